@@ -290,7 +290,11 @@ def remark_on_batches(settings: Settings, meta: Mapping[str, Any] | None = None)
         return [f"{core.BATCH_REMARK} in {dtype}, and so on runtime.batch_size"] if is_reduced else []
     if not meta.get("batch_dependent"):
         return []
-    return [f"{core.BATCH_REMARK}: {dtype} on {meta['device']}, {meta['batch_size']} at once"]
+    parts = [*meta.get("reused_from", {}).get("parts", ()), meta]
+    made = [
+        f"{dtype} on {part['device']}, {part['batch_size']} at once" for part in parts if part.get("batch_dependent")
+    ]
+    return [f"{core.BATCH_REMARK}: {'; '.join(dict.fromkeys(made))}"]
 
 
 def list_remarks(settings: Settings) -> list[str]:

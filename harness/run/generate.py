@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import logging
+import os
 import shutil
 import time
 from collections import Counter
@@ -13,10 +14,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from openended.harness import storage
+from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
-from openended.harness.models import BackendSpec, load_template, load_tokenizer, tokenize_continuation
+from openended.harness.models import Backend, BackendSpec, load_template, load_tokenizer, tokenize_continuation
 from openended.harness.run.artifacts import ArtifactBuilder, TextRows, get_content
 from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, load_tokenizer_of
 from openended.harness.run.settings import Settings
@@ -25,7 +26,11 @@ log = logging.getLogger(__name__)
 
 DATA = "data.arrow"
 _WRITING = ".block.arrow"  # a block that is not complete
+_LINK = ".relative-"  # start of the names of other runs' rows, which may be deleted while this run goes on
+_FACTS = "facts.json"  # what is known of the blocks before the generation ends
 _MOST_WAITING = 1 << 14  # rows that wait to be written
+_OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser")
+"""Facts in which the parts of one generation can differ, because they were generated at different times."""
 
 
 def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None) -> TextRows:
@@ -82,20 +87,23 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
             )  # fmt: skip
             # A model without a tokenizer writes texts alone.
             recode = load_tokenizer_of(builder, settings.row_tokenizer) if lm.tokenizer is None else None
+            blocks.note_facts(merge_facts(facts, describe_part(lm, runtime)))
             total = (blocks.count["n"] + len(todo)) * length
             with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
                 advance(blocks.count["tokens"])
                 lm.generate(request, partial(blocks.add, recode=recode), advance)
-            facts |= {"batch_size": runtime.batch_size, "device": str(lm.device), **lm.provenance()}
+            blocks.flush()
+            facts = merge_facts(facts, describe_part(lm, runtime))
         blocks.join(folder / DATA)
-        return {**facts, **blocks.count}
+        return {**drop_same_parts(facts), **blocks.count, "samples": settings.samples}
 
     rows = plan_model_rows(settings, dataset, chat)
     artifact = rows.plan_artifact("generate", f"{model.title} {decoder.title}", spec, inputs, model)
     artifact = replace(artifact, extent=extent)
     if builder.plan_only and (recipe := artifact.recipe) is not None:  # the examples of a smaller run are the first
         relatives = builder.session.store.find_relatives(recipe)
-        count = max((entry.meta.get("n", 0) for entry in relatives if entry.key != recipe.key), default=0)
+        others = [entry.meta for entry in relatives if entry.key != recipe.key]
+        count = max((count_shared_rows(meta, rows.num_texts, settings.samples) for meta in others), default=0)
         missing = max(rows.num_texts - count, 0)
         artifact = replace(artifact, num_texts=missing, num_tokens=missing * length)
     return replace(rows, entry=builder.build(artifact, write))
@@ -106,6 +114,40 @@ def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | 
     count = settings.num_model_texts
     num_tokens = count * (settings.max_new_tokens or 0)
     return TextRows("model", None, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=num_tokens)
+
+
+def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:
+    """Return how many of `num_texts` rows, with `samples` per example, a relative with these facts has."""
+    theirs = meta.get("samples", samples)
+    return int(min(meta.get("n", 0) // theirs, num_texts // samples) * min(theirs, samples))
+
+
+def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
+    """Return the facts of rows that a model generates now."""
+    return {"batch_size": runtime.batch_size, "device": str(lm.device), **lm.provenance()}
+
+
+def merge_facts(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the facts of rows that were generated apart: the later stand, and `reused_from` lists all earlier parts."""
+    merged = {**earlier, **later}
+    if notes := dict.fromkeys([*earlier.get("notes", ()), *later.get("notes", ())]):
+        merged["notes"] = list(notes)
+    if earlier.get("batch_dependent") or later.get("batch_dependent"):
+        merged["batch_dependent"] = True
+    befores = [facts.get("reused_from", {}) for facts in (earlier, later)]
+    part = {name: earlier[name] for name in _OF_A_PART if name in earlier}
+    parts = [*befores[0].get("parts", ()), *([part] if part else ()), *befores[1].get("parts", ())]
+    parts = [one for i, one in enumerate(parts) if one not in parts[:i]]
+    if any(befores) or parts:
+        merged["reused_from"] = {**befores[0], **befores[1]} | ({"parts": parts} if parts else {})
+    return merged
+
+
+def drop_same_parts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of `reused_from` the parts whose facts are those of the whole."""
+    before = dict(facts.get("reused_from", {}))
+    parts = [one for one in before.pop("parts", ()) if any(one.get(n) != facts.get(n) for n in _OF_A_PART)]
+    return {**facts, "reused_from": {**before, "parts": parts} if parts else before}
 
 
 class RowBlocks:
@@ -132,13 +174,15 @@ class RowBlocks:
         facts: dict[str, Any] = {}
         for entry in relatives:
             before = self.count["n"]
-            self._read_rows(entry.path / name for name in entry.files)
-            if not entry.files:
-                self._copy_blocks(entry.path)
-            if self.count["n"] > before:
-                others = storage.compare_environments(entry.maker, storage.describe_environment())
-                others = {**facts.get("reused_from", {}), **entry.meta.get("reused_from", {}), **others}
-                facts |= {**entry.meta, "reused_from": others}
+            if entry.files:
+                self._read_rows(self._link_rows(entry))
+                meta, maker, is_used = entry.meta, entry.maker, self.count["n"] > before
+            else:
+                meta, maker = self._read_facts(entry.path)
+                is_used = self._copy_blocks(entry.path) and bool(meta)
+            if is_used:
+                others = storage.compare_environments(maker, storage.describe_environment())
+                facts = merge_facts(facts, {**meta, "reused_from": {**meta.get("reused_from", {}), **others}})
         self._read_rows(self._list_sound_blocks())
         if self._numbers:
             log.info("resuming after %d of %d generations", self.count["n"], len(self._prompts) * self._samples)
@@ -160,15 +204,27 @@ class RowBlocks:
             self._waiting.append(storage.Row(row.prompt, row.prompt_ids, generation))
             self._note(self._waiting[-1])
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST_WAITING:
-            self._flush()
+            self.flush()
+
+    def note_facts(self, facts: Mapping[str, Any]) -> None:
+        """Keep what is known of the rows beside the blocks, for runs that reuse them before this one ends."""
+        known = {"meta": facts, "maker": storage.describe_environment()}
+        core.write_json(self._folder / _FACTS, core.make_shareable(core.to_json(known)))
+
+    def flush(self) -> None:
+        """Write the rows that wait as a block."""
+        writing = self._folder / _WRITING
+        storage.write_rows(writing, self._waiting)
+        self._blocks.append(writing.rename(self._folder / self._name_block(writing)))
+        self._waiting, self._last = [], time.monotonic()
 
     def join(self, path: Path) -> None:
         """Write all rows by example id and sample; the blocks of this generation are deleted then."""
         if self._waiting or not self._blocks:
-            self._flush()
+            self.flush()
         storage.write_in_order(path, self._blocks, [self._numbers[key] for key in sorted(self._numbers)])
-        for block in self._folder.glob("block-*.arrow"):
-            block.unlink()
+        for left in (*self._folder.glob("block-*.arrow"), *self._folder.glob(f"{_LINK}*"), self._folder / _FACTS):
+            left.unlink(missing_ok=True)
 
     def _read_rows(self, paths: Iterable[Path]) -> None:
         for path in paths:
@@ -186,13 +242,39 @@ class RowBlocks:
             self.count.update(n=1, tokens=len(generation.token_ids), ended=generation.stop == "eos")
         self._next += 1
 
-    def _copy_blocks(self, folder: Path) -> None:
-        """Copy the blocks of another run to this folder: if that run is still going on, it deletes them at its end."""
-        for path in sorted(folder.glob("block-*")):
-            if path.is_file() and not path.is_symlink() and not (self._folder / path.name).exists():
-                with contextlib.suppress(FileNotFoundError):  # the other run has just ended
+    def _link_rows(self, entry: storage.Entry) -> Iterator[Path]:
+        """Yield the rows of a finished entry, linked or copied to this folder: the entry may be deleted meanwhile."""
+        path = self._folder / f"{_LINK}{entry.key}.arrow"
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            try:
+                os.link(entry.path / DATA, path)
+            except OSError:  # a file system without links
+                shutil.copyfile(entry.path / DATA, path)
+            yield path
+
+    def _read_facts(self, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the facts and the environment of an unfinished run; empty if they were not noted."""
+        with contextlib.suppress(core.DataError, OSError, AttributeError):
+            known = core.read_json(folder / _FACTS)
+            meta, maker = known.get("meta"), known.get("maker")
+            if isinstance(meta, dict) and isinstance(maker, dict):
+                return meta, maker
+        return {}, {}
+
+    def _copy_blocks(self, folder: Path) -> bool:
+        """Copy the blocks of another run to this folder: if that run is still going on, it deletes them at its end.
+
+        Returns:
+            Whether a block of it is in this folder now.
+        """
+        paths = [path for path in sorted(folder.glob("block-*")) if path.is_file() and not path.is_symlink()]
+        for path in paths:
+            if not (self._folder / path.name).exists():
+                with contextlib.suppress(FileNotFoundError, PermissionError):  # that run has just ended, or is private
                     shutil.copyfile(path, self._folder / _WRITING)
                     (self._folder / _WRITING).rename(self._folder / path.name)
+        return any((self._folder / path.name).exists() for path in paths)
 
     def _list_sound_blocks(self) -> Iterator[Path]:
         """Yield the blocks of an interrupted run; one that is damaged is moved aside, with a remark."""
@@ -204,12 +286,6 @@ class RowBlocks:
             aside = storage.create_unique_folder(folder.with_name(f"{folder.name}{storage.DAMAGED_MARK}blocks"))
             path.rename(aside / path.name)
             log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
-
-    def _flush(self) -> None:
-        writing = self._folder / _WRITING
-        storage.write_rows(writing, self._waiting)
-        self._blocks.append(writing.rename(self._folder / self._name_block(writing)))
-        self._waiting, self._last = [], time.monotonic()
 
     def _name_block(self, path: Path) -> str:
         family = self._folder.name[: storage.FAMILY]

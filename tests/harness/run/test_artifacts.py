@@ -14,7 +14,7 @@ import pytest
 from openended.harness.core import DataError, Generation, Runtime, Side, UnavailableFileError, UnavailableModelError
 from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
-from openended.harness.run.generate import RowBlocks
+from openended.harness.run.generate import RowBlocks, count_shared_rows, drop_same_parts, merge_facts
 from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, write_rows
 from tests.harness.run.small import make_builder, open_session
@@ -195,6 +195,38 @@ def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for
     ]  # fmt: skip
     assert (facts["device"], facts["reused_tokens"]) == ("cuda", 6)
     assert facts["reused_from"] == {"maker": None}, "nobody noted where the smaller run was made"
+
+
+def test_the_facts_of_all_parts_are_kept(tmp_path):
+    folder = tmp_path / f"{FAMILY_KEY}1.partial"
+    write_blocks(folder, "ab")
+    old = {"device": "cuda", "batch_size": 8, "batch_dependent": True, "served": {"version": "1"}, "notes": ["x", "y"]}
+    open_blocks(folder).note_facts(old)
+    facts = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial").read([unfinished(folder)])
+    new = {"device": "cpu", "batch_size": 4, "batch_dependent": False, "served": {"version": "2"}, "notes": ["y", "z"]}
+    merged = drop_same_parts(merge_facts(facts, new))
+    assert (merged["batch_dependent"], merged["notes"], merged["served"]) == (True, ["x", "y", "z"], {"version": "2"})
+    assert merged["reused_from"]["parts"] == [{name: old[name] for name in old if name != "notes"}]
+    assert not drop_same_parts(merge_facts(facts, old)).get("reused_from")
+
+
+def test_rows_that_are_shared_with_another_number_of_samples():
+    assert count_shared_rows({"n": 20, "samples": 2}, 15, 1) == 10
+    assert count_shared_rows({"n": 10, "samples": 1}, 20, 2) == 10
+    assert count_shared_rows({"n": 20, "samples": 1}, 10, 1) == 10
+
+
+def test_rows_of_a_relative_that_is_deleted_meanwhile_are_kept(tmp_path):
+    other = tmp_path / f"{FAMILY_KEY}1"
+    other.mkdir()
+    write_rows(other / "data.arrow", rows("a", "b", "c", "d"))
+    folder = tmp_path / f"{FAMILY_KEY}2.partial"
+    blocks = open_blocks(folder)
+    blocks.read([Entry("generate", other.name, other, {"data.arrow": ""}, {})])
+    shutil.rmtree(other)
+    blocks.join(folder / "data.arrow")
+    assert RowFile(folder / "data.arrow").ids == ("a", "b", "c", "d")
+    assert [path.name for path in folder.iterdir()] == ["data.arrow"]
 
 
 def test_a_relative_that_ends_first_may_delete_its_blocks(tmp_path):
