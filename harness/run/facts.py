@@ -291,10 +291,10 @@ def remark_on_batches(settings: Settings, meta: Mapping[str, Any] | None = None)
     if not meta.get("batch_dependent"):
         return []
     parts = [*meta.get("reused_from", {}).get("parts", ()), meta]
-    made = [
+    batches = [
         f"{dtype} on {part['device']}, {part['batch_size']} at once" for part in parts if part.get("batch_dependent")
     ]
-    return [f"{core.BATCH_REMARK}: {'; '.join(dict.fromkeys(made))}"]
+    return [f"{core.BATCH_REMARK}: {'; '.join(dict.fromkeys(batches))}"]
 
 
 def list_remarks(settings: Settings) -> list[str]:

@@ -118,8 +118,8 @@ def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | 
 
 def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:
     """Return how many of `num_texts` rows, with `samples` per example, a relative with these facts has."""
-    theirs = meta.get("samples", samples)
-    return int(min(meta.get("n", 0) // theirs, num_texts // samples) * min(theirs, samples))
+    stored = meta.get("samples", samples)
+    return int(min(meta.get("n", 0) // stored, num_texts // samples) * min(stored, samples))
 
 
 def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def merge_facts(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[st
     befores = [facts.get("reused_from", {}) for facts in (earlier, later)]
     part = {name: earlier[name] for name in _OF_A_PART if name in earlier}
     parts = [*befores[0].get("parts", ()), *([part] if part else ()), *befores[1].get("parts", ())]
-    parts = [one for i, one in enumerate(parts) if one not in parts[:i]]
+    parts = [facts for i, facts in enumerate(parts) if facts not in parts[:i]]
     if any(befores) or parts:
         merged["reused_from"] = {**befores[0], **befores[1]} | ({"parts": parts} if parts else {})
     return merged
@@ -146,7 +146,7 @@ def merge_facts(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[st
 def drop_same_parts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out of `reused_from` the parts whose facts are those of the whole."""
     before = dict(facts.get("reused_from", {}))
-    parts = [one for one in before.pop("parts", ()) if any(one.get(n) != facts.get(n) for n in _OF_A_PART)]
+    parts = [part for part in before.pop("parts", ()) if any(part.get(n) != facts.get(n) for n in _OF_A_PART)]
     return {**facts, "reused_from": {**before, "parts": parts} if parts else before}
 
 
@@ -208,8 +208,8 @@ class RowBlocks:
 
     def note_facts(self, facts: Mapping[str, Any]) -> None:
         """Keep what is known of the rows beside the blocks, for runs that reuse them before this one ends."""
-        known = {"meta": facts, "maker": storage.describe_environment()}
-        core.write_json(self._folder / _FACTS, core.make_shareable(core.to_json(known)))
+        content = {"meta": facts, "maker": storage.describe_environment()}
+        core.write_json(self._folder / _FACTS, core.make_shareable(core.to_json(content)))
 
     def flush(self) -> None:
         """Write the rows that wait as a block."""
@@ -256,8 +256,8 @@ class RowBlocks:
     def _read_facts(self, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the facts and the environment of an unfinished run; empty if they were not noted."""
         with contextlib.suppress(core.DataError, OSError, AttributeError):
-            known = core.read_json(folder / _FACTS)
-            meta, maker = known.get("meta"), known.get("maker")
+            content = core.read_json(folder / _FACTS)
+            meta, maker = content.get("meta"), content.get("maker")
             if isinstance(meta, dict) and isinstance(maker, dict):
                 return meta, maker
         return {}, {}
