@@ -61,6 +61,7 @@ class Errors:
 
     def __init__(self, results: Results | None) -> None:
         self._results = results
+        self._joint: dict[int, tuple[float, Replicates] | None] = {}
         self._draws: dict[int, F64 | None] = {}
 
     def get(self, item: SystemValue) -> F64 | None:
@@ -71,11 +72,16 @@ class Errors:
 
     def find_center(self, item: SystemValue) -> float:
         """Return the value that the errors are added to: in a space that all systems share, else the printed one."""
-        joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
+        joint = self._find_joint(item)
         return item.mean if joint is None else joint[0]
 
+    def _find_joint(self, item: SystemValue) -> tuple[float, Replicates] | None:
+        if id(item) not in self._joint and self._results is not None:
+            self._joint[id(item)] = measured.find_joint_estimate(self._results, item)
+        return self._joint.get(id(item))
+
     def _draw(self, item: SystemValue) -> F64 | None:
-        joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
+        joint = self._find_joint(item)
         if joint is not None:
             return draw_replicate_errors(joint[1])
         replicates = measured.load_replicates(self._results, item) if self._results is not None else None
@@ -102,7 +108,8 @@ def _draw_t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
     from scipy.special import chdtri
 
-    return np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
+    scale: F64 = np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
+    return scale
 
 
 class Sample:
@@ -140,7 +147,8 @@ class Sample:
         if target is None and item.direction == "match_human":
             human = self.find_human(item)
             target = math.nan if human is None else human
-        return orient(self.means(item), item.direction, target)
+        oriented: F64 = orient(self.means(item), item.direction, target)
+        return oriented
 
 
 Outcome: TypeAlias = tuple[str, NDArray[np.bool_]]
