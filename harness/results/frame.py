@@ -40,7 +40,7 @@ class Results:
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
     left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record
-    spaces: dict[tuple[str, str], Any] = field(default_factory=dict)
+    spaces: dict[tuple[str, str], Any] = field(default_factory=dict, init=False)
     """Metric and signature → the `JointSpace` of their values, where one was asked for."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -220,7 +220,7 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         present = (f"{k} is {', '.join(sorted(set(models[k].map(format_axis_value))))}" for k in where if k in models)
         requested = ", ".join(f"{k}={v}" for k, v in where.items())
         raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
-    return replace(results, frame=frame, spaces={})
+    return replace(results, frame=frame)
 
 
 def parse_filter(text: str) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def drop_abilities(results: Results) -> Results | None:
     """Return the results without those that ability tables show; None if no value of a system is left."""
     frame = results.frame
     frame = frame[(frame["metric"] != METRIC) | (frame["decoder"] != RATED)]
-    return replace(results, frame=frame, spaces={}) if (frame["system"] == "model").any() else None
+    return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
 def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
