@@ -179,7 +179,7 @@ class RowBlocks:
                 meta, maker, is_used = entry.meta, entry.maker, self.count["n"] > before
             else:
                 meta, maker = self._read_facts(entry.path)
-                is_used = self._copy_blocks(entry.path) and bool(meta)
+                is_used = self._borrow_blocks(entry.path) and bool(meta)
             if is_used:
                 others = storage.compare_environments(maker, storage.describe_environment())
                 facts = merge_facts(facts, {**meta, "reused_from": {**meta.get("reused_from", {}), **others}})
@@ -246,12 +246,20 @@ class RowBlocks:
         """Yield the rows of a finished entry, linked or copied to this folder: the entry may be deleted meanwhile."""
         path = self._folder / f"{_LINK}{entry.key}.arrow"
         path.unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError, PermissionError):
-            try:
-                os.link(entry.path / DATA, path)
-            except OSError:  # a file system without links
-                shutil.copyfile(entry.path / DATA, path)
+        if self._borrow(entry.path / DATA, path):
             yield path
+
+    def _borrow(self, path: Path, target: Path) -> bool:
+        """Link or copy the rows of another run into this folder; return False if they are gone or private."""
+        try:
+            os.link(path, target)
+        except OSError:  # a file system without links, or the file of another user
+            try:
+                shutil.copyfile(path, self._folder / _WRITING)
+            except (FileNotFoundError, PermissionError):
+                return False
+            (self._folder / _WRITING).rename(target)
+        return True
 
     def _read_facts(self, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the facts and the environment of an unfinished run; empty if they were not noted."""
@@ -262,8 +270,8 @@ class RowBlocks:
                 return meta, maker
         return {}, {}
 
-    def _copy_blocks(self, folder: Path) -> bool:
-        """Copy the blocks of another run to this folder: if that run is still going on, it deletes them at its end.
+    def _borrow_blocks(self, folder: Path) -> bool:
+        """Bring the blocks of another run into this folder: if that run is still going on, it deletes them at its end.
 
         Returns:
             Whether a block of it is in this folder now.
@@ -271,9 +279,7 @@ class RowBlocks:
         paths = [path for path in sorted(folder.glob("block-*")) if path.is_file() and not path.is_symlink()]
         for path in paths:
             if not (self._folder / path.name).exists():
-                with contextlib.suppress(FileNotFoundError, PermissionError):  # that run has just ended, or is private
-                    shutil.copyfile(path, self._folder / _WRITING)
-                    (self._folder / _WRITING).rename(self._folder / path.name)
+                self._borrow(path, self._folder / path.name)
         return any((self._folder / path.name).exists() for path in paths)
 
     def _list_sound_blocks(self) -> Iterator[Path]:

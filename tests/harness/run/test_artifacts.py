@@ -154,14 +154,14 @@ def write_blocks(folder: Path, *blocks: str) -> dict[str, Path]:
     return files
 
 
-def unfinished(folder: Path) -> Entry:
+def make_unfinished_entry(folder: Path) -> Entry:
     return Entry("generate", folder.name, folder, {}, {})
 
 
 def list_missing(*folders: Path, samples: int = 1) -> list[str]:
     """What an interrupted run that is gone on with in the first folder still has to generate."""
     blocks = open_blocks(folders[0], samples=samples)
-    blocks.read(map(unfinished, folders))
+    blocks.read(map(make_unfinished_entry, folders))
     return [f"{prompt.example_id}{prompt.sample}" for prompt in blocks.list_missing(None)]
 
 
@@ -169,7 +169,7 @@ def test_blocks_are_joined_by_id_and_sample_and_deleted(tmp_path):
     folder = tmp_path / f"{FAMILY_KEY}1.partial"
     write_blocks(folder, "ca", "d")
     again = open_blocks(folder, seconds=1000)
-    assert again.read([unfinished(folder)]) == {"reused_tokens": 6}
+    assert again.read([make_unfinished_entry(folder)]) == {"reused_tokens": 6}
     again.add([row.generation for row in rows("b")])
     assert again.count == {"n": 4, "tokens": 8, "ended": 0}
     again.join(folder / "data.arrow")
@@ -189,7 +189,7 @@ def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for
     write_blocks(larger, "ca")
     finished = Entry("generate", smaller.name, smaller, {"data.arrow": ""}, {"device": "cuda", "n": 5})
     blocks = open_blocks(tmp_path / f"{FAMILY_KEY}3.partial", samples=2)
-    facts = blocks.read([finished, unfinished(larger)])
+    facts = blocks.read([finished, make_unfinished_entry(larger)])
     assert [(p.example_id, p.sample) for p in blocks.list_missing(None)] == [
         ("a", 1), ("b", 0), ("b", 1), ("c", 1), ("d", 0)
     ]  # fmt: skip
@@ -202,7 +202,7 @@ def test_the_facts_of_all_parts_are_kept(tmp_path):
     write_blocks(folder, "ab")
     old = {"device": "cuda", "batch_size": 8, "batch_dependent": True, "served": {"version": "1"}, "notes": ["x", "y"]}
     open_blocks(folder).note_facts(old)
-    facts = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial").read([unfinished(folder)])
+    facts = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial").read([make_unfinished_entry(folder)])
     new = {"device": "cpu", "batch_size": 4, "batch_dependent": False, "served": {"version": "2"}, "notes": ["y", "z"]}
     merged = drop_same_parts(merge_facts(facts, new))
     assert (merged["batch_dependent"], merged["notes"], merged["served"]) == (True, ["x", "y", "z"], {"version": "2"})
@@ -234,7 +234,7 @@ def test_a_relative_that_ends_first_may_delete_its_blocks(tmp_path):
     files = write_blocks(running, "ca", "d")
     files["d"].write_bytes(b"flipped")
     blocks = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial")
-    blocks.read([unfinished(running)])
+    blocks.read([make_unfinished_entry(running)])
     assert [prompt.example_id for prompt in blocks.list_missing(None)] == ["b", "d"]
     assert sorted(running.iterdir()) == sorted(files.values()), "what is damaged there is that run's affair"
     shutil.rmtree(running)
