@@ -27,7 +27,14 @@ from openended.harness import core
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.jobs import LogOptions
 from openended.harness.app.hydra.run_command import run_hydra
-from openended.harness.models import LanguageModel, ModelSpec, load_model, pick_device, tokenize_texts
+from openended.harness.models import (
+    LanguageModel,
+    ModelSpec,
+    load_model,
+    load_transformers_tokenizer,
+    pick_device,
+    tokenize_texts,
+)
 
 log = logging.getLogger(__name__)
 _TEXTS = 1024
@@ -143,7 +150,7 @@ def _train(
 
         options = [f"runtime.device={device}", *spec.evaluate_options]
         callback = TrainerCallback(
-            trainer, tokenizer=_load_tokenizer(model), every=spec.evaluate_steps, options=options,
+            trainer, tokenizer=load_transformers_tokenizer(model), every=spec.evaluate_steps, options=options,
             stop_if=spec.stop_if, name=output.name,
         )  # fmt: skip
         trainer.add_callback(callback)
@@ -156,17 +163,10 @@ def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path,
     import shutil
 
     lm.model.eval().save_pretrained(output)
-    _load_tokenizer(model).save_pretrained(output)
+    load_transformers_tokenizer(model).save_pretrained(output)
     record = {"model": model.identity(), "finetune": core.canonicalize(spec), **facts}
     core.write_json(output / "finetune.json", record)
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
-
-
-def _load_tokenizer(model: ModelSpec) -> Any:  # noqa: ANN401 - a tokenizer of transformers
-    from transformers import AutoTokenizer
-
-    where, revision = model.source
-    return AutoTokenizer.from_pretrained(where, revision=revision, trust_remote_code=False)
 
 
 def main(words: Sequence[str] | None = None) -> None:

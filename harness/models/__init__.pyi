@@ -50,6 +50,7 @@ from .tokenizer import (
     find_added_ids as find_added_ids,
     get_bos_prefix as get_bos_prefix,
     load_tokenizer as load_tokenizer,
+    load_transformers_tokenizer as load_transformers_tokenizer,
     number_words as number_words,
     take_first_words as take_first_words,
     tokenize_continuation as tokenize_continuation,
