@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from openended.harness import models
@@ -20,10 +21,14 @@ class TransformersBackend(LanguageModel):
     q_statistics = compute_q_statistics
     embed_and_score = embed_and_score
 
-    def provenance(self) -> dict[str, Any]:
+    @cached_property
+    def _is_batch_dependent(self) -> bool:  # in reduced precision a trial, which every stage asks for
         from openended.harness.generation import depends_on_batch
 
-        return {"batch_dependent": depends_on_batch(self)}
+        return depends_on_batch(self)
+
+    def provenance(self) -> dict[str, Any]:
+        return {"batch_dependent": self._is_batch_dependent}
 
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
