@@ -12,7 +12,7 @@ has the two seeds of the first system, exchanged at random by prompt, or texts o
 from __future__ import annotations
 
 import argparse
-import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +24,10 @@ from openended.harness.core import F64, HUMAN, I64, Features, Need, Plan, Side, 
 from openended.harness.results import group_systems, read_results
 from openended.harness.results.joint import read_human_vectors, read_vectors
 from openended.metrics.families import Quantized, TwoSample
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.coverage import replace_rows
 
 WAYS = ("usual", "printed", "joint")
 VALUES = {
@@ -165,10 +169,7 @@ def main() -> None:
         ]
         print("\n".join(lines[-len(VALUES[name]) :]), flush=True)
     if options.write:
-        page, mark = options.write.read_text(encoding="utf-8"), f"<!-- measured on {options.name} -->"
-        table = "\n".join([mark, *lines, "<!-- end -->"])
-        page = re.sub(f"{mark}.*?<!-- end -->", lambda _: table, page, flags=re.DOTALL)
-        options.write.write_text(page, encoding="utf-8")
+        replace_rows(options.write, f"measured on {options.name}", lines[1:], [1])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,6 @@ from openended.harness.decoders.q import LogitChunk, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import generate_texts
-from openended.harness.generation.kv_cache.choose import depends_on_batch
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
@@ -45,7 +43,6 @@ MEAN = 24  # tokens of a text that ends at random
 VOCAB, LENGTH = 50257, 1024  # of the teacher-forced text
 NUCLEUS = Nucleus(p=0.95)
 SIMULATED = SIMULATE in os.environ
-SIMULATION = ExitStack()  # open until the process ends
 DEVICE = "sim:0" if SIMULATED else "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
@@ -72,7 +69,8 @@ def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, voca
     return [rng.integers(1, vocabulary, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
 
 
-def _make_request(size: Size, decoder: Decoder) -> GenerationRequest:
+def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
+    """Return a request for texts of a size, after made-up prompts."""
     rows = _sample_rows(size.prompts, size.shortest, size.longest)
     prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
     return GenerationRequest(
@@ -81,9 +79,10 @@ def _make_request(size: Size, decoder: Decoder) -> GenerationRequest:
     )  # fmt: skip
 
 
-def _run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
+def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
+    """Generate with the harness; count the tokens."""
     lengths: list[int] = []
-    generate_texts(lm, _make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    generate_texts(lm, make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
@@ -111,19 +110,21 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
     return {"tokens": float(total)}
 
 
-def _make_generation_work(
+def make_generation_work(
     name: str, load: Callable[[], LanguageModel], decoder: Decoder, size: Size, at_least: float
 ) -> Benchmark:
+    """Return the comparison of the harness with `generate` of transformers."""
+
     def prepare() -> LanguageModel:
         warnings.simplefilter("ignore")
         lm = load()
         small = replace(size, prompts=2, new=4, slots=2, least=0)
-        for run in (_run_harness, _run_transformers):
+        for run in (run_harness, _run_transformers):
             run(small, decoder, lm)
         return lm
 
     return Benchmark(
-        name=name, prepare=prepare, harness=partial(_run_harness, size, decoder), against="transformers generate",
+        name=name, prepare=prepare, harness=partial(run_harness, size, decoder), against="transformers generate",
         peer=partial(_run_transformers, size, decoder), agree=_compare_token_counts, at_least=at_least,
     )  # fmt: skip
 
@@ -135,7 +136,7 @@ def _make_decoding_work(decoder: Decoder, at_least: float, least: int = 0) -> Be
     size = Size(prompts=64, shortest=35, longest=35, new=128, slots=64, least=least)
     name = f"{decoder.title}, {size.prompts} × {size.new} tokens, docs-s{', no random ends' if least else ''}"
     load = partial(load_model, ModelSpec(path="bundled:docs-s"))
-    return _make_generation_work(name, load, decoder, size, at_least)
+    return make_generation_work(name, load, decoder, size, at_least)
 
 
 def _sample_logits() -> tuple[torch.Tensor, torch.Tensor]:
@@ -232,7 +233,8 @@ class NumberTokenizer:
         return " ".join(map(str, ids))
 
 
-def _build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
+def build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
+    """Return a GPT-2, of 124 million by default, and the direction of its end token."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(**shape))
@@ -240,7 +242,7 @@ def _build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
     return model, model.transformer.ln_f.bias.data
 
 
-def _build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
+def build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
     """Return a Llama, of 120 million by default, and the direction of its end token, one that normalization keeps."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -255,7 +257,7 @@ def _build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
     return model, torch.eye(config.hidden_size)[0]
 
 
-def _load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
+def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
     """Build a random model; with `ends`, token 0 has a probability near 1 / MEAN after any text."""
     torch.manual_seed(0)
     model, direction = build()
@@ -276,7 +278,7 @@ def _load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends:
     )  # fmt: skip
 
 
-MODELS = {"GPT-2 124 M": _build_gpt2, "Llama 120 M": _build_llama}
+MODELS = {"GPT-2 124 M": build_gpt2, "Llama 120 M": build_llama}
 GPT2, LLAMA = MODELS
 ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, slots=32)
 MIXED = Size(prompts=256, shortest=1, longest=50, new=128, slots=64, ends=True)
@@ -290,8 +292,8 @@ def _make_batch_work(model: str, decoder: Decoder, size: Size, at_least: float) 
     samples = f" × {size.samples} samples" if size.samples > 1 else ""
     prompts = f"{size.prompts} prompts of {lengths} tokens"
     name = f"{model}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once"
-    load = partial(_load_random_model, MODELS[model], ends=size.ends)
-    return _make_generation_work(name, load, decoder, size, at_least)
+    load = partial(load_random_model, MODELS[model], ends=size.ends)
+    return make_generation_work(name, load, decoder, size, at_least)
 
 
 def _embed_with_harness(lm: LanguageModel) -> Counts:
@@ -328,170 +330,19 @@ BATCHES = [
     _make_batch_work(GPT2, Nucleus(), SAMPLES, 1.5),
     Benchmark(
         name=f"{GPT2}: embedding, 128 texts of 10 to 256 tokens",
-        prepare=partial(_load_random_model, _build_gpt2, ends=False), harness=_embed_with_harness,
+        prepare=partial(load_random_model, build_gpt2, ends=False), harness=_embed_with_harness,
         against="transformers, padded batches in the order given", peer=_embed_padded, agree=format_relative_gap,
     ),
 ]  # fmt: skip
 
 
-# accelerator and precision: memory bandwidth, waits of the host, and what a text depends on
-
-
-LARGE = {
-    "GPT-2-large": partial(_build_gpt2, n_embd=1280, n_layer=36, n_head=20),
-    "Llama 1 B": partial(
-        _build_llama, vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-        num_attention_heads=32, num_key_value_heads=8,
-    ),
-}  # fmt: skip
-if SIMULATED:
-    LARGE = {
-        "GPT-2-large": partial(_build_gpt2, n_embd=32, n_layer=2, n_head=2),
-        "Llama 1 B": partial(_build_llama, hidden_size=48, intermediate_size=64, num_hidden_layers=2),
-    }
-
-
-def _load_on_device(build: Callable[[], tuple[Model, torch.Tensor]], dtype: str) -> LanguageModel:
-    if SIMULATED:
-        from tests.simulated_device import simulate_device
-
-        SIMULATION.enter_context(simulate_device())
-    lm, target = _load_random_model(build, ends=False), torch.device(DEVICE)
-    model = lm.model.to(getattr(torch, dtype)).to(target)
-    return replace(lm, model=model, device=target, dtype=getattr(torch, dtype), spec=replace(lm.spec, dtype=dtype))
-
-
-def _count_waits(run: Callable[[], object]) -> int:
-    """Count how often the host waits for the device; 0 on a CPU."""
-    if SIMULATED:
-        from tests.simulated_device import COUNTS
-
-        before = COUNTS["waits"]
-        run()
-        return COUNTS["waits"] - before
-    if DEVICE == "cpu":
-        return 0
-    torch.cuda.set_sync_debug_mode("warn")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run()
-    torch.cuda.set_sync_debug_mode("default")
-    return sum("synchronizing" in str(warning.message) for warning in caught)
-
-
-def _measure_bandwidth(device: torch.device) -> float:
-    """Return the bytes per second that copying a large tensor reads and writes."""
-    source = torch.zeros(2**16 if SIMULATED else 2**28, device=device)
-    target = source.clone()
-    start = time.perf_counter()
-    for _ in range(10):
-        target.copy_(source)
-    target[0].item()
-    return 20 * 4 * len(source) / (time.perf_counter() - start)
-
-
-def _run_on_device(size: Size, data: tuple[LanguageModel, float, float]) -> Counts:
-    """Generate, and tell the share of the memory bandwidth that weights, keys and values take."""
-    lm, waits, bandwidth = data
-    config, steps, start = lm.model.config, list[int](), time.perf_counter()
-    generate_texts(lm, _make_request(size, NUCLEUS), lambda _: None, steps.append)
-    seconds = time.perf_counter() - start
-    heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
-    position = 2 * config.num_hidden_layers * heads * (config.hidden_size // config.num_attention_heads)
-    read = sum(p.numel() for p in lm.model.parameters()) + size.slots * (size.longest + size.new / 2) * position
-    share = read * lm.dtype.itemsize * len(steps) / seconds / bandwidth
-    return {"tokens": float(sum(steps)), "rate": sum(steps) / seconds, "share": share, "waits": waits}
-
-
-def _describe_device_run(result: Counts) -> str:
-    rate, share, waits = result["rate"], result["share"], result["waits"]
-    return f"{rate:,.0f} tokens/s, {share:.0%} of the memory bandwidth, {waits:.2f} waits per step, on {DEVICE}"
-
-
-def _make_device_work(name: str, rows: int) -> Benchmark:
-    new = 8 if SIMULATED else 128
-    size = Size(prompts=rows, shortest=32, longest=32, new=new, slots=rows, least=new)
-    title = f"{name}, bfloat16, {rows} rows × {new} tokens, {NUCLEUS.title}"
-    work = _make_generation_work(title, partial(_load_on_device, LARGE[name], "bfloat16"), NUCLEUS, size, 1.0)
-
-    def prepare() -> tuple[LanguageModel, float, float]:
-        lm, steps = work.prepare(), list[int]()
-        short = _make_request(replace(size, new=4, least=4), NUCLEUS)
-        waits = _count_waits(lambda: generate_texts(lm, short, lambda _: None, steps.append))
-        return lm, waits / len(steps), _measure_bandwidth(lm.device)
-
-    return replace(
-        work,
-        prepare=prepare,
-        prepare_peer=work.prepare,
-        harness=partial(_run_on_device, size),
-        say=_describe_device_run,
-    )
-
-
-def _count_equal_texts(lm: LanguageModel) -> Counts:
-    """Count the texts that are the same at other batch sizes, 16 for each decoder."""
-
-    def generate(decoder: Decoder, slots: int) -> set[tuple[object, ...]]:
-        texts: set[tuple[object, ...]] = set()
-        request = _make_request(Size(prompts=16, shortest=1, longest=40, new=24, slots=slots), decoder)
-        generate_texts(lm, request, lambda rows: texts.update((g.example_id, g.token_ids) for g in rows))
-        return texts
-
-    return {d.name: float(len(generate(d, 64) & generate(d, 3))) for d in (Greedy(), NUCLEUS)}
-
-
-def _describe_precision(result: Counts) -> str:
-    greedy, nucleus = result["greedy"], result["nucleus"]
-    recorded = "dependent on" if result["depends"] else "independent of"
-    return f"{greedy:.0f} of 16 greedy and {nucleus:.0f} of 16 nucleus texts equal; {recorded} the batch, on {DEVICE}"
-
-
-def _make_precision_work(dtype: str) -> Benchmark:
-    size = Size(prompts=64, shortest=35, longest=35, new=4 if SIMULATED else 32, slots=64)
-    build = LARGE["GPT-2-large"] if SIMULATED else _build_gpt2
-
-    def prepare(name: str) -> tuple[LanguageModel, Counts]:
-        lm = _load_on_device(build, name)
-        return lm, _count_equal_texts(lm) | {"depends": float(depends_on_batch(lm))}
-
-    return Benchmark(
-        name=f"{dtype}, greedy, {size.prompts} rows × {size.new} tokens, GPT-2 124 M", prepare=partial(prepare, dtype),
-        harness=lambda data: data[1] | _run_harness(size, Greedy(), data[0]), against="float32",
-        prepare_peer=partial(_load_on_device, build, "float32"), peer=partial(_run_harness, size, Greedy()),
-        say=_describe_precision,
-    )  # fmt: skip
-
-
-def _load_two_engines() -> list[Any]:
-    """Load a model and vLLM, or two models without it."""
-    first, second = (partial(_load_on_device, build, "bfloat16") for build in LARGE.values())
-    has_vllm = importlib.util.find_spec("vllm") is not None and not SIMULATED
-    return [first(), _start_vllm(0.4) if has_vllm else second()]
-
-
-def _run_two_engines(engines: Sequence[Any]) -> Counts:
-    size = Size(prompts=16, shortest=8, longest=8, new=8, slots=16)
-    runs = [
-        partial(_run_harness, size, NUCLEUS) if isinstance(e, LanguageModel) else partial(_run_backend, size)
-        for e in engines
-    ]
-    return {"tokens": sum(run(engine)["tokens"] for _ in range(2) for run, engine in zip(runs, engines, strict=True))}
-
-
-ACCELERATOR = [
-    *(_make_device_work(name, rows) for name in LARGE for rows in (64, 256)),
-    Benchmark(name="two engines that share the memory, in turn", prepare=_load_two_engines, harness=_run_two_engines),
-]
-PRECISION = [_make_precision_work(dtype) for dtype in ("float32", "bfloat16", "float16")]
-
-
 # engines, servers and workers: other backends
 
 
-def _run_backend(size: Size, backend: Backend) -> Counts:
+def run_backend(size: Size, backend: Backend) -> Counts:
+    """Generate with any backend; count the tokens."""
     lengths: list[int] = []
-    backend.generate(_make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    backend.generate(make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
@@ -522,7 +373,8 @@ def _write_vllm_model() -> str:
     return str(folder)
 
 
-def _start_vllm(memory: float = 0.9) -> Backend:
+def start_vllm(memory: float = 0.9) -> Backend:
+    """Start vLLM with a share of the memory of the device."""
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
@@ -539,7 +391,7 @@ def _run_vllm_sampler(backend: Backend, rows: int = ENGINE_SIZE.prompts) -> Coun
 
     engine, tokens = backend.engine.inner, 0
     params = SamplingParams(temperature=1.0, top_p=0.95, max_tokens=ENGINE_SIZE.new, ignore_eos=True, detokenize=False)
-    for i, prompt in enumerate(_make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
+    for i, prompt in enumerate(make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
         engine.add_request(f"sampler {i}", {"prompt_token_ids": list(prompt.token_ids)}, params)
     while engine.has_unfinished_requests():
         tokens += sum(len(output.outputs[0].token_ids) for output in engine.step() if output.finished)
@@ -600,7 +452,7 @@ def _start_workers(count: int) -> Backend:
 
 def _digest_worker_texts(backend: Backend) -> str:
     generated: list[Any] = []
-    backend.generate(_make_request(WORKER_SIZE, NUCLEUS), generated.extend)
+    backend.generate(make_request(WORKER_SIZE, NUCLEUS), generated.extend)
     tokens = [list(g.token_ids) for g in sorted(generated, key=lambda g: str(g.example_id))]
     return hashlib.sha256(str(tokens).encode()).hexdigest()[:12]
 
@@ -620,12 +472,12 @@ ENGINE_NAME = (
 )
 ENGINES = [
     Benchmark(
-        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(_run_backend, ENGINE_SIZE),
-        against="vLLM's own sampler", prepare_peer=_start_vllm, peer=_run_vllm_sampler, at_least=at_least,
+        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(run_backend, ENGINE_SIZE),
+        against="vLLM's own sampler", prepare_peer=start_vllm, peer=_run_vllm_sampler, at_least=at_least,
         agree=_compare_token_counts,
     )
     for name, start, at_least in (
-        ("vLLM in the process", _start_vllm, 1 / 1.15),
+        ("vLLM in the process", start_vllm, 1 / 1.15),
         ("the reference backend", lambda: load_backend(ModelSpec(path=_write_vllm_model())), None),
     )
     if importlib.util.find_spec("vllm") is not None
@@ -633,7 +485,7 @@ ENGINES = [
 SERVERS = [
     Benchmark(
         name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
-        prepare=_start_server, harness=partial(_run_backend, SERVER_SIZE), against="the server's own time",
+        prepare=_start_server, harness=partial(run_backend, SERVER_SIZE), against="the server's own time",
         peer=_sleep_like_server, at_least=1 / 1.1, agree=_compare_token_counts,
     )
 ]  # fmt: skip
@@ -649,6 +501,5 @@ WORKERS = [
     )
 ]  # fmt: skip
 AREAS = {
-    "accelerator": ACCELERATOR, "batches": BATCHES, "decoding": DECODING, "engines": ENGINES, "precision": PRECISION,
-    "servers": SERVERS, "workers": WORKERS,
+    "batches": BATCHES, "decoding": DECODING, "engines": ENGINES, "servers": SERVERS, "workers": WORKERS,
 }  # fmt: skip
