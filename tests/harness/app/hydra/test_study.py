@@ -182,15 +182,15 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def search_folder(tmp_path_factory):
     """The folder of a finished search and its runs."""
     return searches.write_study(tmp_path_factory.mktemp("study")).parent
 
 
 @pytest.fixture
-def path(finished, tmp_path):
+def path(search_folder, tmp_path):
     """A copy of its file, to be changed."""
-    return Path(shutil.copy(finished / "search.db", tmp_path))
+    return Path(shutil.copy(search_folder / "search.db", tmp_path))
 
 
 def change(path, *statements):
@@ -228,9 +228,11 @@ def test_a_changed_trial_is_tried_again(statement, rejected, path, caplog):
     assert len(searching.ask(1)) == 1
 
 
-def test_values_of_the_run_of_another_setting_are_not_accepted(path, finished, tmp_path):
+def test_values_of_the_run_of_another_setting_are_not_accepted(path, search_folder, tmp_path):
     other = searches.write_run(tmp_path / "other", ("decoder.p=0.5",), 0.1)
-    change(path, f"UPDATE trial_user_attributes SET value_json = replace(value_json, '{finished}/run-1', '{other}')")
+    change(
+        path, f"UPDATE trial_user_attributes SET value_json = replace(value_json, '{search_folder}/run-1', '{other}')"
+    )
     assert reject_false_trials(searches.PLAN, path) == 1
 
 

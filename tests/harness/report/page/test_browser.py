@@ -76,7 +76,7 @@ def shared_tab(browser):
 
 
 @pytest.fixture
-def opened(shared_tab):
+def blank_tab(shared_tab):
     """The tab, blank."""
     shared_tab.goto("about:blank")
     shared_tab.set_viewport_size({"width": 1280, "height": 900})
@@ -86,14 +86,14 @@ def opened(shared_tab):
 
 
 @pytest.fixture
-def page(opened, report):
-    opened.goto(report.as_uri())
-    reading(opened)
-    opened.faults.clear()
-    opened.asked.clear()
-    yield opened
-    assert opened.faults == []
-    assert [url for url in opened.asked if not url.startswith(("blob:", "data:"))] == []
+def page(blank_tab, report):
+    blank_tab.goto(report.as_uri())
+    reading(blank_tab)
+    blank_tab.faults.clear()
+    blank_tab.asked.clear()
+    yield blank_tab
+    assert blank_tab.faults == []
+    assert [url for url in blank_tab.asked if not url.startswith(("blob:", "data:"))] == []
 
 
 pytestmark = needs_browser
@@ -315,58 +315,58 @@ def test_the_page_fits_a_phone_and_has_no_serious_fault_of_access(page):
     page.emulate_media(color_scheme="light")
 
 
-def test_many_texts_lie_beside_the_page_and_load_when_needed(opened, runs, tmp_path, monkeypatch):
+def test_many_texts_lie_beside_the_page_and_load_when_needed(blank_tab, runs, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "INLINE_TEXTS", 10)
     monkeypatch.setattr(parts, "PART", 16)
     report = build_report([runs], tmp_path / "r", figures=False)
     assert tmp_path / "r/page/contents.js" not in report.paths
     assert tmp_path / "r/page/source-0.js" in report.paths
     assert "People say" not in (tmp_path / "r/report.html").read_text("utf-8")
-    opened.goto((tmp_path / "r/report.html").as_uri())
-    reading(opened)
-    opened.get_by_label("find in prompts and texts").fill("greedy 39")
-    settled(opened, f"1 of {COUNT} examples")
-    assert opened.faults == []
-    assert all(url.startswith((tmp_path / "r").as_uri()) for url in opened.asked)
+    blank_tab.goto((tmp_path / "r/report.html").as_uri())
+    reading(blank_tab)
+    blank_tab.get_by_label("find in prompts and texts").fill("greedy 39")
+    settled(blank_tab, f"1 of {COUNT} examples")
+    assert blank_tab.faults == []
+    assert all(url.startswith((tmp_path / "r").as_uri()) for url in blank_tab.asked)
     (tmp_path / "r/page/texts-0-0.js").unlink()
-    opened.reload()
-    opened.get_by_label("find in prompts and texts").fill("x")
-    settled(opened, "page/texts-0-0.js is missing beside this file")
-    opened.faults.clear()
+    blank_tab.reload()
+    blank_tab.get_by_label("find in prompts and texts").fill("x")
+    settled(blank_tab, "page/texts-0-0.js is missing beside this file")
+    blank_tab.faults.clear()
 
 
-def test_two_reports_stand_side_by_side(opened, runs, tmp_path):
+def test_two_reports_stand_side_by_side(blank_tab, runs, tmp_path):
     other = make_report(tmp_path / "other", seeds=(0, 3), count=COUNT)
     report = build_side_by_side([[runs], [other]], ["one", "two"], tmp_path / "r")
     settings, numbers = report.tables
     assert [(row.label, *(c.words for c in row.cells)) for row in settings.rows] == [("seed", "0, 1", "0, 3")]
     gap = next(c for c, k in zip(numbers.rows[-1].cells, numbers.columns, strict=True) if k.title == "Δ MAUVE")
     assert gap.value == pytest.approx(0.01)
-    opened.goto((tmp_path / "r/report.html").as_uri())
-    reading(opened)
-    assert opened.locator(".example").first.locator("h4").all_text_contents()[:3] == [
+    blank_tab.goto((tmp_path / "r/report.html").as_uri())
+    reading(blank_tab)
+    assert blank_tab.locator(".example").first.locator("h4").all_text_contents()[:3] == [
         "human",
         "one · greedy",
         "two · greedy",
     ]
-    assert opened.faults == []
+    assert blank_tab.faults == []
 
 
-def test_a_leaderboard_is_filtered_and_sorted_and_its_address_keeps_both(opened, runs, tmp_path):
+def test_a_leaderboard_is_filtered_and_sorted_and_its_address_keeps_both(blank_tab, runs, tmp_path):
     build_report([runs], tmp_path, layout="leaderboard")
-    opened.goto((tmp_path / "index.html").as_uri())
+    blank_tab.goto((tmp_path / "index.html").as_uri())
 
     def list_rows():
-        return opened.locator("table.data tbody tr:visible th").all_inner_texts()
+        return blank_tab.locator("table.data tbody tr:visible th").all_inner_texts()
 
     assert list_rows() == ["human", "greedy", "nucleus p=0.95"]
-    opened.get_by_role("searchbox", name="filter rows").fill("nucl 0.95")
+    blank_tab.get_by_role("searchbox", name="filter rows").fill("nucl 0.95")
     assert list_rows() == ["human", "nucleus p=0.95"]
-    opened.wait_for_function("location.hash.includes('filter0')")
-    opened.reload()
-    opened.wait_for_function("document.querySelectorAll('table.data tbody tr[hidden]').length === 1")
+    blank_tab.wait_for_function("location.hash.includes('filter0')")
+    blank_tab.reload()
+    blank_tab.wait_for_function("document.querySelectorAll('table.data tbody tr[hidden]').length === 1")
     assert list_rows() == ["human", "nucleus p=0.95"]
-    assert opened.faults == []
+    assert blank_tab.faults == []
 
 
 METRICS = ("bleu", "distinct_n", "gen_ppl", "length", "mauve", "repetition", "self_bleu", "ttr", "zipf")
@@ -386,25 +386,27 @@ def wide_report(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_no_column_is_cut_off_at_1400_pixels_and_the_headline_comes_first(opened, wide_report):
-    opened.set_viewport_size({"width": 1400, "height": 900})
-    opened.goto(wide_report.as_uri())
-    sizes = opened.locator(".wide").first.evaluate("e => [e.scrollWidth, e.clientWidth]")
+def test_no_column_is_cut_off_at_1400_pixels_and_the_headline_comes_first(blank_tab, wide_report):
+    blank_tab.set_viewport_size({"width": 1400, "height": 900})
+    blank_tab.goto(wide_report.as_uri())
+    sizes = blank_tab.locator(".wide").first.evaluate("e => [e.scrollWidth, e.clientWidth]")
     assert sizes[0] <= sizes[1]
-    headings = opened.locator("table.data thead th").all_inner_texts()
+    headings = blank_tab.locator("table.data thead th").all_inner_texts()
     assert headings[2].casefold().startswith("mauve")
-    cell = opened.locator("table.data td button.value").last
+    cell = blank_tab.locator("table.data td button.value").last
     number, under = cell.locator("span, b").first.bounding_box(), cell.locator("small").first.bounding_box()
     assert under["y"] >= number["y"] + number["height"] - 2
 
 
-def test_the_first_column_and_the_caption_stay_when_a_phone_scrolls_the_table(opened, wide_report):
-    opened.set_viewport_size({"width": 390, "height": 844})
-    opened.goto(wide_report.as_uri())
-    scroll = opened.locator(".wide").first
-    before = [opened.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")]
+def test_the_first_column_and_the_caption_stay_when_a_phone_scrolls_the_table(blank_tab, wide_report):
+    blank_tab.set_viewport_size({"width": 390, "height": 844})
+    blank_tab.goto(wide_report.as_uri())
+    scroll = blank_tab.locator(".wide").first
+    before = [
+        blank_tab.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")
+    ]
     scroll.evaluate("e => { e.scrollLeft = 300; }")
-    after = [opened.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")]
+    after = [blank_tab.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")]
     assert scroll.evaluate("e => e.scrollLeft") > 100
     assert after == pytest.approx(before, abs=1)
 
