@@ -397,4 +397,5 @@ def _draw_curve(sizes: Sequence[int], draws: int, level: float, score: Callable[
 def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
     """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
     order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
-    return np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
+    means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
+    return means

@@ -120,7 +120,8 @@ def _to_scores(rows: F64, method: Method) -> F64:
     from scipy.stats import rankdata
 
     # Mid-ranks always sum to n (n + 1) / 2, so a constant row becomes exactly zero.
-    return np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
+    centered: F64 = np.asarray(rankdata(rows, axis=1), dtype=np.float64) - (rows.shape[1] + 1) / 2
+    return centered
 
 
 def _compute_cosines(a: F64, b: F64) -> F64:

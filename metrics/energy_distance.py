@@ -45,7 +45,8 @@ def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
     to_first, to_second = first @ distances, second @ distances
     cross = (to_first * second).sum(axis=1) / (n * m)
     within = (to_first * first).sum(axis=1) / n**2 + (to_second * second).sum(axis=1) / m**2
-    return np.maximum(2 * cross - within, 0.0)
+    energies: F64 = np.maximum(2 * cross - within, 0.0)
+    return energies
 
 
 @metric

@@ -39,7 +39,8 @@ def _compute_nll(gold_prob: ArrayLike, vocab_size: int, eps: float) -> F64:
     zeros = int(np.count_nonzero(q == 0))
     if eps == 0 and zeros:
         raise UndefinedMetric(f"Q is zero on {zeros} of {len(q)} human tokens and eps is 0")
-    return np.log1p(eps * vocab_size) - np.log(q + eps)
+    nll: F64 = np.log1p(eps * vocab_size) - np.log(q + eps)
+    return nll
 
 
 @metric

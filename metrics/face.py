@@ -84,7 +84,8 @@ def _compute_spectra(rows: Losses, *, standardize: bool) -> tuple[F64, Mask]:
 def _average_spectra(spectra: F64) -> F64:
     if not len(spectra):
         raise UndefinedMetric("a side has no text with two scored tokens")
-    return spectra.mean(axis=0)
+    mean: F64 = spectra.mean(axis=0)
+    return mean
 
 
 def _compare(human: F64, model: F64) -> FaceResult:

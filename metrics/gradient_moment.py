@@ -47,7 +47,8 @@ def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
         sums.append(total)
         counts.append(count)
     cross: F64 = np.einsum("ij,ij->i", sums[0], sums[1]) / (counts[0] * counts[1])
-    return within[0] + within[1] - 2 * cross
+    moments: F64 = within[0] + within[1] - 2 * cross
+    return moments
 
 
 @metric

@@ -50,7 +50,8 @@ def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
         raise UndefinedMetric("texts without log Q: a decoder that samples, of a model that runs here, has it")
     if not rows.lengths.sum():
         raise UndefinedMetric("no token is scored")
-    return log_prob + np.array([float(np.sum(row)) for row in rows])
+    divergences: F64 = log_prob + np.array([float(np.sum(row)) for row in rows])
+    return divergences
 
 
 @metric

@@ -202,7 +202,8 @@ class Mauve(Quantized):
     def prepare(self, features: Features) -> Prepared:
         """Cluster with each seed, or estimate density ratios."""
         if self.estimator == "cells":
-            return super().prepare(features)
+            runs: tuple[ClusteringRun, ...] = super().prepare(features)
+            return runs
         human, model = self.pair(features)
         ids = self.sort_both_ids(features)
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)

@@ -63,7 +63,8 @@ def _normalize_histogram(hist: F64, name: str) -> F64:
         raise ValueError(
             f"{name}: expected shares or counts of shape (k,) with a positive sum, got shape {array.shape}"
         )
-    return array / array.sum()
+    shares: F64 = array / array.sum()
+    return shares
 
 
 @metric

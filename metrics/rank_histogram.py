@@ -76,7 +76,8 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
     p, q = (counts + _SMOOTHING for counts in (human, model))
     p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
     if divergence == "chi2":
-        return ((q - p) ** 2 / p).sum(axis=1)
+        values: F64 = ((q - p) ** 2 / p).sum(axis=1)
+        return values
     exponents = order * np.log(q) + (1 - order) * np.log(p)
     largest = exponents.max(axis=1, keepdims=True)
     logs = largest[:, 0] + np.log(np.exp(exponents - largest).sum(axis=1))

@@ -108,7 +108,8 @@ class Side:
         key = (function, options, tuple(sorted(named.items())))
         if key not in self._derived:
             self._derived[key] = function(self, *options, **named)
-        return self._derived[key]
+        value: T = self._derived[key]
+        return value
 
     def drop_derived(self) -> None:
         """Free the memory of all derived features; they are computed again when they are needed."""

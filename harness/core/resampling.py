@@ -156,7 +156,8 @@ class Replicates:
         else:
             away = (self.draws[0] - self.draws[1]) / 2
         std = float(np.sqrt(np.mean(away**2)))
-        return away * (self.std_error() / std if std > 0 else 0.0)
+        scaled: F64 = away * (self.std_error() / std if std > 0 else 0.0)
+        return scaled
 
     def std_error(self) -> float:
         """Standard error of the value; NaN if a replicate is NaN."""

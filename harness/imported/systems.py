@@ -109,7 +109,8 @@ class NaiveTexts:
 
     def _draw_tokens(self, rng: np.random.Generator, count: int) -> core.I64:
         ids, cumulative = self._unigrams
-        return ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        tokens: core.I64 = ids[np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")]
+        return tokens
 
     @cached_property
     def _order(self) -> core.I64:

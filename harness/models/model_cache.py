@@ -26,10 +26,11 @@ class ModelCache:
 
     def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
         """Return a model, loading it if needed; the least recently used model is freed above `keep_models`."""
-        return self._load(
+        backend: Backend = self._load(
             _identify(spec, runtime), spec.title, runtime,
             lambda device: spec.load(device=device, device_map=runtime.device_map),
         )  # fmt: skip
+        return backend
 
     @contextmanager
     def hold(self, spec: BackendSpec, model: Backend, runtime: Runtime) -> Iterator[None]:

@@ -120,7 +120,8 @@ class StudyProtocol(core.Spec):
 
     @property
     def judge_words(self) -> JudgeWords:
-        return _build_options(JudgeWords, self.judge, "protocol.judge")
+        judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
+        return judge_words
 
     def to_json(self) -> dict[str, core.Json]:
         options: Any = core.canonicalize(self)

@@ -98,7 +98,10 @@ class Session(ModelCache):
             self._workers = shape, Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
-        return self._load([spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec))
+        backend: Backend = self._load(
+            [spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec)
+        )
+        return backend
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""

@@ -225,7 +225,8 @@ class RowFile:
     @property
     def log_probs(self) -> NDArray[np.float64]:
         """Log-probability of each row under the distribution that it was drawn from, nats; NaN where there is none."""
-        return self._table["log_prob"].to_numpy()
+        column: NDArray[np.float64] = self._table["log_prob"].to_numpy()
+        return column
 
     def __iter__(self) -> Iterator[Row]:
         for batch in _open(self.path):

@@ -163,4 +163,5 @@ def _compute_squared_norms(rows: F64) -> F64:
 
 def _normalize_rows(weights: F64) -> F64:
     """Divide each row by its sum."""
-    return weights / weights.sum(axis=1, keepdims=True)
+    shares: F64 = weights / weights.sum(axis=1, keepdims=True)
+    return shares

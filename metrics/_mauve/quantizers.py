@@ -175,4 +175,5 @@ def count_fitted_rows(num_buckets: int, quantizer: QuantizerName) -> int:
 
 
 def _count_codes(num_buckets: int) -> int:
-    return round(num_buckets ** (1 / LEVELS))
+    codes: int = round(num_buckets ** (1 / LEVELS))
+    return codes

@@ -90,7 +90,8 @@ def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: in
     first = np.bincount(split * num_buckets + cells[row], minlength=splits * num_buckets)
     first = first.reshape(splits, num_buckets).astype(np.float64)
     counts = np.concatenate([first, np.bincount(cells, minlength=num_buckets) - first])
-    return counts / counts.sum(axis=1, keepdims=True)
+    shares: F64 = counts / counts.sum(axis=1, keepdims=True)
+    return shares
 
 
 def renumber_cells(p: I64, q: I64) -> tuple[I64, I64, int]:

@@ -140,4 +140,5 @@ def describe_missing(values: Mapping[str, float]) -> tuple[str, ...]:
 
 def divide_known(total: F64 | I64, count: F64 | I64) -> F64:
     """Return the quotient for each text, shape (n,); NaN where nothing was counted."""
-    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    quotient: F64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return quotient

@@ -44,7 +44,8 @@ def read_papers() -> dict[str, Any]:
     import yaml
 
     text = (resources.files("openended.harness") / "reference" / "papers.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
+    papers: dict[str, Any] = yaml.safe_load(text)
+    return papers
 
 
 def describe_state(item: dict[str, str]) -> str:

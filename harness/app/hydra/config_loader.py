@@ -95,7 +95,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     def compose(self, config: str, words: Sequence[str], mode: RunMode, *, sweeps: bool = True) -> DictConfig:
         """Compose a configuration with the node `hydra`; `sweeps=False` accepts several values even for a run."""
         with self.explain_composition():
-            return self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
+            composed: DictConfig = self.load_configuration(config, list(words), mode, validate_sweep_overrides=sweeps)
+            return composed
 
     def list_defaults(self, config: str, words: Sequence[str]) -> defaults_list.DefaultsList:
         """Return which files a configuration is composed of, and the overrides that are set afterwards."""
@@ -141,7 +142,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
                 if group == "metric":
                     raise SpecError(f"metric: {name} is there twice, by itself or in a set; name it once")
                 raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
-        return super()._compose_config_from_defaults_list(defaults, repo)
+        config: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
+        return config
 
     def get_group_options(self, *args: Any, **options: Any) -> list[str]:  # noqa: ANN401 - as in Hydra
         """Exclude files that other options inherit from (`_base`)."""

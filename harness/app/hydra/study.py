@@ -76,7 +76,8 @@ class SearchPlan:
         optuna = import_optuna()
         seed = core.derive_seed(self.seed, "search", number) % 2**32
         if self.method == GRID_SAMPLER:  # the study already holds every setting
-            return optuna.samplers.RandomSampler(seed=seed)
+            sampler: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
+            return sampler
         options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
         if self.method == "qmc":  # one sequence for all trials; parameters that it does not cover are drawn at random
             fallback = optuna.samplers.RandomSampler(seed=seed)

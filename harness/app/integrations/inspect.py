@@ -50,7 +50,8 @@ def _build_metric(name: str) -> Callable[..., Metric]:
     build.__name__ = build.__qualname__ = name
     build.__module__ = __name__
     build.__doc__ = f"Return {name} with its interval ends: options of the metric, of the run, and `values`."
-    return metric(name=name)(build)
+    registered: Callable[..., Metric] = metric(name=name)(build)
+    return registered
 
 
 def _collect_sides(scores: list[SampleScore], human: str | None) -> tuple[list[str], list[str]]:

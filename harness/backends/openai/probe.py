@@ -121,7 +121,8 @@ def _heat(q: F64, temperature: float) -> F64:
     each = q[-1] / 2
     tail = max(1 - float(q.sum()), 0.0) / each * each ** (1 / temperature)
     hot: F64 = q ** (1 / temperature)
-    return hot / (hot.sum() + tail)
+    cooled: F64 = hot / (hot.sum() + tail)
+    return cooled
 
 
 def _cut_mass(q: F64, p: float) -> F64:

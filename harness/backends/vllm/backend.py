@@ -85,7 +85,8 @@ class Engine:
         self._asleep = False
 
     def describe(self) -> dict[str, str]:
-        return self.inner.collective_rpc("describe_openended_worker")[0]
+        worker: dict[str, str] = self.inner.collective_rpc("describe_openended_worker")[0]
+        return worker
 
     def run(self, requests: Iterable[EngineRequest], finish: Callable[[int, EngineResult], None]) -> None:
         """Run sequences with vLLM's own scheduling; `finish` gets the number of each as soon as it is done."""

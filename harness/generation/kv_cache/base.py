@@ -69,7 +69,8 @@ class CacheRunner(ABC):
 
     def _project(self, hidden: Tensor) -> Tensor:
         """Apply the output layer, (n, d) → (n, V)."""
-        return self._lm.model.get_output_embeddings()(hidden)
+        logits: Tensor = self._lm.model.get_output_embeddings()(hidden)
+        return logits
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""

@@ -166,7 +166,8 @@ def correlate_ranks(first: F64, second: F64) -> F64:
 
     a, b = (np.asarray(rankdata(rows, axis=1)) - (rows.shape[1] + 1) / 2 for rows in (first, second))
     norms = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
-    return np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)
+    rho: F64 = np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)
+    return rho
 
 
 def check_ranking(

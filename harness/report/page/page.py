@@ -143,7 +143,8 @@ def _load_captions() -> dict[str, dict[str, str]]:
     """Return beginning of a figure's name → title and text."""
     import yaml
 
-    return yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
+    captions: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
+    return captions
 
 
 def find_caption(name: str) -> tuple[str, str]:

@@ -210,7 +210,8 @@ def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
         return None
     values = np.asarray(rows, dtype=np.float64)
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+    unit: F64 = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+    return unit
 
 
 def _load_array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:

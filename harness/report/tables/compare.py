@@ -82,7 +82,8 @@ def load_metrics() -> dict[str, dict[str, Any]]:
     """Return what the names of metrics in published tables and correlations mean (`metrics.yaml`)."""
     import yaml
 
-    return yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
+    nodes: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
+    return nodes
 
 
 # Published values -----------------------------------------------------------------------------------------------------

@@ -179,7 +179,8 @@ def compute_curve(
     counts = range(1, len(values) + 1)
 
     def score(columns: Sequence[int]) -> F64:
-        return orient(table[:, list(columns)].mean(axis=1), direction, target)
+        scores: F64 = orient(table[:, list(columns)].mean(axis=1), direction, target)
+        return scores
 
     seen = [compute_expected_best(score(range(len(seeds))), n) for n in counts]
     fresh, half = np.full(len(values), math.nan), np.full(len(values), math.nan)
