@@ -383,3 +383,7 @@ def test_draws_are_keyed_by_row_step_and_position():
     where[1, 2] = True
     single = canvas.gumbel_uniforms(0, where)
     assert torch.equal(single, canvas.gumbel_uniforms(0, torch.ones_like(where))[5:6])
+    # Raise the version of the stage, and this text, when the draws of a seed change.
+    assert sample(small_world(), denoising.Mdlm(steps=4), 6) == [
+        (0, 1, 0), (2, 1, 0), (1, 1, 1), (0, 0, 1), (2, 1, 1), (0, 2, 0)
+    ]  # fmt: skip

@@ -1,6 +1,7 @@
 """What raters send back: checked, told, and written as judgments that the metrics read."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,14 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
         (tmp_path / f"answers-{sheet}.json").write_text(json.dumps(told))
     gathered = answers.gather_answers([tmp_path], key, leave_out=False)
     assert set(answers.compute_alphas(gathered).values()) == {1.0}
-    assert all(row.with_rest == 1.0 for row in answers.measure_rater_quality(gathered))
+    quality = answers.measure_rater_quality(gathered)
+    assert all(row.with_rest == 1.0 for row in quality)
+    everything = [name for ids in key.sheets.values() for name in ids]
+    for row in quality:
+        sides = [key.by_id[name].sides for name in key.sheets.get(row.rater, everything)]
+        n, a = len(sides), sum(order[first] < order[second] for first, second in sides)
+        tail = sum(math.comb(n, k) for k in range(max(a, n - a), n + 1)) / 2**n
+        assert (row.side_a, row.side_p) == pytest.approx((a / n, min(1.0, 2 * tail)))
 
 
 def test_words_and_folders(tmp_path, studies):
