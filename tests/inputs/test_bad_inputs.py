@@ -32,6 +32,12 @@ CASES = [
 ]
 
 
+def list_results(folder: Path) -> set[Path]:
+    """The runs, the jobs of grids, and the texts that were generated."""
+    kinds = ("runs/*/*", "grids/*/*/jobs/*", "grids/*/jobs/*", "store/generate/*/*/manifest.json")
+    return {path for kind in kinds for path in folder.glob(f"outputs/{kind}")}
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """The folder in which the commands are typed; nothing is fetched."""
@@ -39,9 +45,9 @@ def world(tmp_path_factory):
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("COLUMNS", "100")
         folder = build_world(tmp_path_factory.mktemp("world"))
-        before = set(folder.glob("outputs/runs/*/*"))
+        before = list_results(folder)
         yield folder
-        assert set(folder.glob("outputs/runs/*/*")) == before, "a bad input leaves no run"
+        assert list_results(folder) == before, "a bad input leaves no text, no job and no run"
 
 
 @pytest.mark.parametrize(("words", "message"), CASES)
@@ -50,6 +56,7 @@ def test_a_bad_input_is_answered_in_one_line(world, words, message):
     pattern = ".*".join(map(re.escape, message.split("…")))
     assert re.fullmatch(pattern, done.stderr.strip()), done.stderr
     assert done.returncode == 2
+    assert len(done.stderr) < 2000
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -136,19 +136,12 @@ def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda _: Submitit(0, "auto", "x", {}), "hydra.launcher.processes: expected 1 or more, got 0"),
-        (lambda _: Submitit(1, "slurm", "logs\ntouch proof", {}), "control characters"),
-        (lambda _: Submitit(1, "slurm", "logs", {"slurm_partition": "a\ntouch proof"}), "slurm_partition"),
-        (lambda _: ray(workers=0), "hydra.launcher.workers: expected 1 or more, got 0"),
-        (lambda _: ray(cpus_per_worker=0), "hydra.launcher.cpus_per_worker: expected 1 or more"),
-        (lambda _: ray(gpus_per_worker=-1), "hydra.launcher.gpus_per_worker: expected 0 or more, or null"),
-    ],
+    ("folder", "partition", "option"),
+    [("logs\ntouch proof", "a", "folder"), ("logs", "a\ntouch proof", "slurm_partition")],
 )
-def test_options_that_are_not_accepted_are_named(make, said, tmp_path):
-    with pytest.raises(SpecError, match=said):
-        make(tmp_path)
+def test_no_option_ends_a_line_of_the_script_of_sbatch(folder, partition, option):
+    with pytest.raises(SpecError, match=f"{option}: expected a text without control characters"):
+        Submitit(1, "slurm", folder, {"slurm_partition": partition})
 
 
 def test_a_launcher_is_made_from_its_configuration():
