@@ -12,8 +12,7 @@ import shutil
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent import futures
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,190 +85,121 @@ class TrackedJob:
         return {name: str(value) for name, value in self.config.items() if value is not None}
 
 
-class Tracker(ABC):
-    """The interface of trackers; if a method raises, the run is kept."""
-
-    package: ClassVar[str]  # import name of the package, and name of the extra that installs it
-
-    def __init__(self, options: TrackerOptions, folder: Path) -> None:
-        self.options, self.folder = options, folder
-        self._run: Any = None
-        """What is open: a run, the module that has one, a writer."""
-
-    @abstractmethod
-    def start(self, job: TrackedJob) -> None:
-        """Open an entry for a job with its config; what a failed attempt left of it is replaced where possible."""
-
-    @abstractmethod
-    def log_values(self, values: Mapping[str, float]) -> None: ...
-
-    @abstractmethod
-    def log_table(self, name: str, table: pd.DataFrame) -> None: ...
-
-    @abstractmethod
-    def log_figure(self, name: str, path: Path) -> None:
-        """Log a PNG."""
-
-    @abstractmethod
-    def finish(self, *, failed: bool) -> None:
-        """Close the entry if `start` opened one, whether or not a call raised."""
+@contextlib.contextmanager
+def close_entry(finish: Callable[[bool], object]) -> Iterator[None]:
+    """Close a tracker's entry by `finish(failed)` whatever happens; the first error is the one that is raised."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            finish(True)
+        raise
+    finish(False)
 
 
-class TrackioTracker(Tracker):
-    """Logs to Trackio's own folder, which `trackio show` reads: a local SQLite file, no account."""
+def log_to_trackio(job: TrackedJob, options: TrackerOptions, _folder: Path) -> None:
+    """Log to Trackio's own folder, which `trackio show` reads: a local SQLite file, no account."""
+    import trackio
 
-    package = "trackio"
-
-    def start(self, job: TrackedJob) -> None:
-        import trackio
-
-        trackio.init(
-            project=self.options.project, name=job.id, group=job.group, config=dict(job.config), resume="allow",
-            embed=False, auto_log_gpu=False, auto_log_cpu=False,
-        )  # fmt: skip
-        self._run = trackio
-
-    def log_values(self, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=0)
-
-    def log_table(self, name: str, table: pd.DataFrame) -> None:
-        self._run.log({f"tables/{name}": self._run.Table(dataframe=_to_plain(table))}, step=0)
-
-    def log_figure(self, name: str, path: Path) -> None:
-        self._run.log({f"figures/{name}": self._run.Image(str(path), caption=name)}, step=0)
-
-    def finish(self, *, failed: bool) -> None:  # noqa: ARG002 - Trackio has no state of a run
-        if self._run is not None:
-            self._run.finish()
+    trackio.init(
+        project=options.project, name=job.id, group=job.group, config=dict(job.config), resume="allow", embed=False,
+        auto_log_gpu=False, auto_log_cpu=False,
+    )  # fmt: skip
+    with close_entry(lambda _: trackio.finish()):
+        trackio.log(dict(job.values), step=0)
+        for name, table in job.tables.items():
+            trackio.log({f"tables/{name}": trackio.Table(dataframe=_to_plain(table))}, step=0)
+        for name, path in job.figures.items():
+            trackio.log({f"figures/{name}": trackio.Image(str(path), caption=name)}, step=0)
 
 
-class WandbTracker(Tracker):
-    """Logs to a folder that `wandb sync` uploads (`mode=offline`), or to the server at once (`mode=online`)."""
+def log_to_wandb(job: TrackedJob, options: TrackerOptions, folder: Path) -> None:
+    """Log to a folder that `wandb sync` uploads (`mode=offline`), or to the server at once (`mode=online`).
 
-    package = "wandb"
+    The id of the run follows from the job, so that the server keeps one run per job.
+    """
+    import wandb
 
-    def start(self, job: TrackedJob) -> None:
-        """Open a run whose id follows from the job, so that the server keeps one run per job."""
-        import wandb
-
-        folder, mode = self.folder / "wandb", self.options.mode or "offline"
-        folder.mkdir(parents=True, exist_ok=True)
-        number = hashlib.sha256(job.id.encode()).hexdigest()[:16]
-        resume = "allow" if mode == "online" else None  # a folder of its own has nothing to resume
-        self._run = wandb.init(
-            project=self.options.project, id=number, name=job.name, group=job.group,
-            config=dict(job.config), mode=mode, dir=str(folder), resume=resume,
-            settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
-        )  # fmt: skip
-
-    def log_values(self, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values))
-
-    def log_table(self, name: str, table: pd.DataFrame) -> None:
-        import wandb
-
-        self._run.log({f"tables/{name}": wandb.Table(dataframe=_to_plain(table), allow_mixed_types=True)})
-
-    def log_figure(self, name: str, path: Path) -> None:
-        import wandb
-
-        self._run.log({f"figures/{name}": wandb.Image(str(path))})
-
-    def finish(self, *, failed: bool) -> None:
-        if self._run is not None:
-            self._run.finish(exit_code=int(failed))
+    mode = options.mode or "offline"
+    (folder / "wandb").mkdir(parents=True, exist_ok=True)
+    number = hashlib.sha256(job.id.encode()).hexdigest()[:16]
+    resume = "allow" if mode == "online" else None  # a folder of its own has nothing to resume
+    run = wandb.init(
+        project=options.project, id=number, name=job.name, group=job.group, config=dict(job.config), mode=mode,
+        dir=str(folder / "wandb"), resume=resume,
+        settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
+    )  # fmt: skip
+    with close_entry(lambda failed: run.finish(exit_code=int(failed))):
+        run.log(dict(job.values))
+        for name, table in job.tables.items():
+            run.log({f"tables/{name}": wandb.Table(dataframe=_to_plain(table), allow_mixed_types=True)})
+        for name, path in job.figures.items():
+            run.log({f"figures/{name}": wandb.Image(str(path))})
 
 
-class MlflowTracker(Tracker):
-    """Logs to a tracking server or a folder; the client is our own, so MLflow's global state stays as it is."""
+def log_to_mlflow(job: TrackedJob, options: TrackerOptions, folder: Path) -> None:
+    """Log to a tracking server or a folder; runs of earlier attempts at the same job are deleted.
 
-    package = "mlflow"
-    _client: Any
+    The client is our own, so MLflow's global state stays as it is.
+    """
+    uri = options.uri or str(folder / "mlflow")
+    if "://" not in uri:
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # later versions ask for it
+        uri = Path(uri).resolve().as_uri()
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
 
-    def start(self, job: TrackedJob) -> None:
-        """Open a run; runs of earlier attempts at the same job are deleted."""
-        uri, project = self.options.uri or str(self.folder / "mlflow"), self.options.project
-        if "://" not in uri:
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # later versions ask for it
-            uri = Path(uri).resolve().as_uri()
-        from mlflow import MlflowClient
-        from mlflow.entities import Param
-
-        self._client = MlflowClient(tracking_uri=uri)
-        experiment = self._client.get_experiment_by_name(project)
-        number = experiment.experiment_id if experiment is not None else self._client.create_experiment(project)
-        for earlier in self._client.search_runs([number], f"tags.`{JOB_TAG}` = '{job.id}'"):
-            self._client.delete_run(earlier.info.run_id)
-        tags = {JOB_TAG: job.id, "openended.group": job.group}
-        self._run = self._client.create_run(number, run_name=job.name, tags=tags).info.run_id
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(options.project)
+    number = experiment.experiment_id if experiment is not None else client.create_experiment(options.project)
+    for earlier in client.search_runs([number], f"tags.`{JOB_TAG}` = '{job.id}'"):
+        client.delete_run(earlier.info.run_id)
+    tags = {JOB_TAG: job.id, "openended.group": job.group}
+    run = client.create_run(number, run_name=job.name, tags=tags).info.run_id
+    with close_entry(lambda failed: client.set_terminated(run, "FAILED" if failed else "FINISHED")):
         params = [Param(_OTHER.sub("_", name), text[:_MAX_TEXT]) for name, text in job.list_texts().items()]
-        self._client.log_batch(self._run, params=params)
-
-    def log_values(self, values: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
-        metrics = [Metric(_OTHER.sub("_", name), value, 0, 0) for name, value in values.items()]
-        self._client.log_batch(self._run, metrics=metrics)
-
-    def log_table(self, name: str, table: pd.DataFrame) -> None:
-        self._client.log_text(self._run, table.to_csv(index=False), f"tables/{name}.csv")
-
-    def log_figure(self, name: str, path: Path) -> None:  # noqa: ARG002 - the artifact has the file's name
-        self._client.log_artifact(self._run, str(path), "figures")
-
-    def finish(self, *, failed: bool) -> None:
-        if self._run is not None:
-            self._client.set_terminated(self._run, "FAILED" if failed else "FINISHED")
+        metrics = [Metric(_OTHER.sub("_", name), value, 0, 0) for name, value in job.values.items()]
+        client.log_batch(run, params=params)
+        client.log_batch(run, metrics=metrics)
+        for name, table in job.tables.items():
+            client.log_text(run, table.to_csv(index=False), f"tables/{name}.csv")
+        for path in job.figures.values():
+            client.log_artifact(run, str(path), "figures")
 
 
-class TensorboardTracker(Tracker):
-    """Writes one folder of events per job, without TensorFlow or PyTorch."""
+def log_to_tensorboard(job: TrackedJob, _options: TrackerOptions, folder: Path) -> None:
+    """Write one folder of events for the job, without TensorFlow or PyTorch; an earlier one is replaced."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.types_pb2 import DT_STRING
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-    package = "tensorboard"
+    events = folder / "tensorboard" / job.id
+    shutil.rmtree(events, ignore_errors=True)
+    events.mkdir(parents=True)
+    writer = EventFileWriter(str(events))
 
-    def start(self, job: TrackedJob) -> None:
-        """Open an empty folder for the job and write its config as a table."""
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    def write(*values: Mapping[str, Any]) -> None:
+        summary = Summary(value=[Summary.Value(**value) for value in values])
+        writer.add_event(Event(wall_time=time.time(), step=0, summary=summary))
 
-        folder = self.folder / "tensorboard" / job.id
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self._run = EventFileWriter(str(folder))
-        self._write_rows("config", ("option", "value"), job.list_texts().items())
-
-    def log_values(self, values: Mapping[str, float]) -> None:
-        self._write({"tag": name, "simple_value": value} for name, value in values.items())
-
-    def log_table(self, name: str, table: pd.DataFrame) -> None:
-        self._write_rows(f"tables/{name}", list(table.columns), _to_plain(table, "").itertuples(index=False))
-
-    def log_figure(self, name: str, path: Path) -> None:
-        """Write a PNG as it is; it has width and height in bytes 16 to 24."""
-        data = path.read_bytes()
-        size = {"width": int.from_bytes(data[16:20]), "height": int.from_bytes(data[20:24])}
-        self._write([{"tag": f"figures/{name}", "image": {**size, "colorspace": _RGBA, "encoded_image_string": data}}])
-
-    def finish(self, *, failed: bool) -> None:  # noqa: ARG002 - TensorBoard has no state of a run
-        if self._run is not None:
-            self._run.close()
-
-    def _write_rows(self, name: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    def write_rows(name: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
         """Write a table as Markdown."""
-        from tensorboard.compat.proto.types_pb2 import DT_STRING
-
         lines: list[Iterable[object]] = [list(head), ["---" for _ in head], *rows]
         texts = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
         text = "\n".join(f"| {' | '.join(line)} |" for line in texts)
         tensor = {"dtype": DT_STRING, "string_val": [text.encode()], "tensor_shape": {"dim": [{"size": 1}]}}
-        metadata = {"plugin_data": {"plugin_name": "text"}}
-        self._write([{"tag": f"{name}/text_summary", "metadata": metadata, "tensor": tensor}])
+        write({"tag": f"{name}/text_summary", "metadata": {"plugin_data": {"plugin_name": "text"}}, "tensor": tensor})
 
-    def _write(self, values: Iterable[Mapping[str, Any]]) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
-        summary = Summary(value=[Summary.Value(**value) for value in values])
-        self._run.add_event(Event(wall_time=time.time(), step=0, summary=summary))
+    with close_entry(lambda _: writer.close()):
+        write_rows("config", ("option", "value"), job.list_texts().items())
+        write(*({"tag": name, "simple_value": value} for name, value in job.values.items()))
+        for name, table in job.tables.items():
+            write_rows(f"tables/{name}", list(table.columns), _to_plain(table, "").itertuples(index=False))
+        for name, path in job.figures.items():
+            data = path.read_bytes()  # a PNG has width and height in bytes 16 to 24
+            size = {"width": int.from_bytes(data[16:20]), "height": int.from_bytes(data[20:24])}
+            write({"tag": f"figures/{name}", "image": {**size, "colorspace": _RGBA, "encoded_image_string": data}})
 
 
 def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
@@ -277,9 +207,10 @@ def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
     return table.astype(object).where(table.notna(), missing)
 
 
-TRACKERS: dict[str, Callable[[TrackerOptions, Path], Tracker]] = {
-    tracker.package: tracker for tracker in (TrackioTracker, WandbTracker, MlflowTracker, TensorboardTracker)
-}
+TRACKERS: dict[str, Callable[[TrackedJob, TrackerOptions, Path], None]] = {
+    "trackio": log_to_trackio, "wandb": log_to_wandb, "mlflow": log_to_mlflow, "tensorboard": log_to_tensorboard
+}  # fmt: skip
+"""Name of a tracker, its package and its extra → the function that logs a job to it, given a folder for its files."""
 
 
 def build_tracker_options(node: object) -> TrackerOptions:
@@ -290,8 +221,7 @@ def build_tracker_options(node: object) -> TrackerOptions:
 def require_tracker(options: TrackerOptions) -> None:
     """Raise `ExtraNotInstalled` if the tracker's package is missing."""
     if options.kind != "none":
-        package = TRACKERS[options.kind](options, Path()).package
-        require_package(package, package)
+        require_package(options.kind, options.kind)
 
 
 def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) -> None:
@@ -325,7 +255,7 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
         with lock, contextlib.redirect_stdout(sys.stderr):  # hide what packages print
             if not marker.exists():
                 job = describe()
-                call_with_deadline(lambda: log_job(TRACKERS[options.kind](options, outputs / FOLDER), job), target)
+                call_with_deadline(partial(TRACKERS[options.kind], job, options, outputs / FOLDER), target)
                 write_text(marker, f"{job_id}\n")
     except (Exception, SystemExit) as err:
         what = f"{type(err).__name__}: {format_error(err)}"
@@ -350,22 +280,6 @@ def call_with_deadline(work: Callable[[], None], target: str) -> None:
         _silent.add(target)
         raise TimeoutError(f"no answer in {DEADLINE_SECONDS:g} s")
     future.result()
-
-
-def log_job(tracker: Tracker, job: TrackedJob) -> None:
-    """Log a job with the five calls of the contract; the entry is closed whatever happens."""
-    try:
-        tracker.start(job)
-        tracker.log_values(job.values)
-        for name, table in job.tables.items():
-            tracker.log_table(name, table)
-        for name, path in job.figures.items():
-            tracker.log_figure(name, path)
-    except BaseException:
-        with contextlib.suppress(Exception):  # the first error is the one to report
-            tracker.finish(failed=True)
-        raise
-    tracker.finish(failed=False)
 
 
 def describe_run(folder: Path, job_id: str) -> TrackedJob:

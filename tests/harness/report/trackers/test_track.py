@@ -2,24 +2,25 @@
 
 import base64
 import math
+import sys
 import threading
 
 import pandas as pd
 import pytest
 
 from openended.harness.app import cli
-from openended.harness.core.errors import SpecError
+from openended.harness.core import SpecError, require_package
 from openended.harness.report.trackers import track
 from openended.harness.report.trackers.track import (
     JOB_TAG,
-    MlflowTracker,
-    TensorboardTracker,
     TrackedJob,
     TrackerOptions,
-    TrackioTracker,
-    WandbTracker,
     build_tracker_options,
-    log_job,
+    close_entry,
+    log_to_mlflow,
+    log_to_tensorboard,
+    log_to_trackio,
+    log_to_wandb,
     require_tracker,
     track_report,
     track_runs,
@@ -31,40 +32,26 @@ SPREAD = {"low": 30.0, "high": 40.0}
 
 
 class FakeTracker:
-    """Notes its calls; raises in one of them."""
+    """Keeps the jobs that it is given, unless it fails."""
 
-    package = "json"
+    def __init__(self) -> None:
+        self.jobs: list[TrackedJob] = []
+        self.fails = lambda: None
 
-    def __init__(self, fails_in: str = "") -> None:
-        self.calls: list[tuple] = []
-        self.fails_in = fails_in
-
-    def _note(self, call, *facts):
-        self.calls.append((call, *facts))
-        if call == self.fails_in:
-            raise ConnectionError("the server is away\nsecond line")
-
-    def start(self, job):
-        self._note("start", job.id, dict(job.config))
-
-    def log_values(self, values):
-        self._note("log_values", dict(values))
-
-    def log_table(self, name, table):
-        self._note("log_table", name, list(table.columns))
-
-    def log_figure(self, name, path):
-        self._note("log_figure", name, path.name)
-
-    def finish(self, *, failed):
-        self._note("finish", failed)
+    def __call__(self, job, options, folder):
+        self.fails()
+        self.jobs.append(job)
 
 
 @pytest.fixture
 def fake(monkeypatch):
     tracker = FakeTracker()
-    monkeypatch.setitem(track.TRACKERS, "mlflow", lambda options, folder: tracker)
+    monkeypatch.setitem(track.TRACKERS, "mlflow", tracker)
     return tracker
+
+
+def be_away():
+    raise ConnectionError("the server is away\nsecond line")
 
 
 @pytest.fixture
@@ -80,7 +67,7 @@ def test_a_tracker_that_never_answers_is_asked_once_and_holds_nothing(fake, run,
     gate = threading.Event()
     monkeypatch.setattr(track, "DEADLINE_SECONDS", 0.05)
     monkeypatch.setattr(track, "_silent", set())
-    monkeypatch.setattr(fake, "start", lambda job: gate.wait())
+    fake.fails = gate.wait
     track_runs([run, run], OPTIONS, tmp_path)
     gate.set()
     first, second = (record.getMessage() for record in caplog.records)
@@ -88,49 +75,45 @@ def test_a_tracker_that_never_answers_is_asked_once_and_holds_nothing(fake, run,
     assert "it gave no answer before" in second
 
 
-def test_a_run_is_config_values_with_intervals_and_a_table(fake, run, tmp_path):
-    track_runs([run], OPTIONS, tmp_path)
-    start, values, table, finish = fake.calls
-    assert start[1] == f"{run.parent.name}/{run.name}"
-    assert start[2]["decoder"] == "nucleus"
-    assert values[1] == {
-        "gen_ppl/gen_ppl": 35.0, "gen_ppl/gen_ppl.low": 30.0, "gen_ppl/gen_ppl.high": 40.0, "human/gen_ppl/gen_ppl": 32.0
-    }  # fmt: skip
-    assert table[1] == "values"
-    assert {"value", "low", "high", "signature"} <= set(table[2])
-    assert finish == ("finish", False)
-
-
-def test_what_was_logged_is_not_logged_again_but_another_project_gets_it(fake, run, tmp_path):
+def test_a_run_is_config_values_with_intervals_and_a_table_and_is_logged_once_for_a_project(fake, run, tmp_path):
     track_runs([run, run], OPTIONS, tmp_path)
     track_runs([run], OPTIONS, tmp_path)
-    assert [call[0] for call in fake.calls].count("start") == 1
+    (job,) = fake.jobs
+    assert (job.id, job.config["decoder"]) == (f"{run.parent.name}/{run.name}", "nucleus")
+    assert job.values == {
+        "gen_ppl/gen_ppl": 35.0, "gen_ppl/gen_ppl.low": 30.0, "gen_ppl/gen_ppl.high": 40.0, "human/gen_ppl/gen_ppl": 32.0
+    }  # fmt: skip
+    assert {"value", "low", "high", "signature"} <= set(job.tables["values"].columns)
     track_runs([run], build_tracker_options({"kind": "mlflow", "project": "other"}), tmp_path)
-    assert [call[0] for call in fake.calls].count("start") == 2
+    assert len(fake.jobs) == 2
 
 
-@pytest.mark.parametrize("call", ["start", "log_values", "log_table", "finish"])
-def test_a_failure_is_one_warning_and_the_next_command_logs_the_run(call, fake, run, tmp_path, caplog):
-    fake.fails_in = call
+@pytest.mark.parametrize(
+    ("fails", "said"), [(be_away, "ConnectionError: the server is away"), (sys.exit, "SystemExit")]
+)
+def test_a_failure_is_one_warning_and_the_next_command_logs_the_run(fails, said, fake, run, tmp_path, caplog):
+    fake.fails = fails
     track_runs([run], OPTIONS, tmp_path)
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
-    assert "mlflow" in warning.getMessage()
-    assert "ConnectionError: the server is away" in warning.getMessage()
+    assert warning.getMessage().startswith("tracker    mlflow: ")
+    assert said in warning.getMessage()
     assert "\n" not in warning.getMessage()
-    assert fake.calls[-1] == ("finish", call != "finish")  # the entry is closed either way
-    fake.fails_in, fake.calls[:] = "", []
+    fake.fails = lambda: None
     track_runs([run], OPTIONS, tmp_path)
-    assert fake.calls[-1] == ("finish", False)
+    assert len(fake.jobs) == 1
 
 
-def test_a_tracker_that_leaves_the_process_is_a_warning(fake, run, tmp_path, monkeypatch, caplog):
-    def leave(_):
-        raise SystemExit(1)
-
-    monkeypatch.setattr(fake, "start", leave)
-    track_runs([run], OPTIONS, tmp_path)
-    assert "SystemExit" in caplog.text
+def test_an_entry_is_closed_whatever_happens_and_the_first_error_is_raised():
+    closed = []
+    with close_entry(closed.append):
+        pass
+    for finish in (closed.append, lambda failed: closed.append(failed) or 1 / 0):
+        with pytest.raises(ConnectionError), close_entry(finish):
+            be_away()
+    assert closed == [False, True, True]
+    with pytest.raises(ZeroDivisionError), close_entry(lambda _: 1 / 0):
+        pass
 
 
 def test_the_report_goes_with_its_tables_and_figures_until_it_changes(fake, tmp_path):
@@ -140,11 +123,11 @@ def test_the_report_goes_with_its_tables_and_figures_until_it_changes(fake, tmp_
         (report / name).write_bytes(data)
     for _ in range(2):
         track_report(report, OPTIONS, tmp_path)
-    assert [call[:2] for call in fake.calls[2:4]] == [("log_table", "results"), ("log_figure", "f")]
-    assert len(fake.calls) == 5
+    (job,) = fake.jobs
+    assert (list(job.tables["results"].columns), job.figures) == (["a", "b"], {"f": report / "figures/f.png"})
     (report / "results.parquet").write_bytes(b"2")
     track_report(report, OPTIONS, tmp_path)
-    assert len(fake.calls) == 10
+    assert len(fake.jobs) == 2
 
 
 def test_options_are_checked_before_anything_runs(monkeypatch):
@@ -161,14 +144,11 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
 def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "intervals=0", "tracker=mlflow"]
-    assert exit_code(cli.main, *small) == 0
-    assert next(call[1] for call in fake.calls if call[0] == "start").startswith("default/")
-    count = len(fake.calls)
-    assert exit_code(cli.main, *small) == 0
-    assert len(fake.calls) == count
-    fake.package = FakeTracker.package
-    monkeypatch.setattr(fake, "package", "no_such_package")
-    assert exit_code(cli.main, *small) == 2
+    for package, code in (("json", 0), ("json", 0), ("no_such_package", 2)):
+        monkeypatch.setattr(track, "require_package", lambda _, extra, name=package: require_package(name, extra))
+        assert exit_code(cli.main, *small) == code
+        assert len(fake.jobs) == 2, "the run and its report, once"
+    assert fake.jobs[0].id.startswith("default/")
     assert "no_such_package is not installed" in capsys.readouterr().err
 
 
@@ -195,7 +175,7 @@ def job(tmp_path):
 def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason=REASON.format("mlflow"))
     for _ in range(2):  # the second attempt replaces what the first left
-        log_job(MlflowTracker(REAL, tmp_path), job)
+        log_to_mlflow(job, REAL, tmp_path)
     client = mlflow.MlflowClient((tmp_path / "mlflow").as_uri())
     (run,) = client.search_runs([client.get_experiment_by_name("texts").experiment_id])
     assert run.info.status == "FINISHED"
@@ -213,7 +193,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for _ in range(2):
-        log_job(TensorboardTracker(REAL, tmp_path), job)
+        log_to_tensorboard(job, REAL, tmp_path)
     events = EventAccumulator(str(tmp_path / "tensorboard" / job.id)).Reload()
     for name, value in job.values.items():
         (scalar,) = events.Scalars(name)
@@ -228,7 +208,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
 def test_wandb_writes_an_offline_run(job, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON.format("wandb"))
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
-    log_job(WandbTracker(REAL, tmp_path), job)
+    log_to_wandb(job, REAL, tmp_path)
     (data,) = tmp_path.glob("wandb/**/offline-run-*/*.wandb")
     assert data.stat().st_size > 0
     assert list(data.parent.glob("files/media/images/**/*.png"))
@@ -245,7 +225,7 @@ def test_trackio_has_one_run_with_its_values(job, tmp_path, monkeypatch):
     for module in (trackio, trackio.utils, storage):
         if hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path)
-    log_job(TrackioTracker(REAL, tmp_path), job)
+    log_to_trackio(job, REAL, tmp_path)
     logs = storage.SQLiteStorage.get_logs("texts", job.id)
     logged = {name: value for row in logs for name, value in row.items()}
     assert {name: logged[name] for name in job.values} == job.values
