@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.atomic_folder import replace_folder
+from openended.harness.report.findings.claims import build_findings_tables
 from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
+from openended.harness.report.tables import (
+    agreement,
+    compare as comparison,
+    detected_damage,
+    domains,
+    fair_comparison,
+    frontier_gaps,
+    judgments,
+    selection,
+    values,
+)  # fmt: skip
+from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Layout, build_layout, load_layout
+from openended.harness.results import Layout, Results, build_layout, check_axes, load_layout, read_results, write_frame
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from openended.harness.results import Results
 
 FILES = (
     "looks.json", "tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html",
@@ -25,6 +37,23 @@ FILES = (
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 MAX_LISTED_RUNS = 5  # in an error message
+BUILDERS: dict[str, Callable[[Results, Layout, str], list[Table]]] = {
+    "values": values.build_value_tables,
+    "leaderboard": values.build_value_tables,
+    "pr_curves": values.build_value_tables,
+    "correlation": agreement.build_correlation_tables,
+    "embedders": agreement.build_embedder_tables,
+    "variants": agreement.build_variant_tables,
+    "spread": agreement.build_seed_std_tables,
+    "text_sets": agreement.build_text_set_tables,
+    "findings": build_findings_tables,
+    "fair": fair_comparison.build_fair_tables,
+    "frontier": frontier_gaps.build_frontier_tables,
+    "stress": detected_damage.build_stress_tables,
+    "domains": domains.build_domain_tables,
+    "huse_examples": judgments.build_huse_example_tables,
+}
+"""Kind of a layout → what builds its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +73,6 @@ class Report:
     def show(self, console: Console | None = None, *, verbose: bool = False) -> None:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
-
-        from openended.harness.report.tables.formats.text import make_console, print_table
 
         out = console or make_console()
         for table in self.tables:
@@ -103,20 +130,15 @@ def build_report(
         HarnessError: If there are no readable runs, a layout or published table is unknown, or one column would mix
             signatures.
     """
-    from openended.harness.report.tables.compare import build_comparison, build_significance_tables
-    from openended.harness.report.tables.judgments import build_ability_tables, drop_abilities
-    from openended.harness.report.tables.selection import summarize_sources
-    from openended.harness.results import check_axes, read_results
-
     layouts = _load_layouts(layout, options)
     results = read_results(paths, where)
     check_axes(results, required_axes)
-    tables = build_ability_tables(results)
-    rest = drop_abilities(results) if tables else results
+    tables = judgments.build_ability_tables(results)
+    rest = judgments.drop_abilities(results) if tables else results
     tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
-    tables += [build_comparison(results, reference) for reference in compare]
-    tables += build_significance_tables(results, baseline) if baseline is not None else []
-    about = summarize_sources(results.values, results.runs)
+    tables += [comparison.build_comparison(results, reference) for reference in compare]
+    tables += comparison.build_significance_tables(results, baseline) if baseline is not None else []
+    about = selection.summarize_sources(results.values, results.runs)
     earlier, look = read_looks(Path(out_dir)), describe_look(results)
     remarks = (*results.remarks(), *warn_of_looks(earlier, look))
     width = layouts[0][1].latex_width
@@ -130,21 +152,19 @@ def build_report(
         """Write figures, frame and page; return the files in this order."""
         from openended.harness.report.figures.draw import draw_or_keep
         from openended.harness.report.page.page import write_page
-        from openended.harness.report.tables.detected_damage import write_stress_csv
-        from openended.harness.results import write_frame
 
         traces: dict[str, Any] = {}
         figure_paths: list[Path] = []
-        if figures and "leaderboard" not in kinds:
+        leaderboard = "leaderboard" in kinds
+        if figures and not leaderboard:
             chosen = [loaded for _, loaded in layouts]
             figure_paths = draw_or_keep(
                 results, folder / "figures", chosen, earlier=Path(out_dir) / "figures", traces=traces
             )
         written = [*figure_paths, *write_frame(results, folder)]
-        written += [write_stress_csv(results, folder)] if "stress" in kinds else []
+        written += [detected_damage.write_stress_csv(results, folder)] if "stress" in kinds else []
         write_looks(folder, earlier, look)
         if page:
-            leaderboard = "leaderboard" in kinds
             path = folder / ("index.html" if leaderboard else "report.html")
             written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
         return written
@@ -180,36 +200,8 @@ def _load_layouts(
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     """Build the tables of one layout."""
-    from openended.harness.report.findings import claims
-    from openended.harness.report.tables import (
-        agreement,
-        detected_damage,
-        domains,
-        fair_comparison,
-        frontier_gaps,
-        judgments,
-        selection,
-        values,
-    )
-
-    builders = {
-        "values": values.build_value_tables,
-        "leaderboard": values.build_value_tables,
-        "pr_curves": values.build_value_tables,
-        "correlation": agreement.build_correlation_tables,
-        "embedders": agreement.build_embedder_tables,
-        "variants": agreement.build_variant_tables,
-        "spread": agreement.build_seed_std_tables,
-        "text_sets": agreement.build_text_set_tables,
-        "findings": claims.build_findings_tables,
-        "fair": fair_comparison.build_fair_tables,
-        "frontier": frontier_gaps.build_frontier_tables,
-        "stress": detected_damage.build_stress_tables,
-        "domains": domains.build_domain_tables,
-        "huse_examples": judgments.build_huse_example_tables,
-    }
     try:
-        tables = builders[layout.kind](selection.select(results, layout), layout, name)
+        tables = BUILDERS[layout.kind](selection.select(results, layout), layout, name)
     except selection.IncomparableError as err:
         runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
         more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
@@ -221,23 +213,14 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 def _name_invented(table: Table) -> Table:
     """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
-    from openended.harness.report.tables.selection import INVENTED
-
     files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
-    return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(INVENTED) else table
+    return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(selection.INVENTED) else table
 
 
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:
     """Write a table as Markdown, LaTeX and CSV; the name of the runs makes its LaTeX label unique."""
-    from openended.harness.report.tables.formats.latex import to_latex
-    from openended.harness.report.tables.formats.text import to_csv, to_markdown
-
-    texts = {
-        "md": to_markdown(table),
-        "tex": to_latex(table, "-".join(filter(None, (report, table.name)))),
-        "csv": to_csv(table),
-    }
-    paths = {suffix: folder / f"{table.name}.{suffix}" for suffix in texts}
+    label = "-".join(filter(None, (report, table.name)))
+    texts = {"md": to_markdown(table), "tex": to_latex(table, label), "csv": to_csv(table)}
     for suffix, text in texts.items():
-        write_text(paths[suffix], text)
-    return list(paths.values())
+        write_text(folder / f"{table.name}.{suffix}", text)
+    return [folder / f"{table.name}.{suffix}" for suffix in texts]

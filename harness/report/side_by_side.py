@@ -9,7 +9,7 @@ from openended.harness import results as measured
 from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
 from openended.harness.results import Layout, Results, SystemValue, order_axes
 
 _log = logging.getLogger(__name__)
@@ -75,13 +75,10 @@ def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], seco
             columns.append((Column(*pair, title, like.direction, digits, signature, target=like.target), cells))
         gaps = [_make_difference_cell(*both) for both in zip(*values, strict=True)]
         columns.append((Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)), gaps))
-    rows = tuple(
-        TableRow(label, "human" if label == "human" else "model", tuple(cells[at] for _, cells in columns))
-        for at, label in enumerate(labels)
-    )
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
-    heads = tuple(column for column, _ in columns)
-    return Table("side-by-side", "What differs in the numbers", heads, rows, (about,), show_seeds=False)
+    kinds = ["human" if label == "human" else "model" for label in labels]
+    title = "What differs in the numbers"
+    return Table.from_columns("side-by-side", title, labels, columns, [about], kinds=kinds)
 
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:

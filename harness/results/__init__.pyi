@@ -60,6 +60,7 @@ from .systems import (
     make_natural_sort_key as make_natural_sort_key,
     order_axes as order_axes,
     orient as orient,
+    parse_sizes as parse_sizes,
     select_fewest_axes as select_fewest_axes,
     select_systems_with_both as select_systems_with_both,
     select_values as select_values,

@@ -300,10 +300,9 @@ def load_replicates(results: Results, item: SystemValue) -> core.Replicates | No
 
 def count_prompts(item: SystemValue) -> int:
     """Return the number of prompts behind a value, from its signature; 0 if it does not say."""
-    counts = core.parse_signature(item.signature).get("n", "").split("/")
-    samples = str(item.axes.get("samples", "")) if len(counts) == 1 else ""  # a single count is that of all texts
-    prompts = min((int(count) for count in counts if count.isdigit()), default=0)
-    return prompts // max(int(samples), 1) if samples.isdigit() else prompts
+    sizes = systems.parse_sizes(item.signature)
+    samples = str(item.axes.get("samples", "")) if len(sizes) == 1 else ""  # a single count is that of all texts
+    return min(sizes, default=0) // (max(int(samples), 1) if samples.isdigit() else 1)
 
 
 def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.Replicates | None:

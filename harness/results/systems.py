@@ -129,6 +129,16 @@ def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemV
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
+def parse_sizes(signature: str) -> tuple[int, ...]:
+    """Return the numbers of texts that a signature states, of the human side first; of limited sides those compared.
+
+    >>> parse_sizes("mauve|n:500/2000"), parse_sizes("kid|n:100of500/100of2000"), parse_sizes("zipf")
+    ((500, 2000), (100, 100), ())
+    """
+    counts = (count.partition("of")[0] for count in parse_signature(signature).get("n", "").split("/"))
+    return tuple(int(count) for count in counts if count.isdecimal())
+
+
 def group_by(items: Iterable[T], make_key: Callable[[T], K]) -> dict[K, list[T]]:
     """Group items by a key; keys and members keep their order."""
     groups: dict[K, list[T]] = {}

@@ -12,20 +12,12 @@ import statistics
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 
-from openended.harness.core import DataError, format_duration, parse_signature, suggest
+from openended.harness.core import DataError, format_duration, suggest
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference
-from openended.harness.results import Results, SystemValue, group_by, group_systems
+from openended.harness.results import Results, SystemValue, group_by, group_systems, parse_sizes
 
-_NUM_ERRORS = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(0.8)
-
-
-def compute_resolved_difference(std_error: float) -> float:
-    """Return the smallest difference that is resolved: 2.8 standard errors.
-
-    >>> round(compute_resolved_difference(0.01), 4)
-    0.028
-    """
-    return _NUM_ERRORS * std_error
+RESOLVED = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(0.8)
+"""The smallest difference that is resolved, in standard errors: 2.8."""
 
 
 def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
@@ -34,7 +26,7 @@ def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
     >>> compute_needed_texts(100, 0.01, 0.014)
     401
     """
-    return math.ceil(n * (compute_resolved_difference(std_error) / difference) ** 2)
+    return math.ceil(n * (RESOLVED * std_error / difference) ** 2)
 
 
 def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
@@ -49,7 +41,7 @@ def describe_resolution(models: Sequence[SystemValue], results: Results) -> tupl
     medians = {title: statistics.median(e) for title, of in errors.items() if (e := [x for x in of if x > 0])}
     if not medians:
         return ()
-    listed = ", ".join(f"{title} {compute_resolved_difference(error):.2g}" for title, error in medians.items())
+    listed = ", ".join(f"{title} {RESOLVED * error:.2g}" for title, error in medians.items())
     return (f"Smallest difference of two systems that these texts resolve at 5 % with 80 % power: {listed}.",)
 
 
@@ -74,10 +66,10 @@ def format_power(results: Results, metrics: Sequence[str], difference: float | N
 
 
 def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, difference: float | None) -> str:
-    n = int(parse_signature(item.signature).get("n", "0").rpartition("/")[2].partition("of")[0] or 0)
+    n = (parse_sizes(item.signature) or (0,))[-1]
     target = abs(difference if difference is not None else apart)
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
-    parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {compute_resolved_difference(error):.2g}"]
+    parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {RESOLVED * error:.2g}"]
     if target > 0 and n:
         needed = compute_needed_texts(n, error, target)
         parts.append(f"{target:.3g} needs {needed:,}{seeds}{_describe_cost(results, item, n, needed)}")

@@ -23,10 +23,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from openended.harness.core import parse_signature
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
-from openended.harness.results import Results, SystemValue, find_human_value, find_interval, find_target
+from openended.harness.results import Results, SystemValue, find_human_value, find_interval, find_target, parse_sizes
 
 WORSE, NOT_WORSE, UNDECIDED = "worse", "not worse", "undecided"
 NOT_TESTED = "not tested: no interval"
@@ -155,7 +154,7 @@ def _decide(worsening: Worsening, p_value: float, alpha: float) -> Worsening:
 
 def format_needed_texts(times: float, items: Sequence[SystemValue]) -> str:
     """Format a multiple of the number of texts that the systems have now, to two digits."""
-    counts = [parse_signature(i.signature).get("n", "").partition("/")[0] for i in items if i.system == "model"]
-    n = times * min((int(c) for c in counts if c.isdigit()), default=0)
+    counts = [sizes[0] for i in items if i.system == "model" and (sizes := parse_sizes(i.signature))]
+    n = times * min(counts, default=0)
     step = 10 ** max(len(str(round(n))) - 2, 0)
     return f"about n = {round(n / step) * step}" if n else f"{times:.2g} times the n"

@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -148,32 +149,21 @@ def _format_card(
     results: Results, files: Sequence[TextFile], repo_id: str, tables: Sequence[Table], *, has_report: bool
 ) -> str:
     """Return the dataset card: what the records say, and how to score the texts again."""
+    from jinja2 import Environment, StrictUndefined
+
     configs: list[dict[str, object]] = [{"config_name": "results", "data_files": "results.parquet", "default": True}]
     configs += [{"config_name": "generations", "data_files": "generations/**/*.jsonl"}] if files else []
-    front = {"tags": ["openended", "text-generation", "evaluation"], "configs": configs}
-    commands = [line.removeprefix("Command: ") for line in collect_commands(results.runs)]
-    texts: list[str] = []
-    if files:
-        texts = ["- `generations/`: the texts, one file per task, system and seed; `croissant.json` describes them\n"]
-        texts += ["| field | meaning |", "| --- | --- |", *(f"| `{name}` | {text} |" for name, text in FIELDS.items())]
-    human = next((file for file in files if file.system == "human"), None)
-    system = next((file for file in files if file.system != "human"), None)
-    if human is not None and system is not None:
-        address = f"hf://datasets/{repo_id}"
-        command = f"openended score {address}/{system.path} --human {address}/{human.path}"
-        texts += ["\nScore them again:\n", "```", command, "```"]
-    lines = [
-        f"---\n{dump_yaml(front)}---\n", f"# {repo_id.rpartition('/')[2]}\n",
-        "Values and texts of open-ended text generation, measured with `openended`.\n",
-        *(f"- {line}" for line in summarize_sources(results.values, results.runs)), "",
-        *map(to_markdown, tables),
-        "## Files\n", "- `results.parquet`, `results.csv`: one row per value, with interval and signature",
-        "- `records/`: the record of every run: options, versions, hardware, digests of the inputs",
-        *(["- `report/`: tables, figures and the page of the report"] if has_report else []),
-        *texts,
-        *(["\n## Commands\n", "```", *commands, "```"] if commands else []), "",
-    ]  # fmt: skip
-    return "\n".join(lines)
+    sides = {file.system == "human": file.path for file in reversed(files)}  # the first human text, the first system
+    address = f"hf://datasets/{repo_id}"
+    command = f"openended score {address}/{sides[False]} --human {address}/{sides[True]}" if len(sides) > 1 else ""
+    template = (resources.files(__package__) / "card.md").read_text(encoding="utf-8")
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True)  # noqa: S701 - Markdown
+    return environment.from_string(template).render(
+        front=dump_yaml({"tags": ["openended", "text-generation", "evaluation"], "configs": configs}),
+        name=repo_id.rpartition("/")[2], about=summarize_sources(results.values, results.runs),
+        tables=map(to_markdown, tables), has_report=has_report, fields=FIELDS if files else {}, command=command,
+        commands=[line.removeprefix("Command: ") for line in collect_commands(results.runs)],
+    )  # fmt: skip
 
 
 def upload_folder(folder: Path, repo_id: str, *, private: bool) -> str:

@@ -112,7 +112,7 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> Table:
             title = ", ".join(filter(None, (_name_target(items, target), section)))
             signature = _find_like(items, target).signature
             columns.append((Column(*target, title, "higher", 3, signature), cells))
-    sizes = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
     remarks = (
         f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
@@ -324,6 +324,3 @@ def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:
     over_sets = grid.std(axis=0, ddof=1).mean() if len(values) > 1 and seeds else math.nan
     both = np.diag(grid)
     return float(over_seeds), float(over_sets), float(both.std(ddof=1)) if len(both) > 1 else math.nan
-
-
-BUILDERS = {"embedders": build_embedder_tables, "text_sets": build_text_set_tables}  # of tables of published values

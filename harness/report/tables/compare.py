@@ -115,15 +115,18 @@ def build_comparison(results: Results, reference: str) -> Table:
         signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
         like = measured[0].title if measured else where["title"]
         title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
-        triples = [_build_cells(p, where, matches[p.name][0], items) for p in values]
+        found = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
-        more = max(digits, min(choose_column_decimals(cells[1] for cells in triples), digits + 1))
-        for at, (value, triple) in enumerate(zip(values, triples, strict=True)):
-            cells = tuple(replace(c, decimals=d) for c, d in zip(triple, (digits, more, more), strict=True))
+        more = max(digits, min(choose_column_decimals(found), digits + 1))
+        for at, (value, cell) in enumerate(zip(values, found, strict=True)):
+            paper = Cell(value.value, value.sd, decimals=digits)
+            gap = BLANK if value.read_off else _subtract(cell, paper)
+            cells = (paper, replace(cell, decimals=more), replace(gap, decimals=more))
             label = _label(value.name, names, matches[value.name][0])
             rows.append(TableRow(f"{title}: {label}", "model", cells, rule=at == 0))
         few = "Fewer than three systems in common, or constant values."
-        ranks = correlate([(a.value, b.value) for a, b, _ in triples], OVER, few, decimals=3)
+        both = ((value.value, cell.value) for value, cell in zip(values, found, strict=True))
+        ranks = correlate(both, OVER, few, decimals=3)
         rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", (BLANK, BLANK, ranks)))
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
@@ -137,8 +140,9 @@ def build_comparison(results: Results, reference: str) -> Table:
 def _compare_cells(results: Results, reference: str, published: Sequence[Mapping[str, str]], name: str) -> Table:
     """Compare published values with the cells of the table that a layout builds of the runs."""
     layout = load_layout(name)
+    build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
     try:
-        built = agreement.BUILDERS[layout.kind](results, layout, name)[-1]
+        built = build(results, layout, name)[-1]
     except DataError:
         built = Table(name, "", (), ())
     rows = []
@@ -154,8 +158,7 @@ def _compare_cells(results: Results, reference: str, published: Sequence[Mapping
         ]
         cell = replace(cells[0], signed=False) if cells else Cell(note=NO_ROW)
         paper = Cell(float(row["value"]), float(row["sd"] or math.nan))
-        gap = Cell(cell.value - paper.value, signed=True) if math.isfinite(cell.value) else BLANK
-        rows.append(TableRow(f"{key}: {label}", "metric", (paper, cell, gap)))
+        rows.append(TableRow(f"{key}: {label}", "metric", (paper, cell, _subtract(cell, paper))))
     return _make_table(reference, rows, ("Δ is measured minus published.", *built.remarks))
 
 
@@ -197,12 +200,15 @@ def _compare_correlations(results: Results, reference: str, published: Sequence[
         if row["model"] and not is_tuned and math.isfinite(measured.value):
             measured = replace(measured, note=f"{measured.note} {NOT_TUNED}")
         paper = Cell(float(row["value"]), signed=True)
-        gap = Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
         label = f"{', '.join(names)}{f' ({where})' if where else ''}"
-        rows.append(TableRow(label, "metric", (paper, measured, gap)))
+        rows.append(TableRow(label, "metric", (paper, measured, _subtract(measured, paper))))
     remarks = ("Spearman's ρ over systems, oriented so that agreement is positive. Δ is measured minus published.",)
     return _make_table(reference, rows, remarks)
+
+
+def _subtract(measured: Cell, paper: Cell) -> Cell:
+    return Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
 
 
 def _make_table(reference: str, rows: Sequence[TableRow], remarks: Sequence[str]) -> Table:
@@ -299,24 +305,19 @@ def _select_measured(items: Iterable[SystemValue], where: Mapping[str, Any]) -> 
     return [i for i in items if i.metric == metric and (i.key == key if key else i.primary)]
 
 
-def _build_cells(
-    published: PaperValue, where: Mapping[str, Any], system: System | None, items: Sequence[SystemValue]
-) -> tuple[Cell, Cell, Cell]:
-    """Return the cells of the published value, the measured value and their difference."""
-    first = Cell(published.value, published.sd)
+def _build_measured_cell(where: Mapping[str, Any], system: System | None, items: Sequence[SystemValue]) -> Cell:
     if system is None:
-        return first, Cell(note=NO_RUN), BLANK
+        return Cell(note=NO_RUN)
     value = next(iter(_select_measured(system.items, where)), None)
     if value is None or not math.isfinite(value.mean):
-        return first, Cell(note=value.reason if value is not None and value.reason else NO_METRIC), BLANK
+        return Cell(note=value.reason if value is not None and value.reason else NO_METRIC)
     mean, scale = value.mean, where.get("scale", 1.0)
     if "gap" in where:
         human = find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
-            return first, Cell(note="No human value was measured."), BLANK
+            return Cell(note="No human value was measured.")
         mean = abs(mean - human.mean)
-    measured = Cell(scale * mean, scale * value.sd, value.seeds)
-    return first, measured, BLANK if published.read_off else Cell(measured.value - published.value, signed=True)
+    return Cell(scale * mean, scale * value.sd, value.seeds)
 
 
 def _label(name: Name, names: Sequence[Name], system: System | None) -> str:

@@ -11,7 +11,7 @@ from openended.harness.imported import Damage, list_damages, parse_damage
 from openended.harness.report.analysis.paired import LEVEL, correct_by_holm
 from openended.harness.report.tables.selection import select_pairs, split_results
 from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.results import Layout, Results, SystemValue, find_interval
+from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
 
 Z = 1.96  # two-sided, of one test at `LEVEL`
 CSV = "stress.csv"
@@ -132,8 +132,7 @@ def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Tab
         by_name = {(c.metric, c.key, c.damage): c for c in curves}
         titles = {(c.metric, c.key): c.title for c in curves}
         damages = list(dict.fromkeys(c.damage for c in curves))
-        sizes = [parse_signature(item.signature).get("n", "").rpartition("/")[2] for item in part.items]
-        texts = max((int(size) for size in sizes if size.isdecimal()), default=FEW_TEXTS)
+        texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
         no = "no?" if texts < FEW_TEXTS else "no"
         columns = [
             (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
