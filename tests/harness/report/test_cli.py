@@ -1,15 +1,19 @@
-"""`openended report` from end to end: files, texts for a paper, exit codes, one-line errors."""
+"""`openended report` from end to end: files, earlier looks, texts for a paper, exit codes, one-line errors; its folder is replaced whole."""
 
+import json
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from openended.harness.core import BATCH_REMARK
+from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
 from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
+from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.cli import main
+from openended.harness.report.looks import FILE
 from openended.harness.report.methods import CITED, read_entries
 from tests.harness.report.synthetic import change_record, quickstart, result, write_run
 
@@ -147,3 +151,86 @@ def test_the_checklist_says_what_is_known_and_leaves_the_rest(folder):
     assert len(re.findall(r"^## \d\. ", text, re.MULTILINE)) == 8
     assert "- Decoders: decoder greedy, nucleus" in text
     assert "- Whether models or scorers were trained on the test texts: *to be written by the author*" in text
+
+
+def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_path):
+    def report() -> str:
+        tables = build_report([runs], tmp_path / "report", layout="default", figures=False, page=False).tables
+        return " ".join(tables[0].warnings)
+
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    write_run(runs, "nucleus", 0, results=[result("model", "m", {"m": 0.5})])
+    assert "look" not in report()
+    assert "look" not in report()
+    write_run(runs, "nucleus", 1, results=[result("model", "m", {"m": 0.6})])
+    assert "look 2 at these systems: an earlier report had other numbers of seeds" in report()
+    assert "look 2" in report()
+    write_run(runs, "nucleus", 2, results=[result("model", "m", {"m": 0.6})])
+    assert "look 3 at these systems: 2 earlier reports" in report()
+    write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})])  # another system is no look at these
+    assert "look 3" in report()
+    assert len(json.loads((tmp_path / "report" / FILE).read_text())) == 4
+    (tmp_path / "report" / FILE).write_text("{")
+    assert "look" not in report()
+
+
+OWN = ("a", "b")
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_nothing_of_the_old_one_stays(tmp_path):
+    for name in OWN:
+        with replace_folder(tmp_path / "out", OWN) as folder:
+            (folder / name).mkdir()
+    assert names(tmp_path / "out") == ["b"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_somebody_keeps_there_stays(tmp_path):
+    (tmp_path / "out/a").mkdir(parents=True)
+    (tmp_path / "out/notes.txt").write_text("mine")
+    with replace_folder(tmp_path / "out", OWN) as folder:
+        (folder / "b").write_text("new")
+    assert names(tmp_path / "out") == ["b", "notes.txt"]
+
+
+def test_the_whole_folder_is_exchanged_with_what_is_kept(tmp_path):
+    (tmp_path / "out/layouts/x").mkdir(parents=True)
+    (tmp_path / "out/a").write_text("old")
+    (tmp_path / "out/refs.bib").write_text("kept")
+    handle = os.open(tmp_path / "out", os.O_RDONLY)
+    with replace_folder(tmp_path / "out", OWN, ("layouts", "refs.bib")) as folder:
+        (folder / "b").write_text("new")
+    assert names(tmp_path / "out") == ["b", "layouts", "refs.bib"]
+    assert os.fstat(handle).st_ino != (tmp_path / "out").stat().st_ino
+    os.close(handle)
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_folder_that_a_killed_process_left_is_deleted(tmp_path):
+    name = temporary_files.create_temporary_name(".out")
+    tag = temporary_files.build_process_tag()
+    dead = name.replace(tag, tag.rpartition("-")[0] + "-1")  # as of a process that started at another time
+    (tmp_path / dead / "new").mkdir(parents=True)
+    with replace_folder(tmp_path / "out", OWN) as folder:
+        (folder / "a").write_text("new")
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_block_that_fails_changes_nothing(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a").write_text("old")
+    with pytest.raises(ValueError, match="a fault"), replace_folder(tmp_path / "out", OWN):
+        raise ValueError("a fault")
+    assert names(tmp_path / "out") == ["a"]
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write"), replace_folder(tmp_path / "file/out", OWN):
+        pass

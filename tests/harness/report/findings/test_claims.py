@@ -1,4 +1,4 @@
-"""The papers' claims on made-up runs (yes, no, and not measured), their kinds of check, and the sentence on the best."""
+"""The papers' claims on made-up runs, their kinds of check, how sure a verdict is, and the sentence on the best."""
 
 import dataclasses
 import re
@@ -6,11 +6,19 @@ import re
 import numpy as np
 import pytest
 
+from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, parse_size
+from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, join_components, parse_size
 from openended.harness.report.findings.claims import build_findings_tables, load_claims, write_headline
-from openended.harness.report.findings.uncertainty import Errors, Sample
-from openended.harness.results import load_layout, read_results
+from openended.harness.report.findings.uncertainty import (
+    Errors,
+    Sample,
+    Verdict,
+    check_with_uncertainty,
+    combine_tasks,
+    draw_replicate_errors,
+)
+from openended.harness.results import SystemValue, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
 
@@ -248,3 +256,63 @@ def test_of_many_systems_the_nearest_are_named(tmp_path):
     sentence = write_headline(write_scores(tmp_path, **scores))
     assert sentence.startswith("f has the highest MAUVE, 0.600: ahead of e by 0.100 ± 0.00")
     assert sentence.endswith("and 2 more.")
+
+
+PROMPTS = [f"p/{i:03d}" for i in range(60)]
+PLAN = Plan(120)
+
+
+def value(mean: float, *, sd: float = float("nan"), seeds: int = 1) -> SystemValue:
+    return SystemValue(
+        "model", "m", "m", mean, sd, seeds, "m|v:1|n:60/60", "higher", "m", "", "", True, "text", {}, ("", ""), {}, ()
+    )
+
+
+def replicates_of(rows: np.ndarray, kind: str) -> Replicates:
+    if kind == "bootstrap":
+        return PLAN.mean(PROMPTS, rows)
+    inside = PLAN.halves(PROMPTS)
+    return Replicates(np.stack([m @ rows / m.sum(axis=1) for m in (inside, ~inside)]))
+
+
+def each_is_higher(sample):
+    """The second of every pair is higher than the first: one component a pair."""
+    items = sample.items
+    if len(items) % 2:
+        return None
+    higher = [sample.means(b) > sample.means(a) for a, b in zip(items[::2], items[1::2], strict=True)]
+    return join_components(str([bool(holds[0]) for holds in higher]), higher)
+
+
+class DrawnErrors(Errors):
+    def __init__(self, items, kinds):
+        super().__init__(None)
+        self._draws = {id(item): draw_replicate_errors(rows) for item, rows in zip(items, kinds, strict=True)}
+
+
+def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
+    items = [value(float(rows.mean())) for rows in systems]
+    errors = DrawnErrors(items, [replicates_of(rows, kind) for rows in systems])
+    verdict = check_with_uncertainty(each_is_higher, items, errors)
+    assert verdict is not None
+    return verdict
+
+
+def test_verdicts_of_a_large_difference_of_several_tasks_and_without_variation():
+    rng = np.random.default_rng(3)
+    low, high = rng.normal(size=60), rng.normal(size=60) + 3
+    assert (verdict_of([low, high], "bootstrap").words, verdict_of([high, low], "bootstrap").words) == (
+        "holds",
+        "does not hold",
+    )
+
+    def failed(doubt: float) -> Verdict:
+        return Verdict("m", (False,), sure=doubt <= 0.025, doubts=(doubt,))
+
+    assert combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
+    assert combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
+    assert combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words == "holds"
+
+    rng = np.random.default_rng(4)
+    verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")
+    assert verdict.words == "no variation seen"

@@ -1,13 +1,33 @@
-"""Tables about metrics: correlation with people, across embedders and options, over seeds."""
+"""Tables about metrics (agreement, spread, damage) and about players and searches, from values that are known."""
 
 import math
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from openended.harness.core import DataError, list_bundled_choices, load_members
+from openended.harness.core import DataError, Example, list_bundled_choices, load_members
+from openended.harness.report import build_search_tables, search_figures
 from openended.harness.report.build import make_tables
-from openended.harness.results import Layout, load_layout, read_results
-from tests.harness.report.synthetic import quickstart, result, write_run
+from openended.harness.report.figures.curves import f_scores, pr_curves
+from openended.harness.report.figures.drawing import SystemStyles, apply_style
+from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
+from openended.harness.report.tables.judgments import build_ability_tables
+from openended.harness.results import (
+    Layout,
+    SearchObjective,
+    SearchResult,
+    SearchTrial,
+    load_layout,
+    read_results,
+    read_search,
+    save_search,
+)
+from openended.harness.storage import write_examples
+from openended.metrics.bradley_terry import bradley_terry
+from tests.harness.report.synthetic import quickstart, result, seal, store_arrays, write_run
+from tests.helpers import openended
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
 DIRECTIONS = {"low": "lower", "match": "match_human"}  # the other metrics are better the higher they are
@@ -117,3 +137,265 @@ def test_every_layout_that_ships_builds_a_table(name, runs):
     is_measured = not requested or requested & set(runs.frame["metric"])
     if is_measured and name not in ("discriminator", "domains", "fair", "frontier", "stress"):  # which need other runs
         assert all(table.rows and table.columns for table in make_tables(runs, layout, name))
+
+
+WINS = {("human", "a"): 7, ("a", "human"): 2, ("human", "b"): 8, ("b", "human"): 3, ("a", "b"): 5, ("b", "a"): 4}
+
+
+@pytest.mark.parametrize("criterion", [None, "human_like"])
+def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
+    head = "item,system_a,system_b,outcome" + (",criterion" if criterion else "")
+    tail = f",{criterion}" if criterion else ""
+    lines = [f"i{n},{a},{b},a{tail}" for (a, b), times in WINS.items() for n in range(times)]
+    (tmp_path / "pairs.csv").write_text("\n".join([head, *lines]) + "\n")
+    done = openended("judgments=pairs.csv", "metric=[bradley_terry]", cwd=tmp_path, code=0)
+    assert done.stdout.lstrip().startswith("Preferred by people (pairs.csv) · Judgments pairs.csv@")
+    for text in ("rated", "examples"):
+        assert text not in done.stdout.split("report  ")[0]
+
+    players = ["a", "b", "human"]
+    found = bradley_terry(np.array([[WINS.get((i, j), 0) for j in players] for i in players]))
+    (table,) = build_ability_tables(read_results([tmp_path / "outputs/runs"]))
+    assert [row.label for row in table.rows] == ["human", "a", "b"]
+    assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
+    for row in table.rows:
+        (cell,) = row.cells
+        i = players.index(row.label)
+        assert math.isclose(cell.value, found.scores[i], abs_tol=1e-6)
+        half = 1.959964 * found.std_errors[i]  # 95 % of a normal distribution
+        assert np.allclose(cell.interval, (found.scores[i] - half, found.scores[i] + half), atol=1e-6)
+        assert cell.best == (row.label != "human")  # intervals overlap; the human row does not compete
+
+
+def make_curve(values, error=1.0):
+    points = [DamagedValue(percent, value, error, None, None) for percent, value in values.items()]
+    detected = detect_damage(points[1:], points[0])
+    return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], detected)
+
+
+def test_detected_at_the_root_of_both_errors():
+    """Errors 1 and 1: 1.96 * sqrt(2) = 2.772; second of three strengths, by Holm: 2.2414 * sqrt(2) = 3.170."""
+    assert make_curve({0: 0.0, 10: 2.0, 30: 3.18, 100: 9.0}).smallest == 30
+    assert make_curve({0: 0.0, 10: 2.0, 30: 3.16, 100: 9.0}).smallest == 100
+    assert make_curve({0: 0.0, 10: -2.78}).smallest == 10
+    assert make_curve({0: 0.0, 10: 2.77}).smallest is None
+
+
+def test_an_unknown_error_is_no_error_of_0():
+    unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)
+    assert [point.detected for point in unknown.points] == [None]
+    assert not unknown.is_known
+
+
+@pytest.mark.parametrize(
+    ("values", "monotone"),
+    [
+        ({0: 0.0, 10: 5.0, 30: 9.0}, True),
+        ({0: 9.0, 10: 5.0, 30: 0.0}, True),
+        ({0: 0.0, 10: 5.0, 30: 4.0}, True),  # a step back within the error
+        ({0: 0.0, 10: 9.0, 30: 1.0}, False),
+        ({0: 0.0, 10: 0.0, 30: math.nan}, True),
+    ],
+)
+def test_monotone_up_to_the_error(values, monotone):
+    assert make_curve(values).is_monotone == monotone
+
+
+def test_other_runs_have_no_damage():
+    with pytest.raises(DataError, match="openended stress makes them"):
+        find_damage_curves(cast("Any", None), [])
+
+
+def test_two_signatures_of_one_value_are_refused(monkeypatch):
+    """The curve of an earlier version of the metric would hide the other one."""
+    monkeypatch.setattr("openended.harness.report.tables.detected_damage.find_interval", lambda *_: None)
+
+    def make_item(version, percent):
+        return SimpleNamespace(
+            system="model", axes={"model": f"damage:truncation:{percent}" if percent else "damage:none"}, direction="higher", metric="kid", key="kid",
+            title="KID", signature=f"kid|v:{version}", mean=0.0,
+        )  # fmt: skip
+
+    items = [make_item(2, percent) for percent in (0, 10)]
+    assert len(find_damage_curves(cast("Any", None), cast("Any", items))) == 1
+    items += [make_item(1, percent) for percent in (0, 100)]
+    with pytest.raises(DataError, match=r"kid has two signatures \(kid\|v:2 and kid\|v:1\)"):
+        find_damage_curves(cast("Any", None), cast("Any", items))
+
+
+PR = "knn_precision_recall"
+
+
+def save(folder, name, **arrays):
+    return store_arrays(folder / "store", name, {key.replace("__", "/"): value for key, value in arrays.items()})
+
+
+def read_table(results, layout):
+    (table,) = make_tables(results, load_layout(layout), layout)
+    return table
+
+
+def test_standard_deviations_over_sets_of_generated_and_human_texts(tmp_path):
+    """Rows: sets of human texts, columns: seeds. For two values the sample standard deviation is |a - b| / √2."""
+    precision = [[0.8, 0.9], [0.6, 0.7]]
+    for start, row in enumerate(precision):
+        for seed, value in enumerate(row):
+            lines = [result("model", PR, {"precision": value, "recall": 0.5}, direction="higher")]
+            write_run(tmp_path, "nucleus", seed, results=lines, axes={"task.start": 100 * start})
+    table = read_table(read_results([tmp_path / "runs"]), "text_sets")
+    assert [row.label for row in table.rows] == ["varying Q", "varying P", "varying P and Q"]
+    # Q: (0.1 + 0.1) / 2 / √2; P: (0.2 + 0.2) / 2 / √2; both: |0.8 − 0.7| / √2.
+    assert [row.cells[0].value for row in table.rows] == pytest.approx(np.array([0.1, 0.2, 0.1]) / np.sqrt(2))
+    assert [row.cells[1].value for row in table.rows] == pytest.approx([0, 0, 0])
+
+
+def test_examples_of_what_huse_separates(tmp_path):
+    """Four examples: separated by ratings, only with the probability, confused, and one with neither."""
+    arrays = {
+        "arrays__ratings": [[5.0], [3], [3], [4], [1], [3], [3], [4]],
+        "arrays__log_probs": [-10.0, -90, -20, -30, -10, -10, -20, -30],
+        "arrays__lengths": np.full(8, 10.0),
+        "arrays__errors": [0.0, 0, 1, 0, 0, 0, 1, 1],
+        "arrays__errors_q": [0.0, 1, 1, 0, 0, 1, 1, 1],
+        "per_example__error_model": np.array([0.0, 0, 1, 1, np.nan, np.nan]),
+    }
+    values = {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}
+    line = result("model", "huse", values, direction="higher", artifact=save(tmp_path, "measure/ab/x", **arrays))
+    run_folder = tmp_path
+    write_run(run_folder, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
+    table = read_table(read_results([tmp_path / "runs"]), "huse_examples")
+    heads = [row.label for row in table.rows if row.cells[0].blank]
+    assert [head.partition(":")[0] for head in heads] == ["quality failure", "diversity failure", "indistinguishable"]
+    assert [head.partition(": ")[2] for head in heads] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
+    diversity = table.rows[3:6]
+    assert diversity[1].label.startswith("model: nucleus wrote & text 1")
+    assert [round(row.cells[0].value, 6) for row in diversity[1:]] == [-1.0, -9.0]
+    assert [row.cells[1].value for row in diversity[1:]] == [3.0, 3.0]
+
+
+def test_both_curves_and_their_scores(tmp_path):
+    """A precision-recall curve of two points (1, 0.5) and (0.5, 1): F8 = 65 · 0.5 / (64 · 0.5 + 1)."""
+    for name, share in (("nucleus", 1.0), ("ancestral", 0.5)):
+        curve = save(tmp_path, f"measure/ab/{name}", arrays__precision=[1.0, 0.5], arrays__recall=[0.5, share])
+        frontier = np.array([[[1.0, 0.0], [0.5, 1.0], [0.0, 1.0]]])
+        mauve = save(tmp_path, f"measure/ab/{name}-mauve", arrays__divergence_curves=frontier)
+        lines = [
+            result("model", "precision_recall_curve", {"f8": share, "f1_8": 0.9}, direction="higher", artifact=curve),
+            result("model", "mauve", {"mauve": 0.8}, direction="higher", artifact=mauve),
+            result("model", PR, {"precision": 0.7, "recall": share}, direction="higher"),
+        ]
+        write_run(tmp_path, name, 0, results=lines, inputs={"measure:x": curve, "measure:m": mauve})
+    results = read_results([tmp_path / "runs"])
+    with apply_style():
+        curves = pr_curves(results, SystemStyles(results.values))["pr_curves"]
+        scores = f_scores(results, SystemStyles(results.values))["f_scores"]
+    assert [panel.get_title() for panel in curves.axes] == ["precision-recall curve", "divergence curve of MAUVE"]
+    assert curves.axes[0].get_lines()[-1].get_xdata().tolist() == [0.5, 1.0]
+    titles = ["precision-recall curve", "divergence curve of MAUVE", "nearest neighbors"]
+    assert [panel.get_title() for panel in scores.axes] == titles
+    quality, diversity = scores.axes[1].get_lines()
+    # Of the curve (human 1, model 0.5): F1/8 = (1 + 1/64) · 0.5 / (0.5 / 64 + 1), F8 = 65 · 0.5 / (64 · 0.5 + 1).
+    assert quality.get_ydata() == pytest.approx([(65 / 64) * 0.5 / (0.5 / 64 + 1)] * 2, abs=0.01)
+    assert diversity.get_ydata() == pytest.approx([65 * 0.5 / 33] * 2, abs=0.01)
+    assert sorted(scores.axes[2].get_lines()[1].get_ydata()) == [0.5, 1.0]
+
+
+def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
+    """Twelve texts in three cells: one of a single domain, one of two, and one with too few texts to be shown."""
+    cells = [4, 2, 4, 2, 4, 2, 4, 2, 4, 2, 4, 7]
+    sites = ["bbc.com" if cell == 4 else "cbc.ca" if number < 6 else "nbc.com" for number, cell in enumerate(cells)]
+    examples = [Example(f"realnews/{n:02d}", "", "text", {"domain": site}) for n, site in enumerate(sites)]
+    artifact = save(tmp_path, "measure/ab/cells", arrays__human_cells=np.array(cells))
+    folder = tmp_path / "store" / "examples" / "ab" / "x"
+    folder.mkdir(parents=True)
+    write_examples(folder / "examples.arrow", reversed(examples))
+    seal(folder)
+    line = result("model", "mauve", {"mauve": 0.9}, direction="higher", artifact=artifact)
+    inputs = {"examples:realnews": "examples/ab/x", "measure:mauve model": artifact}
+    write_run(tmp_path, "nucleus", 0, results=[line], inputs=inputs)
+    table = read_table(read_results([tmp_path / "runs"]), "domains")
+    assert [column.title for column in table.columns] == ["human texts", "domains", "texts of each domain"]
+    assert [row.label for row in table.rows] == ["cell 4", "cell 2"]
+    assert [[cell.words or cell.value for cell in row.cells] for row in table.rows] == [
+        [6, 1, "bbc.com 6"],
+        [5, 2, "cbc.ca 3, nbc.com 2"],
+    ]
+    assert table.remarks[0].startswith("2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12")
+
+
+ONE = SearchResult(
+    "s-12",
+    "tpe",
+    (SearchObjective("mauve", "maximize"),),
+    (
+        SearchTrial(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
+        SearchTrial(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
+        SearchTrial(2, "pruned", {"decoder": "top_k", "decoder.k": "2"}, (0.1,), size=50),
+        SearchTrial(3, "failed", {"decoder": "top_k", "decoder.k": "0"}, (), error="k: expected 1 or more"),
+        SearchTrial(4, "complete", {"decoder": "top_k", "decoder.k": "80"}, (0.85,), {"0": (0.8,), "1": (0.9,)}),
+    ),
+    ({"decoder": 0.25, "top_k.k": 0.75},),
+    (50,),
+)  # fmt: skip
+NEARBY = (("0.7008", 0.8), ("0.7019", 0.9), ("0.75", 0.85))
+TWO = SearchResult(
+    "s-34",
+    "nsgaii",
+    (SearchObjective("mauve", "maximize"), SearchObjective("|Δ gen_ppl|", "minimize")),
+    tuple(
+        SearchTrial(i, "complete", {"decoder.p": str(i / 10)}, v)
+        for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
+    ),
+)
+
+
+def cells(table, label):
+    row = next(row for row in table.rows if row.label == label)
+    return {column.title: cell for column, cell in zip(table.columns, row.cells, strict=True)}
+
+
+def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
+    best, importance, trials = build_search_tables(ONE)
+    assert [row.label for row in best.rows] == ["top_k k=40", "top_k k=80", "nucleus p=0.9"]
+    found = cells(best, "top_k k=40")
+    assert found["mauve"].value == 0.9
+    assert found["mauve, fresh seeds"].value == pytest.approx(0.75)
+    ends = [float(word) for word in cells(best, "nucleus p=0.9")["95 % over seeds"].words.split(" to ")]
+    assert ends == pytest.approx([0.8 - 1.2706, 0.8 + 1.2706], abs=0.06)  # 12.706 · 0.1414 / √2
+    assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
+    assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]
+    told = " ".join(best.remarks)
+    assert "3 complete, 1 pruned, 1 failed" in told
+    assert "top_k k=0: k: expected 1 or more" in told
+    assert "no selection bias" in told
+
+
+def test_settings_that_agree_to_two_digits_are_one():
+    trials = [SearchTrial(i, "complete", {"decoder.p": p}, (v,)) for i, (p, v) in enumerate(NEARBY)]
+    best = build_search_tables(SearchResult("s-56", "tpe", ONE.objectives, tuple(trials)))[0]
+    assert [row.label for row in best.rows] == ["p=0.7019", "p=0.75"]
+    assert any("agree to two digits" in remark for remark in best.remarks)
+
+
+def test_the_front_holds_what_no_other_beats():
+    assert [t.number for t in TWO.front()] == [0, 1]
+    assert [t.number for t in ONE.front()] == [1]
+    best, trials = build_search_tables(TWO)
+    assert [row.label for row in best.rows] == ["p=0.0", "p=0.1"]
+    assert len(trials.rows) == 3
+    assert any("biased upward" in line for line in best.remarks)
+
+
+def test_figures_are_drawn_of_what_there_is():
+    assert set(search_figures(ONE)) == {"search-history", "search-importance", "search-parameters"}
+    assert set(search_figures(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
+    assert search_figures(SearchResult("s", "tpe", ONE.objectives, ())) == {}
+
+
+def test_the_file_holds_all_of_it(tmp_path):
+    save_search(tmp_path, ONE)
+    assert read_search(tmp_path) == ONE
+    assert read_search(tmp_path / "none") is None
+    (tmp_path / "search.json").write_text('{"name": "s"}')
+    with pytest.raises(DataError, match="not a valid search file"):
+        read_search(tmp_path)
