@@ -39,7 +39,7 @@ class Run:
     imported: Mapping[str, Any] = field(default_factory=dict)  # mark of an imported record (`archive`, `trusted`)
     command: tuple[str, ...] = ()  # arguments of the command line that started it
     metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
-    seconds: float = math.nan  # that generating its texts took; NaN if they were cached
+    seconds: float = math.nan  # that generating its texts took; NaN if any of them was cached
 
 
 def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
@@ -109,7 +109,7 @@ def read_run(path: Path) -> Run:
         titles[role] = str(part.get("title") or "")
     imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
     stages = (name.partition(":")[0] for name in imported if name != ITSELF)
-    is_cached = any(name.partition(":")[0] == "generate" for name in record.provenance)
+    generate = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
     is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
         folder=folder,
@@ -129,7 +129,10 @@ def read_run(path: Path) -> Run:
         imported=_get_mapping(_get_mapping(record.provenance.get(ITSELF)).get("imported")),
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
         metrics=_get_mapping(record.spec.get("metric")),
-        seconds=math.nan if is_cached else record.timings.get("generate", math.nan),
+        # `device`: of a cached artifact; `reused_tokens`: some texts were made before, so their time is not known.
+        seconds=math.nan
+        if any({"device", "reused_tokens"} & other.keys() for other in generate)
+        else record.timings.get("generate", math.nan),
     )
 
 

@@ -70,7 +70,7 @@ class ArtifactBuilder:
     missing: list[core.DataError] = field(default_factory=list)
     """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
-    """Name of a cached input → differences of the environment that computed it; for servers, their information."""
+    """Name of a cached or reused input → differences of the environment that computed it; of a server, its facts."""
     _entries: dict[str, Entry | None] = field(default_factory=dict)  # key → what was made, found or planned under it
 
     @property
@@ -143,8 +143,9 @@ class ArtifactBuilder:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
             self.provenance[name] = compare_environments(entry.maker, describe_environment()) | device
         others = {**entry.meta.get("reused_from", {}), **self.provenance.get(name, {})}
-        if others or "served" in entry.meta:
-            self.provenance[name] = others | ({"served": entry.meta["served"]} if "served" in entry.meta else {})
+        others |= {fact: entry.meta[fact] for fact in ("served", "reused_tokens") if entry.meta.get(fact)}
+        if others:
+            self.provenance[name] = others
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
         state = "computed" if entry.computed else "cached"

@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 
 DATA = "data.arrow"
 _WRITING = ".block.arrow"  # a block that is not complete
-_LINK = ".relative-"  # start of the names of other runs' rows, which may be deleted while this run goes on
 _FACTS = "facts.json"  # what is known of the blocks before the generation ends
 _MOST_WAITING = 1 << 14  # rows that wait to be written
 _OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser")
@@ -163,7 +162,7 @@ class RowBlocks:
         self._folder, self._samples, self._seconds = folder, samples, seconds
         self._prompts = {row.generation.example_id: row for row in prompts}
         self._waiting: list[storage.Row] = []
-        self._blocks: list[Path] = []
+        self._blocks: dict[Path, None] = {}
         self._numbers: dict[tuple[str, int], int] = {}  # (example id, sample) → number of the row over all blocks
         self._next = 0  # number of the next row
         self.count = Counter(n=0, tokens=0, ended=0)  # finished rows, their tokens, and rows that ended by themselves
@@ -174,16 +173,12 @@ class RowBlocks:
         facts: dict[str, Any] = {}
         for entry in relatives:
             before = self.count["n"]
-            if entry.files:
-                self._read_rows(self._link_rows(entry))
-                meta, maker, is_used = entry.meta, entry.maker, self.count["n"] > before
-            else:
-                meta, maker = self._read_facts(entry.path)
-                is_used = self._borrow_blocks(entry.path) and bool(meta)
-            if is_used:
+            self._read_blocks(self._borrow_blocks(entry))
+            meta, maker = (entry.meta, entry.maker) if entry.files else self._read_facts(entry.path)
+            if meta and self.count["n"] > before:
                 others = storage.compare_environments(maker, storage.describe_environment())
                 facts = merge_facts(facts, {**meta, "reused_from": {**meta.get("reused_from", {}), **others}})
-        self._read_rows(self._list_sound_blocks())
+        self._read_blocks(sorted(self._folder.glob("block-*")))
         if self._numbers:
             log.info("resuming after %d of %d generations", self.count["n"], len(self._prompts) * self._samples)
         return facts | {"reused_tokens": self.count["tokens"]}
@@ -215,22 +210,31 @@ class RowBlocks:
         """Write the rows that wait as a block."""
         writing = self._folder / _WRITING
         storage.write_rows(writing, self._waiting)
-        self._blocks.append(writing.rename(self._folder / self._name_block(writing)))
+        self._blocks[writing.rename(self._folder / self._name_block(digest_file(writing)))] = None
         self._waiting, self._last = [], time.monotonic()
 
     def join(self, path: Path) -> None:
         """Write all rows by example id and sample; the blocks of this generation are deleted then."""
         if self._waiting or not self._blocks:
             self.flush()
-        storage.write_in_order(path, self._blocks, [self._numbers[key] for key in sorted(self._numbers)])
-        for left in (*self._folder.glob("block-*.arrow"), *self._folder.glob(f"{_LINK}*"), self._folder / _FACTS):
+        storage.write_in_order(path, list(self._blocks), [self._numbers[key] for key in sorted(self._numbers)])
+        for left in (*self._folder.glob("block-*.arrow"), self._folder / _FACTS):
             left.unlink(missing_ok=True)
 
-    def _read_rows(self, paths: Iterable[Path]) -> None:
+    def _read_blocks(self, paths: Iterable[Path]) -> None:
+        """Read blocks of this folder that were not read yet; one that is damaged is moved aside, with a remark."""
         for path in paths:
+            if path in self._blocks:
+                continue
+            if path.is_symlink() or not path.is_file() or path.name != self._name_block(digest_file(path)):
+                name = f"{self._folder.name}{storage.DAMAGED_MARK}blocks"
+                aside = storage.create_unique_folder(self._folder.with_name(name))
+                path.rename(aside / path.name)
+                log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
+                continue
             for row in storage.RowFile(path):
                 self._note(row)
-            self._blocks.append(path)
+            self._blocks[path] = None
 
     def _note(self, row: storage.Row) -> None:
         """Count a row if it is one of this generation, and new."""
@@ -242,24 +246,24 @@ class RowBlocks:
             self.count.update(n=1, tokens=len(generation.token_ids), ended=generation.stop == "eos")
         self._next += 1
 
-    def _link_rows(self, entry: storage.Entry) -> Iterator[Path]:
-        """Yield the rows of a finished entry, linked or copied to this folder: the entry may be deleted meanwhile."""
-        path = self._folder / f"{_LINK}{entry.key}.arrow"
-        path.unlink(missing_ok=True)
-        if self._borrow(entry.path / DATA, path):
-            yield path
-
-    def _borrow(self, path: Path, target: Path) -> bool:
-        """Link or copy the rows of another run into this folder; return False if they are gone or private."""
-        try:
-            os.link(path, target)
-        except OSError:  # a file system without links, or the file of another user
-            try:
-                shutil.copyfile(path, self._folder / _WRITING)
-            except (FileNotFoundError, PermissionError):
-                return False
-            (self._folder / _WRITING).rename(target)
-        return True
+    def _borrow_blocks(self, entry: storage.Entry) -> Iterator[Path]:
+        """Yield the rows of a run as blocks of this folder: links or copies, since the run may delete its own."""
+        paths = {path.name: path for path in sorted(entry.path.glob("block-*"))}
+        if entry.files:
+            paths = {self._name_block(entry.files[DATA]): entry.path / DATA}
+        for name, path in paths.items():
+            block = self._folder / name
+            if block.exists():
+                yield block
+            elif path.is_file() and not path.is_symlink():
+                try:
+                    os.link(path, block)
+                except OSError:  # a file system without links, or the file of another user
+                    with contextlib.suppress(FileNotFoundError, PermissionError):  # gone, or private
+                        shutil.copyfile(path, self._folder / _WRITING)
+                        yield (self._folder / _WRITING).rename(block)
+                else:
+                    yield block
 
     def _read_facts(self, folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the facts and the environment of an unfinished run; empty if they were not noted."""
@@ -270,32 +274,9 @@ class RowBlocks:
                 return meta, maker
         return {}, {}
 
-    def _borrow_blocks(self, folder: Path) -> bool:
-        """Bring the blocks of another run into this folder: if that run is still going on, it deletes them at its end.
-
-        Returns:
-            Whether a block of it is in this folder now.
-        """
-        paths = [path for path in sorted(folder.glob("block-*")) if path.is_file() and not path.is_symlink()]
-        for path in paths:
-            if not (self._folder / path.name).exists():
-                self._borrow(path, self._folder / path.name)
-        return any((self._folder / path.name).exists() for path in paths)
-
-    def _list_sound_blocks(self) -> Iterator[Path]:
-        """Yield the blocks of an interrupted run; one that is damaged is moved aside, with a remark."""
-        folder = self._folder
-        for path in sorted(folder.glob("block-*")):
-            if not path.is_symlink() and path.is_file() and path.name == self._name_block(path):
-                yield path
-                continue
-            aside = storage.create_unique_folder(folder.with_name(f"{folder.name}{storage.DAMAGED_MARK}blocks"))
-            path.rename(aside / path.name)
-            log.warning("%s is damaged; moved to %s, its texts are generated again", path, aside.name)
-
-    def _name_block(self, path: Path) -> str:
+    def _name_block(self, digest: str) -> str:
         family = self._folder.name[: storage.FAMILY]
-        return f"block-{hashlib.sha256(f'{family}:{digest_file(path)}'.encode()).hexdigest()}.arrow"
+        return f"block-{hashlib.sha256(f'{family}:{digest}'.encode()).hexdigest()}.arrow"
 
 
 def check_start_token(model: BackendSpec) -> None:

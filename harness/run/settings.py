@@ -19,6 +19,7 @@ from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, re
 
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
+_BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 # Options whose nodes are built or dropped here; the others become fields of `Settings` as they are.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
 _PRESET = "compat"  # presets of metric options
@@ -204,6 +205,8 @@ class Settings(core.Spec):
         for name in ("generations_field", "system", "judgment_columns", "continue_after_end", "human_examples"):
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
+        if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
+            out["judgments"] = f"{BUNDLED}{Path(self.judgments).name}"
         if self.vector_files:
             out["features"] = {name: str(path) for name, path in self.vector_files.items()}
         return out
@@ -237,12 +240,10 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         raise core.SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
     judgments = config.get("judgments")
     if judgments is not None and str(judgments).startswith(BUNDLED):  # a file that comes with the harness
-        data = Path(str(resources.files("openended.tasks"))) / "data"
-        names = sorted(path.name for path in data.glob("*.csv"))
-        name = str(judgments).removeprefix(BUNDLED)
-        if name not in names:
-            raise core.SpecError(f"judgments: expected {BUNDLED} and one of {', '.join(names)}, got {judgments!r}")
-        judgments = str(data / name)
+        paths = {f"{BUNDLED}{path.name}": str(path) for path in sorted(_BUNDLED_DATA.glob("*.csv"))}
+        if judgments not in paths:
+            raise core.SpecError(f"judgments: expected one of {', '.join(paths)}, got {judgments!r}")
+        judgments = paths[judgments]
     values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = cast("core.Task", _build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))

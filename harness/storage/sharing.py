@@ -10,7 +10,8 @@ from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, mark_m
 
 log = logging.getLogger(__name__)
 
-_FILE_NAME = re.compile(r"[a-z_]+\.[a-z]+")  # of every stage: no folder, no hidden file
+# A file there: digest and name, so that two machines may copy one entry at the same time. No folder, no hidden file.
+_FILE_NAME = re.compile(r"[0-9a-f]{64}-[a-z_]+\.[a-z]+")
 
 
 class RemoteStore:
@@ -54,11 +55,11 @@ class RemoteStore:
                     continue
                 target = f"{self._root}/{name}"
                 self._call("makedirs", target, exist_ok=True)
-                for file in entry.files:
-                    self._call("put_file", str(manifest.with_name(file)), f"{target}/{file}")
-                writing = f"{target}/{core.temporary_files.create_temporary_name(MANIFEST)}"
-                self._call("put_file", str(manifest), writing)
-                self._call("mv", writing, f"{target}/{MANIFEST}")
+                copies = {file: f"{digest}-{file}" for file, digest in entry.files.items()}
+                for file, copy in {**copies, MANIFEST: MANIFEST}.items():
+                    writing = f"{target}/{core.temporary_files.create_temporary_name(copy)}"
+                    self._call("put_file", str(manifest.with_name(file)), writing)
+                    self._call("mv", writing, f"{target}/{copy}")
                 count += 1
         return count
 
@@ -94,9 +95,9 @@ class RemoteStore:
         """Copy an entry into a folder and verify its bytes."""
         source, manifest = f"{self._root}/{name}", self._read_manifest(name, mark)
         for file, digest in manifest["files"].items():
-            if not _FILE_NAME.fullmatch(file):
-                raise core.DataError(f"unexpected file name {file!r:.40}")
-            self._call("get_file", f"{source}/{file}", str(work / file))
+            if not _FILE_NAME.fullmatch(copy := f"{digest}-{file}"):
+                raise core.DataError(f"unexpected file name {copy!r:.120}")
+            self._call("get_file", f"{source}/{copy}", str(work / file))
             if core.digest_file(work / file) != digest:
                 raise core.DataError(f"{file} does not match its digest")
         core.write_json(work / MANIFEST, manifest)

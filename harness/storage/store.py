@@ -385,8 +385,6 @@ class Store:
     def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
         """Return the entry, building it if it is missing or damaged.
 
-        Relatives, which are other sizes of a run of one system, wait for each other: the next reuses what one finished.
-
         Args:
             recipe: What identifies it.
             build: Writes files into the folder it is given and returns the entry's `meta`. If the recipe has an extent,
@@ -400,8 +398,7 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise core.StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
-        what = f"{recipe.stage} {recipe.key[:8]}" + (", or another size of it" if recipe.extent else "")
-        with self.hold_lock(f"{recipe.stage}-{recipe.key[:FAMILY]}", what):
+        with self.hold_lock(f"{recipe.stage}-{recipe.key}", f"{recipe.stage} {recipe.key[:8]}"):
             result = self._check_entry(recipe, folder)  # another process may have computed it meanwhile
             if isinstance(result, Entry):
                 return result

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,9 +13,9 @@ from openended.harness.report.cli import main
 from openended.harness.results import INTERNAL, find_varying_axes, format_axis_value, label_system, label_systems
 from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
 from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
-from openended.harness.results.runs import describe_reused_artifacts, serialize_axes
+from openended.harness.results.runs import describe_reused_artifacts, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments, mark_record
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import change_record, result, write_run
 
 
 def write(folder, decoder="nucleus", seed=0, value=1.0, human=5.0, **more):
@@ -203,6 +204,17 @@ OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
 def test_versions_code_and_processor_of_reused_artifacts_are_told_by_stage(provenance, remark):
     remarks = describe_reused_artifacts(replace(RUN, provenance=provenance))
     assert remarks == ((f"cached, not computed by this run: {remark}",) if remark else ())
+
+
+@pytest.mark.parametrize(
+    ("other", "seconds"),
+    [(None, 8.0), ({"served": {"version": "1"}}, 8.0), ({"reused_tokens": 4}, math.nan), ({"device": "cpu"}, math.nan)],
+)
+def test_the_time_of_texts_that_were_made_before_is_not_known(other, seconds, tmp_path):
+    folder = write(tmp_path)
+    provenance = {"generate:docs-s nucleus": other} if other else {}
+    change_record(folder, timings={"generate": 8.0}, provenance=provenance)
+    np.testing.assert_equal(read_run(folder / "record.json").seconds, seconds)
 
 
 def test_an_accelerator_is_compared_where_both_are_known():

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core import DataError, Generation, Runtime, Side, UnavailableFileError, UnavailableModelError
+from openended.harness.core import (
+    DataError,
+    Generation,
+    Runtime,
+    Side,
+    UnavailableFileError,
+    UnavailableModelError,
+    digest_file,
+)
 from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
 from openended.harness.run.generate import RowBlocks, count_shared_rows, drop_same_parts, merge_facts
@@ -187,7 +195,8 @@ def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for
     mixed = [*rows("a", "z"), *rows("b", prompt="another"), *rows("c", sample=2), *rows("d", sample=1)]
     write_rows(smaller / "data.arrow", mixed)
     write_blocks(larger, "ca")
-    finished = Entry("generate", smaller.name, smaller, {"data.arrow": ""}, {"device": "cuda", "n": 5})
+    files = {"data.arrow": digest_file(smaller / "data.arrow")}
+    finished = Entry("generate", smaller.name, smaller, files, {"device": "cuda", "n": 5})
     blocks = open_blocks(tmp_path / f"{FAMILY_KEY}3.partial", samples=2)
     facts = blocks.read([finished, make_unfinished_entry(larger)])
     assert [(p.example_id, p.sample) for p in blocks.list_missing(None)] == [
@@ -222,7 +231,7 @@ def test_rows_of_a_relative_that_is_deleted_meanwhile_are_kept(tmp_path):
     write_rows(other / "data.arrow", rows("a", "b", "c", "d"))
     folder = tmp_path / f"{FAMILY_KEY}2.partial"
     blocks = open_blocks(folder)
-    blocks.read([Entry("generate", other.name, other, {"data.arrow": ""}, {})])
+    blocks.read([Entry("generate", other.name, other, {"data.arrow": digest_file(other / "data.arrow")}, {})])
     shutil.rmtree(other)
     blocks.join(folder / "data.arrow")
     assert RowFile(folder / "data.arrow").ids == ("a", "b", "c", "d")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
-from openended.harness.run import plan, run, run_judgments, select_metrics_for_file
+from openended.harness.run import plan, run, run_judgments, select_metrics_for_file, settings as settings_module
 from openended.harness.run.artifacts import save_result
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.run_record import write_explanations, write_record
@@ -215,6 +216,17 @@ def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given
     assert settings(tmp_path, given, pairs).is_judgments_only()
     for words in ((pairs,), (given, "metric=[bradley_terry,zipf]"), (given, pairs, "generations=x.jsonl")):
         assert not settings(tmp_path, *words).is_judgments_only(), words
+
+
+def test_the_run_id_of_bundled_judgments_does_not_depend_on_the_folder_of_the_installation(tmp_path, monkeypatch):
+    specs = []
+    for number in range(2):
+        data = shutil.copytree(settings_module._BUNDLED_DATA, tmp_path / str(number))
+        monkeypatch.setattr(settings_module, "_BUNDLED_DATA", data)
+        chosen = settings(tmp_path, "judgments=bundled:example_pairs.csv", "metric=[bradley_terry]")
+        assert chosen.judgments == str(data / "example_pairs.csv")
+        specs.append(chosen.spec())
+    assert specs[0] == specs[1]
 
 
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):

@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +155,8 @@ def test_relatives_differ_in_their_extent_alone_and_are_sound_and_trusted(tmp_pa
     found = list(Store(tmp_path).find_relatives(sizes[0]))
     assert {entry.path for entry in found} == {entries[0].path, entries[4].path, partial}
     assert {entry.path for entry in found if not entry.files} == {partial}
+    locks = {path.name for path in (tmp_path / ".locks").iterdir()}
+    assert {f"s-{entry.key}.lock" for entry in entries} < locks, "relatives do not wait for each other"
 
 
 def test_swapped_entries_are_not_believed(tmp_path, caplog):
@@ -339,8 +342,8 @@ def build_examples(folder):
     return {"n": 1, "spare": 1, "skipped": {}}
 
 
-def build_tokens(folder):
-    np.save(folder / "values.npy", np.arange(5))
+def build_tokens(folder, first=0):
+    np.save(folder / "values.npy", np.arange(first, first + 5))
     np.save(folder / "offsets.npy", np.array([0, 2, 5]))
     return {}
 
@@ -537,6 +540,28 @@ def test_a_shared_store_gives_each_machine_what_the_other_computed(protocol, tmp
         RemoteStore(f"{url}/[mistyped]").pull(two.root, trust=True)
 
 
+def test_two_machines_may_copy_one_entry_whose_bytes_differ_at_the_same_time(tmp_path, monkeypatch):
+    for first, name in enumerate(("one", "two")):
+        Store(tmp_path / name).make(Recipe("tokens", 1, {}, {}), partial(build_tokens, first=first))
+    first, second = (RemoteStore(f"{tmp_path}/shared") for _ in range(2))  # each lists it while it is empty
+    assert first.push(tmp_path / "one") == 1
+    move, shared = second._call, tmp_path / "shared"
+
+    def die_before_the_manifest(method, *words, **options):
+        if method == "put_file" and words[0].endswith(MANIFEST):
+            raise StoreError("killed")
+        return move(method, *words, **options)
+
+    monkeypatch.setattr(second, "_call", die_before_the_manifest)
+    with pytest.raises(StoreError, match="killed"):
+        second.push(tmp_path / "two")
+    assert len([path for path in shared.rglob("*") if path.name.endswith("values.npy")]) == 2
+    assert RemoteStore(str(shared)).pull(tmp_path / "three", trust=True) == 1
+    monkeypatch.undo()
+    assert second.push(tmp_path / "two") == 1
+    assert RemoteStore(str(shared)).pull(tmp_path / "four", trust=True) == 1
+
+
 def test_a_folder_with_marks_of_patterns_is_a_shared_store_and_no_password_is_kept(tmp_path):
     Store(tmp_path / "one").make(Recipe("tokens", 1, {}, {}), build_tokens)
     url = f"{tmp_path}/a[b]*"
@@ -551,7 +576,7 @@ def test_a_damaged_or_forged_shared_entry_is_not_copied(harm, tmp_path, caplog):
     shared.push(tmp_path / "one")
     place = tmp_path / "shared" / entry.name
     if harm == "file":
-        (place / "values.npy").write_bytes(b"other")
+        (place / f"{entry.files['values.npy']}-values.npy").write_bytes(b"other")
     elif harm == "name":
         manifest = read_json(place / MANIFEST)
         manifest["files"]["../../values.npy"] = manifest["files"]["values.npy"]
