@@ -109,7 +109,9 @@ def read_run(path: Path) -> Run:
         titles[role] = str(part.get("title") or "")
     imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
     stages = (name.partition(":")[0] for name in imported if name != ITSELF)
-    generate = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
+    generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
+    # `device` is noted of cached artifacts, `reused_tokens` where a part of the texts was made before.
+    is_reused = any({"device", "reused_tokens"} & other.keys() for other in generated)
     is_slurm_job = record.command and record.command[0].endswith("/_submit.py")
     return Run(
         folder=folder,
@@ -129,10 +131,7 @@ def read_run(path: Path) -> Run:
         imported=_get_mapping(_get_mapping(record.provenance.get(ITSELF)).get("imported")),
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
         metrics=_get_mapping(record.spec.get("metric")),
-        # `device`: of a cached artifact; `reused_tokens`: some texts were made before, so their time is not known.
-        seconds=math.nan
-        if any({"device", "reused_tokens"} & other.keys() for other in generate)
-        else record.timings.get("generate", math.nan),
+        seconds=math.nan if is_reused else record.timings.get("generate", math.nan),
     )
 
 
