@@ -17,22 +17,22 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra import initialize_config_module
+import psutil
 
 from openended.harness.core import HarnessError, temporary_files
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from tests.campaign.configurations import hostile_configurations
 from tests.campaign.forged import forged_archives, forged_entries
-from tests.campaign.fuzz import one_input
-from tests.campaign.grids import grids
+from tests.campaign.fuzz import fuzz, hostile_configurations
 from tests.campaign.raters import hostile_raters
 from tests.campaign.searches import forged_searches
 from tests.campaign.servers import hostile_servers
 from tests.campaign.world import Tally, World
+from tests.e2e.test_grids import LAUNCHERS, grid_process, is_alive
 
 
 def kills(world: World, count: int, draw: random.Random) -> Tally:
@@ -154,8 +154,6 @@ def races(world: World, count: int, draw: random.Random) -> Tally:
 
 def jobs(world: World, count: int, draw: random.Random) -> Tally:
     """Run many small jobs, each with a human side of its own, in one process: descriptors and memory stay flat."""
-    import psutil
-
     tally, me = Tally("jobs in one process"), psutil.Process()
     session = Session(Store(world.folder / "many" / "store"))
     sizes: list[tuple[int, int]] = []
@@ -172,13 +170,57 @@ def jobs(world: World, count: int, draw: random.Random) -> Tally:
     return tally
 
 
-def fuzz(world: World, count: int, draw: random.Random) -> Tally:
-    """Give words of a command line and files that are wrong: an error of one line each."""
-    tally = Tally("fuzzed inputs")
-    for number in range(count):
-        with tally.one(f"input {number}"):
-            one_input(world.folder, number, draw)
+KILLS_EACH = 3  # kills of a grid before it may end
+PATIENCE = 60.0  # seconds in which workers must have followed their parent
+
+
+def grids(world: World, count: int, draw: random.Random) -> Tally:
+    """Kill the parent of a grid at any moment: its workers end with it, the same command goes on to the same bytes."""
+    tally, launchers = Tally("kills of grids, by launcher in turn"), [name for name in LAUNCHERS if name != "ray"]
+    calm = _finish_grid(world, "calm-grid", "basic")
+    seconds = {name: _seconds(partial(_finish_grid, world, f"timed-{name}", name)) for name in launchers}
+    for number in range(0, count, KILLS_EACH):
+        launcher = launchers[number // KILLS_EACH % len(launchers)]
+        out = f"grid-{number}"
+        for kill in range(number, min(number + KILLS_EACH, count)):
+            with tally.one(f"kill {kill} ({launcher})"):
+                _kill_grid(world, out, launcher, draw.random() * seconds[launcher])
+                if kill == min(number + KILLS_EACH, count) - 1:
+                    assert _finish_grid(world, out, launcher) == calm, "another result"
+        shutil.rmtree(world.folder / out, ignore_errors=True)
     return tally
+
+
+def _list_grid_words(world: World, out: str, launcher: str) -> list[str]:
+    grid = ["decoder=greedy,ancestral", "seed=0,1", "num_examples=20", "name=grid"]
+    return ["-m", *world.list_words(out), *grid, *LAUNCHERS[launcher]]
+
+
+def _finish_grid(world: World, out: str, launcher: str) -> dict[str, bytes]:
+    """Run a grid; returns the rows of its table and every text."""
+    with grid_process(_list_grid_words(world, out, launcher), world.folder) as process:
+        code = process.wait(timeout=240)
+    said = (world.folder / "err.txt").read_text()
+    assert code == 0, said[-500:]
+    assert "Traceback" not in said, said[-500:]
+    outputs = world.folder / out
+    texts = {f"{p.parent.name}/{p.name}": p.read_bytes() for p in outputs.glob("store/generate/*/*/*.arrow")}
+    tables = {p.name: p.read_bytes() for p in outputs.glob("reports/**/tables/results.csv")}
+    assert texts, "no text was made"
+    assert tables, "no table was made"
+    return texts | tables
+
+
+def _kill_grid(world: World, out: str, launcher: str, after: float) -> None:
+    with grid_process(_list_grid_words(world, out, launcher), world.folder) as process:
+        time.sleep(after)
+        workers = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.kill()
+        process.wait(timeout=240)
+        until = time.monotonic() + PATIENCE
+        while any(map(is_alive, workers)):
+            assert time.monotonic() < until, "workers outlive their parent"
+            time.sleep(0.05)
 
 
 def _swap(one: Path, other: Path) -> None:
@@ -230,7 +272,7 @@ def try_kind(kind: str, count: int, seed: int) -> None:
     import torch
 
     torch.set_num_threads(1)  # before anything computes: a forked process has no threads but its own
-    with tempfile.TemporaryDirectory() as name, initialize_config_module("openended.conf", version_base="1.3"):
+    with tempfile.TemporaryDirectory() as name:
         tally = KINDS[kind][0](World(Path(name)), count, random.Random(f"{kind} {seed}"))
     print(json.dumps(tally.json()))
 

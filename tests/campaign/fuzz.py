@@ -1,26 +1,31 @@
-"""Fuzzed inputs: words of a command line, and files that the harness reads; an error of one line, never a traceback."""
+"""Fuzzed words of a command line and files, and hostile experiments: an error of one line, no traceback, no code."""
 
 import gzip
 import json
+import os
 import pickle
 import random
 import tempfile
-import traceback
+import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from openended.harness.app.hydra.command_line import CommandLine
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.errors import translate_config_errors
-from openended.harness.core import HarnessError, format_error
+from openended.harness.core import HarnessError
 from openended.harness.imported.generations import read_generations
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run import Session, plan
+from openended.harness.run import Session, Settings, plan
 from openended.harness.storage import RunRecord, Store, read_record, save_record
 from openended.metrics.judgments import read_comparisons, read_judgments
 from openended.tasks.jsonl import JsonLines
+from tests.campaign.world import Tally, World, check_line
 
 VALUES = (
     "3", "-1", "0", "null", "true", "nan", "inf", "-inf", "1e308", "1e999", "[]", "{}", "[1,2]", "[[a]]", "{a:1}", "''",
@@ -62,13 +67,17 @@ def words(draw: random.Random) -> list[str]:
     return one
 
 
-def planned(folder: Path, given: list[str], *, deep: bool) -> None:
-    """Compose, make the settings, and with `deep` plan, as the command does."""
+def compose(folder: Path, *words: str) -> Settings:
+    """Compose the settings of a run, as the command does."""
     with translate_config_errors():
-        words = (f"outputs_dir={folder / 'fuzz'}", *given)
+        words = (f"outputs_dir={folder / 'fuzz'}", *words)
         composer = Composer(CommandLine(words))
         composer.compose_command()
-        settings = composer.compose_job(words).settings
+        return composer.compose_job(words).settings
+
+
+def compose_and_plan(folder: Path, given: list[str], *, deep: bool) -> None:
+    settings = compose(folder, *given)
     if deep:
         plan(settings, Session(Store(folder / "fuzz" / "store")))
 
@@ -160,26 +169,115 @@ def a_file(folder: Path, draw: random.Random) -> tuple[Path, Callable[[Path], ob
     return path, read
 
 
-def one_input(folder: Path, number: int, draw: random.Random) -> str:
-    """Give the harness one fuzzed input; returns what it was.
+def fuzz(world: World, count: int, draw: random.Random) -> Tally:
+    """Give words of a command line and files that are wrong: an error of one line each."""
+    tally = Tally("fuzzed inputs")
+    for number in range(count):
+        if number % 3:
+            path, read = a_file(world.folder, draw)
+            what, work = f"{path.name}: {path.read_bytes()[:60]!r}", partial(read, path)
+        else:
+            given = words(draw)
+            deep = number % 15 == 0
+            what, work = f"{[word[:60] for word in given]}", partial(compose_and_plan, world.folder, given, deep=deep)
+        with tally.one(f"input {number}: {what}"):
+            try:
+                work()
+            except HarnessError as err:
+                check_line(err)
+            except OSError as err:  # said in one line too: a name that is too long
+                assert err.filename is not None, err  # noqa: PT017 - most inputs are refused, some are not
+    return tally
 
-    Raises:
-        AssertionError: If anything but an error of ours, of one line, came of it.
-    """
-    if number % 3:
-        path, read = a_file(folder, draw)
-        what, work = f"{path.name}: {path.read_bytes()[:60]!r}", lambda: read(path)
+
+SECRET = "campaign-secret"
+SECONDS = 30.0  # of one case, at most
+CODE: tuple[Any, ...] = (
+    {"_target_": "pathlib.Path.touch", "self": "PROOF"}, {"_target_": "os.system", "command": "touch PROOF"},
+    {"()": "pathlib.Path.touch", "self": "PROOF"}, {"class": "logging.FileHandler", "filename": "PROOF"},
+    {"class": "logging.StreamHandler", "stream": "ext://os.sep"}, "${report}", {"_target_": "${generations}"},
+    {"local_setup": ["touch PROOF"]}, {"slurm_setup": ["touch PROOF"]}, {"address": "evil:6379"},
+)  # fmt: skip
+PLACES = (
+    "hydra.callbacks.x", "hydra.launcher", "hydra.launcher.parameters", "hydra.sweeper", "hydra.sweeper.params.x",
+    "hydra.job_logging.handlers.x", "hydra.hydra_logging.formatters.x", "hydra.job.env_set", "decoder", "metric.mauve",
+    "model", "task", "scorer", "runtime", "report",
+)  # fmt: skip
+READ = "${oc.env:CAMPAIGN_SECRET}"
+READS = (READ, "${oc.env:CAMPAIGN_SECRET,x}", f"x{READ}", f"${{oc.decode:{READ}}}")
+
+
+def nest(place: str, value: Any) -> dict[str, Any]:
+    """Return nested mappings with a value at a dotted place."""
+    node: Any = value
+    for part in reversed(place.split(".")):
+        node = {part: node}
+    mapping: dict[str, Any] = node
+    return mapping
+
+
+def write_bomb(draw: random.Random) -> str:
+    """Return a file that expands to billions of nodes or characters."""
+    width, depth = draw.randint(2, 20), draw.randint(30, 60)
+    kind = draw.choice(("aliases", "texts", "nodes", "long", "deep", "range"))
+    if kind == "aliases":
+        rows = (f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, depth))
+        return "a0: &a0 [x]\n" + "\n".join(rows)
+    if kind == "texts":
+        rows = (f"a{i}: {f'${{a{i - 1}}}' * width}" for i in range(1, depth))
+        return "\n".join(["a0: x", *rows, f"name: ${{a{depth - 1}}}"])
+    if kind == "nodes":
+        rows = (f"a{i}: [{', '.join([f'${{a{i - 1}}}'] * width)}]" for i in range(1, depth))
+        return "a0: [x]\n" + "\n".join(rows)
+    if kind == "long":
+        return f"a: {'x' * 100_000}\nname: {'${a}' * 2000}"
+    if kind == "deep":
+        return "seed: " + draw.choice(("[", "{a: ")) * draw.choice((500, 20_000))
+    return "hydra:\n  sweeper:\n    params:\n      seed: range(0,1000000000)"
+
+
+def write_configuration(path: Path, draw: random.Random) -> str:
+    """Write an experiment that is hostile in one way; return which."""
+    kind = draw.choice(("code", "code", "environment", "bomb", "value", "value", "bytes", "typed", "pipe"))
+    node: dict[str, Any] = {}
+    if kind == "code":
+        node = nest(draw.choice(PLACES), draw.choice(CODE))
+    elif kind == "environment":
+        node = nest(draw.choice((*OPTIONS[:30], "name", "hydra.sweep.dir")), draw.choice(READS))
+    elif kind == "value":
+        node = nest(draw.choice(OPTIONS), draw.choice([v for v in NASTY if v != "\ud800"]))
+    elif kind == "typed":
+        node = nest(draw.choice(("runtime.ray_address", "model.api_key_env", "scorer.api_key_env", "hydra.launcher.address",
+                                 "hydra.launcher.parameters.local_setup")), draw.choice(("evil:6379", "HOME", ["x"])))  # fmt: skip
+    text = "# @package _global_\n" + yaml.safe_dump(node).replace("PROOF", str(path.with_name("proof")))
+    if kind == "bomb":
+        text = "# @package _global_\n" + write_bomb(draw) + "\n"
+    data = bytearray(text.encode())
+    if kind == "bytes":
+        data = bytearray(draw.choice((b"\xff\xfe", b"a: \x00", b"\xef\xbb\xbfseed: 1", b"- x", b"a: 1\na: 2", b"!!python/name:os.x",
+                                      b"%YAML 9", b"a: !!python/object/apply:os.system [x]", b"\t", b"x" * 300_000)))  # fmt: skip
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
     else:
-        given = words(draw)
-        what, work = f"{[word[:60] for word in given]}", lambda: planned(folder, given, deep=number % 15 == 0)
-    try:
-        work()
-    except HarnessError as err:
-        assert "\n" not in format_error(err)  # noqa: PT017 - most inputs are refused, some are not
-        assert len(format_error(err)) < 20_000, f"{what}: an error of {len(format_error(err))} letters"  # noqa: PT017
-    except OSError as err:  # said in one line too: a name that is too long
-        assert err.filename is not None, f"{what}: {err}"  # noqa: PT017
-    except Exception as err:
-        last = traceback.extract_tb(err.__traceback__)[-1]
-        raise AssertionError(f"{what}: {type(err).__name__}: {err} ({Path(last.filename).name}:{last.lineno})") from err
-    return what
+        path.write_bytes(data)
+    return f"{kind} {bytes(data[20:80])!r}"
+
+
+def hostile_configurations(world: World, count: int, draw: random.Random) -> Tally:
+    """Compose experiment files of somebody else: one line or settings, no code, no key, in time."""
+    tally, folder = Tally("hostile configurations"), world.folder / "theirs"
+    (folder / "experiment").mkdir(parents=True)
+    os.environ["CAMPAIGN_SECRET"] = SECRET
+    for number in range(count):
+        what = write_configuration(folder / "experiment" / "x.yaml", draw)
+        start = time.monotonic()
+        with tally.one(f"{number}: {what}"):
+            try:
+                compose(world.folder, f"hydra.searchpath=[file://{folder}]", "experiment=x")
+            except HarnessError as err:
+                line = check_line(err)
+                assert SECRET not in line, line
+            assert time.monotonic() - start < SECONDS, "it took too long"
+            assert not (folder / "experiment" / "proof").exists(), "it ran code"
+    return tally

@@ -3,18 +3,20 @@
 import random
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from openended.harness.app.hydra.search_space import Objective, parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, describe_study_errors, reject_false_trials
-from openended.harness.core import HarnessError, format_error
+from openended.harness.core import HarnessError
 from openended.harness.storage.record import ResultRow, RunRecord, save_record
-from tests.campaign.world import Tally, World
+from tests.campaign.world import Tally, World, check_line
 
 PLAN = SearchPlan("s", parse_space({}, {}, ["decoder.p=interval(0.5,1)"]), (Objective("maximize", "mauve"),))
 FRESH_SEEDS = ("5",)
+TABLES = ("trial_values", "trials", "trial_user_attributes", "study_user_attributes")
 VALUES: tuple[Any, ...] = (
     None, 99.0, -1, 0, 2**62, 1e308, float("nan"), "", "x", "COMPLETE", "\x1b[31m\n", "[" * 20_000, "{}", "[]", "null", b"\xff\x00",
     '{"seeds": {"": [99.0]}, "runs": ["/etc"]}', '{"decoder.p": "0.5"}', '{"name": "CategoricalDistribution"}', "0.5",
@@ -47,8 +49,8 @@ def write_study(folder: Path, trials: int = 5) -> Path:
     return path
 
 
-def tamper(path: Path, draw: random.Random) -> str:
-    """Change a file of studies; return what was done."""
+def tamper(path: Path, draw: random.Random, tables: Sequence[str], values: Sequence[Any]) -> str:
+    """Change bytes, the schema or cells of a database, mostly of these tables; return what was done."""
     if draw.random() < 0.2:
         data = bytearray(path.read_bytes())
         for _ in range(draw.choice((1, 20, 500))):
@@ -57,12 +59,12 @@ def tamper(path: Path, draw: random.Random) -> str:
         return "bytes"
     with closing(sqlite3.connect(path)) as base:
         names = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-        table = draw.choice(("trial_values", "trials", "trial_user_attributes", "study_user_attributes", *names))
+        table = draw.choice((*tables, *names))
         column = draw.choice([row[1] for row in base.execute(f"PRAGMA table_info({table})")])
         if draw.random() < 0.15:
             base.execute(draw.choice((f"DROP TABLE {table}", f"ALTER TABLE {table} RENAME COLUMN {column} TO other")))
             return f"schema of {table}.{column}"
-        value = draw.choice(VALUES)
+        value = draw.choice(values)
         with suppress(sqlite3.IntegrityError):
             base.execute(f"UPDATE {table} SET {column} = ?{draw.choice(('', ' WHERE rowid = 1'))}", (value,))
             base.commit()
@@ -75,7 +77,7 @@ def forged_searches(world: World, count: int, draw: random.Random) -> Tally:
     path = world.folder / "search" / "tampered.db"
     for number in range(count):
         shutil.copyfile(original, path)
-        what = tamper(path, draw)
+        what = tamper(path, draw, TABLES, VALUES)
         with tally.one(f"{number}: {what}"):
             try:
                 reject_false_trials(PLAN, path)
@@ -84,10 +86,7 @@ def forged_searches(world: World, count: int, draw: random.Random) -> Tally:
                     searching.start()
                     summary = searching.summarize()
             except HarnessError as err:
-                line = format_error(err)
-                assert "\n" not in line, line
-                assert "\x1b" not in line, line
-                assert len(line) < 2000, f"{len(line)} characters"
+                check_line(err, 2000)
                 continue
             for trial in summary.trials:
                 if trial.state == "complete":

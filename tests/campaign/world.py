@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra import compose
-from omegaconf import OmegaConf
-
-from openended.harness.core.io import read_json
+from openended.harness.app.hydra.compose import Composer
+from openended.harness.core import format_error, read_json
 from openended.harness.report import build_report
-from openended.harness.run import Session, Settings, build_settings, run
+from openended.harness.run import Session, Settings, run
 from openended.harness.storage.store import Store
 from tests.helpers import tiny_model, write_jsonl
 
@@ -28,7 +26,7 @@ class World:
     """A small run: a byte-level model of one layer, sixty prompts, two metrics."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.composer = folder, Composer()
         tiny_model(folder / "model")
         rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
         write_jsonl(folder / "own.jsonl", rows)
@@ -40,10 +38,7 @@ class World:
 
     def settings(self, out: str, *more: str) -> Settings:
         words = [*self.list_words(out), "decoder=ancestral", "num_examples=5", *more]
-        cfg = compose("config", overrides=words)
-        node = OmegaConf.to_container(cfg, resolve=True)
-        assert isinstance(node, dict)
-        return build_settings({**{str(k): v for k, v in node.items()}, "experiment": "campaign"})
+        return self.composer.compose_job(words, unnamed="campaign").settings
 
     def run(self, out: str, *more: str) -> tuple[Any, ...]:
         """Run in a fresh session; returns everything that the run says and leaves, but times."""
@@ -73,6 +68,15 @@ def said(folder: Path) -> tuple[Any, ...]:
         if (store / place).is_dir()
     }
     return record["results"], record["spec"], record["notes"], data
+
+
+def check_line(err: Exception, most: int = 20_000) -> str:
+    """Return the line of an error; fail where it is more than one, longer, or steers the terminal."""
+    line = format_error(err)
+    assert "\n" not in line, line
+    assert "\x1b" not in line, line
+    assert len(line) < most, f"{len(line)} characters"
+    return line
 
 
 class Tally:

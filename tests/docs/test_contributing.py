@@ -13,69 +13,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 DIAGRAM = PAGE.split("```")[1]
 TOPS = ("conf", "docs", "harness", "hydra_plugins", "metrics", "openended", "scripts", "tasks", "tests")
-METRIC = '''"""Count of texts: how many texts a system has."""
-
-from openended.harness.core import Features, MetricResult, Need, metric
-from openended.metrics.families import TextMetric
-
-
-@metric
-class TextCount(TextMetric):
-    """Count of texts of a system."""
-
-    name = "text_count"
-    bounds = (0.0, float("inf"))
-    resampling = "none"
-    titles = {"text_count": "Texts"}
-
-    def needs(self) -> tuple[Need, ...]:
-        return (Need("texts"),)
-
-    def compute(self, features: Features) -> MetricResult:
-        return self.result(features, "text_count", {"text_count": float(len(features.model.texts(self.needs()[0])))})
-'''
-DECODER = '''"""A decoder: nucleus sampling with half of the mass."""
-
-from openended.harness.core import decoder
-from openended.harness.decoders.sampling import Nucleus
-
-
-@decoder
-class HalfNucleus(Nucleus):
-    """Nucleus sampling with half of the mass."""
-
-    name = "half_nucleus"
-
-    p: float = 0.5
-'''
-TASK = '''"""A task: one prompt with its reference."""
-
-from collections import Counter
-from collections.abc import Iterator
-
-from openended.harness.core import Example, Task, Tokenizer, task
-
-
-@task
-class OneLine(Task):
-    """One line of text."""
-
-    name = "one_line"
-    source = "this file"
-    size = "1"
-    license = "Apache-2.0"
-    obtained = "none"
-    command = "openended task=one_line"
-
-    def fingerprint(self) -> str:
-        """Return a version of the line."""
-        return "1"
-
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        """Yield the line."""
-        del tokenizer, skipped
-        yield Example("one_line/0", "Once upon a time", " there was a line.")
-'''
 BACKEND = '''"""A backend: a model that repeats its prompt."""
 
 from __future__ import annotations
@@ -94,11 +31,12 @@ class Parrot(BackendSpec):
 
     volume: int = 3
 '''
-ADDED = {
-    "metric": ("text_count", "TextCount", METRIC),
-    "decoder": ("half_nucleus", "HalfNucleus", DECODER),
-    "task": ("one_line", "OneLine", TASK),
-    "model": ("parrot", "Parrot", BACKEND),
+EXAMPLE = ROOT / "docs/examples/plugin/openended_example"
+ADDED = {  # group → name, class, and the file of the plug-in with its code
+    "metric": ("avg_word_len", "AvgWordLen", EXAMPLE / "avg_word_len.py"),
+    "decoder": ("lower_p", "LowerP", EXAMPLE / "lower_p.py"),
+    "task": ("poems", "Poems", EXAMPLE / "poems.py"),
+    "model": ("parrot", "Parrot", None),
 }
 
 
@@ -141,11 +79,13 @@ def checkout(tmp_path_factory):
     for top in ("conf", "harness", "metrics", "tasks", "hydra_plugins"):
         shutil.copytree(ROOT / top, copy / top, ignore=ignored)
     shutil.copytree(ROOT / "openended", copy / "openended", symlinks=True, ignore=ignored)
-    for group, (name, cls, code) in ADDED.items():
+    for group, (name, cls, example) in ADDED.items():
         paths = files_of_errand(errand_of(group), name)
         source, config = paths[0], f"conf/{group}/{name}.yaml"
         assert config in paths
-        (copy / source).write_text(code, encoding="utf-8")
+        (copy / source).write_text(
+            BACKEND if example is None else example.read_text(encoding="utf-8"), encoding="utf-8"
+        )
         module = source.removesuffix(".py").replace("/", ".")
         target = f"_target_: openended.{module}.{cls}\n"
         text = f"{name}:\n  {target}" if group == "metric" else target
@@ -183,8 +123,5 @@ def test_an_addition_is_listed_and_described(checkout, group):
 
 @pytest.mark.slow
 def test_additions_run_together(checkout):
-    words = [
-        "task=one_line", "decoder=half_nucleus", "metric=[text_count]", "num_examples=1", "max_new_tokens=4",
-        "runtime.device=cpu",
-    ]  # fmt: skip
-    assert "Texts" in call(checkout, *words)
+    words = ["task=poems", "decoder=lower_p", "metric=[avg_word_len]", "num_examples=1", "max_new_tokens=4"]
+    assert "Word length" in call(checkout, *words, "runtime.device=cpu")

@@ -189,16 +189,22 @@ def test_workers_end_with_a_parent_that_was_killed(launcher, tmp_path):
         workers = [p for p in psutil.Process(run.pid).children(recursive=True) if p.memory_info().rss > 200 << 20]
         assert workers
         run.kill()
-        while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in workers):
+        while any(map(is_alive, workers)):
             time.sleep(0.1)
     assert not list(tmp_path.glob("outputs/runs/*/*")), "its workers end with it, and finish no job"
+
+
+def is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def members(group: int) -> list[int]:
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group and is_alive(process):
                 found.append(process.pid)
     return found
 

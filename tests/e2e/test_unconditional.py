@@ -1,30 +1,28 @@
-"""Texts without prompts, from the command line: a model, naive systems and sample files in one table."""
+"""Texts without prompts, and those of a denoiser, from the command line: records, tables and sample files."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
 from openended.harness.storage import RowFile, read_record
-from tests.helpers import openended
+from tests.helpers import openended, tiny_masked_model, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 SMALL = ("task=unconditional", "task.length=24", "num_examples=8", "intervals=0")
 
 
-def records(folder: Path) -> list[Any]:
+def records(folder):
     return [read_record(path.parent) for path in sorted(folder.rglob("record.json"))]
 
 
-def results(record: Any, system: str = "model") -> dict[str, Any]:
-    return {row.metric: row for row in record.results if row.system == system}
+def results(record):
+    return {row.metric: row for row in record.results if row.system == "model"}
 
 
 @pytest.mark.slow
-def test_a_model_starts_from_its_start_token_and_goes_on_after_the_end_of_a_document(tmp_path: Path) -> None:
+def test_a_model_starts_from_its_start_token_and_goes_on_after_the_end_of_a_document(tmp_path):
     openended(*SMALL, "metric=[gen_ppl,prompt_similarity,rouge_l]", "samples=2", cwd=tmp_path, code=0)
     (record,) = records(tmp_path / "outputs" / "runs")
     made = results(record)
@@ -39,7 +37,7 @@ def test_a_model_starts_from_its_start_token_and_goes_on_after_the_end_of_a_docu
 
 
 @pytest.mark.slow
-def test_naive_systems_are_rows_of_any_table(tmp_path: Path) -> None:
+def test_naive_systems_are_rows_of_any_table(tmp_path):
     grid = "generations=naive:unigram,naive:repeated"
     for task in (SMALL, ("task=docs", "num_examples=8", "max_new_tokens=24", "intervals=0")):
         done = openended(
@@ -54,17 +52,15 @@ def test_naive_systems_are_rows_of_any_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_score_reads_every_sample_format_and_says_what_values_were_computed_on(tmp_path: Path) -> None:
+def test_score_reads_every_sample_format_and_says_what_values_were_computed_on(tmp_path):
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-m"))
     texts = [f"Return the number of rows {i} of the array. The result is a new array." for i in range(6)]
     ids = [tokenizer.encode(text)[:14] for text in texts]
-    human = tmp_path / "human.jsonl"
-    human.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    write_jsonl(tmp_path / "human.jsonl", [{"text": text} for text in texts])
     (tmp_path / "duo.json").write_text(json.dumps({"generated_seqs": texts}))
     (tmp_path / "remdm.json").write_text(json.dumps({"text_samples": texts, "MAUVE": 0.4}, indent=2))
     np.savez(tmp_path / "sdtt.npz", samples=np.array(ids))
-    rows = ({"text": t, "token_ids": tokenizer.encode(t)} for t in texts)
-    (tmp_path / "bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "bench.jsonl", [{"text": text, "token_ids": tokenizer.encode(text)} for text in texts])
     (tmp_path / "blocks.txt").write_text(f"\n{'=' * 12}\n".join(texts))
     files = ("duo.json", "remdm.json", "sdtt.npz", "bench.jsonl", "blocks.txt")
     words = "--human human.jsonl --scorer docs-m --metrics gen_ppl".split()
@@ -81,3 +77,30 @@ def test_score_reads_every_sample_format_and_says_what_values_were_computed_on(t
     assert as_generated == {"sdtt.npz", "bench"}
     assert all("computed on re-tokenized text" in found[name] for name in set(found) - as_generated)
     assert len(found) == len(files)
+
+
+def test_texts_of_a_denoiser_reach_the_metrics_and_the_record(tmp_path):
+    tiny_masked_model(tmp_path / "masked")
+    write_jsonl(tmp_path / "gaps.jsonl", [{"prompt": f"One {i} ____ two.", "human": "and"} for i in range(3)])
+    task = ("task=jsonl", "task.path=gaps.jsonl", "num_examples=all", "metric=[distinct_n,eps_ppl]", "scoring=none")
+    model = (
+        "model=denoiser",
+        "model.path=masked",
+        "model.infill=____",
+        "decoder=remdm",
+        "decoder.steps=3",
+        "samples=2",
+    )
+    openended(*task, *model, "max_new_tokens=6", "intervals=0", cwd=tmp_path, code=0)
+    (data,) = (tmp_path / "outputs/store/generate").rglob("data.arrow")
+    rows = list(RowFile(data))
+    assert [row.generation.sample for row in rows] == [0, 1] * 3
+    assert {len(row.generation.token_ids) for row in rows} <= set(range(7))
+    (record,) = records(tmp_path / "outputs" / "runs")
+    made = results(record)
+    assert (made["distinct_n"].status, made["eps_ppl"].status) == ("ok", "undefined")
+    assert "no distribution over the next token" in made["eps_ppl"].notes[0]
+    assert record.axes["decoder.precision"] == "float64"
+    assert record.axes["model.trust_remote_code"] is False
+    manifest = json.loads((data.parent / "manifest.json").read_text())
+    assert manifest["meta"]["denoiser"] == {"mask_id": 257, "noise": "mask", "time_input": "none"}
