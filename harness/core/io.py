@@ -140,7 +140,7 @@ def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> I
         temporary_files.delete_abandoned_once(path.parent)
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as err:
-        raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
+        raise StoreError(explain_write_error(path, err)) from err
     binary = "b" in mode
     try:
         with open(fd, mode, encoding=None if binary else "utf-8", newline=None if binary else "\n") as handle:
@@ -152,9 +152,15 @@ def open_for_replacement(path: Path, mode: str = "w", *, sync: bool = True) -> I
         if sync:
             sync_folder(path.parent)
     except OSError as err:
-        raise StoreError(f"cannot write {path}: {err.strerror or err}") from err
+        raise StoreError(explain_write_error(path, err)) from err
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def explain_write_error(path: Path, err: OSError) -> str:
+    """Say that a file cannot be written, and which file stands where its folder should be."""
+    file = next((parent for parent in path.parents if parent.is_file()), None)
+    return f"cannot write {path}: " + (f"{file} is a file, not a folder" if file else err.strerror or str(err))
 
 
 def sync_folder(folder: Path) -> None:

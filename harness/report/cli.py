@@ -96,6 +96,9 @@ def _run(args: argparse.Namespace) -> None:
         raise SpecError("expected a name, a grid's folder or runs, got ''")
     if twice := next((path for path in args.paths if args.paths.count(path) > 1), None):
         raise SpecError(f"{twice} is listed twice; name each once")
+    folders = (Path(args.out), *Path(args.out).parents) if args.out else ()
+    if file := next((path for path in folders if path.is_file()), None):
+        raise SpecError(f"--out {args.out}: {file} is a file; type --out FOLDER, a new one or that of a report")
     report = _build_side_by_side(args) if args.side_by_side else _build_report(args)
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")

@@ -1,4 +1,5 @@
 from .frame import (
+    FIXED as FIXED,
     Results as Results,
     check_axes as check_axes,
     filter_results as filter_results,

@@ -4,7 +4,7 @@ from .artifacts import (
     load_vectors as load_vectors,
     save_result as save_result,
 )
-from .facts import derive_system_name as derive_system_name
+from .facts import collect_axes as collect_axes, derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
 from .measure import (
     RESAMPLING_VERSION as RESAMPLING_VERSION,

@@ -89,8 +89,8 @@ class Settings(core.Spec):
         self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
         both = self.continue_after_end and least > 0
         self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
-        plain = self.scorer is None or not self.scorer.chat_template
-        self.require(plain, "scorer", "chat_template=false: the scorer reads texts, only the model under test chats")
+        if self.scorer is not None and self.scorer.chat_template:
+            raise core.SpecError("scorer.chat_template: expected false (only the model under test chats), got true")
         self.require(self.generations != "", "generations", "a file of texts, or null")
         if self.generations is not None:
             is_built_in_system(self.generations)  # raises for an unknown one

@@ -20,12 +20,16 @@ _ARGUMENTS: Arguments = {
     "--trust": {"action": "store_true", "help": "pull: let your own runs reuse the entries"},
     "--dry-run": {"action": "store_true", "help": "gc: list what would be deleted, and delete nothing"},
     "--unnamed": {"action": "store_true", "help": "gc: also delete entries that no run names"},
-    "--days": {"type": float, "default": 7.0, "help": "gc: keep what is younger; default: 7"},
+    "--days": {"type": float, "help": "gc: keep what is younger; default: 7"},
 }
+_READERS = {"days": "gc", "unnamed": "gc", "dry_run": "gc", "trust": "pull"}  # option → the action that reads it
 
 
 def _store(args: argparse.Namespace) -> None:
     root = args.outputs / "store"
+    for option, action in _READERS.items():
+        if getattr(args, option) not in (None, False) and args.action != action:
+            raise DataError(f"--{option.replace('_', '-')}: read by openended store {action} alone; leave it out")
     if (args.action in ("push", "pull")) != (args.url is not None):
         raise DataError(f"URL: for push and pull, which need one, got {args.url!r} for {args.action}")
     if not root.is_dir() and args.action != "pull":
@@ -35,10 +39,11 @@ def _store(args: argparse.Namespace) -> None:
         checked = check_store(root)
         lines, damaged = checked.lines(), len(checked.damaged)
     elif args.action == "gc":
-        if not args.days >= 0:  # NaN too
-            raise DataError(f"--days: expected 0 or more, got {args.days:g}")
+        days = 7.0 if args.days is None else args.days
+        if not days >= 0:  # NaN too
+            raise DataError(f"--days: expected 0 or more, got {days:g}")
         runs = args.outputs / "runs" if args.unnamed else None
-        deleted = collect_garbage(root, runs=runs, days=args.days, delete=not args.dry_run)
+        deleted = collect_garbage(root, runs=runs, days=days, delete=not args.dry_run)
         outcome = "would be deleted" if args.dry_run else "deleted"
         lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
     elif args.url is not None:

@@ -165,7 +165,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         if override.is_delete() or not self._files.group_exists(group):
             return
         for name in value if isinstance(value, list) else [value]:
-            has_options = isinstance(name, dict) and group not in _ONLY_NAMES
+            has_options = isinstance(name, dict) and name and group not in _ONLY_NAMES
             if not (has_options or isinstance(name, str | Sweep | Glob)) or len(str(name)) > _LONGEST_NAME:
                 text = "null" if name is None else f"{name!s:.40}"
                 raise SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")

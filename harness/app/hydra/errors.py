@@ -20,6 +20,7 @@ _TYPED = re.compile(r"To append to your config use \+(\S+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
 _SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
 _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
+_MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
 
@@ -44,6 +45,9 @@ def explain(err: BaseException) -> str:
         if group == "metric":
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
+    if (merged := _MERGED.match(str(err))) and (kind := getattr(err.__cause__, "parent_node", None)) is not None:
+        expected = "a list, as [a,b]" if OmegaConf.is_list(kind) else "options, as {name: value}"
+        return f"{merged[1]}: expected {expected}, got {merged[2]}"
     if search := _SEARCH.match(str(err)):
         return f"{search[1]}: several values are searched by a grid: add -m, as in openended -m {search[1]}"
     if missing := _MISSING.search(str(err)):

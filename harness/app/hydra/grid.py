@@ -78,6 +78,7 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
         raise SpecError(
             f"hydra.sweeper: expected params={{OPTION: VALUES}} and grids=[{{OPTION: VALUES}}], got {wrong!r:.80}"
         )
+    grids, words = _select_grids(parser, grids, words)
     for grid in grids:
         axes = {**params, **grid}
         if is_import:
@@ -107,8 +108,44 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
         log.info("grid       %s: no effect, because metric=[…] leaves the metric out", ", ".join(left_out))
     if unused:
         log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))
-        jobs = list({tuple(sorted(job)): job for job in jobs}.values())
-    return group_by_model(jobs)
+    return group_by_model(list({tuple(sorted(job)): job for job in jobs}.values()))
+
+
+def _select_grids(
+    parser: OverridesParser, grids: Sequence[Mapping[str, Any]], words: Sequence[str]
+) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Keep the grids that have the typed values of an option; return them, and the words that are not used up.
+
+    An option that several grids pair with others keeps its partners. Values that no grid has replace those of all.
+    """
+    rest = list(words)
+    for word in words:
+        key = get_option_name(word)
+        pairing = [grid for grid in grids if grid.get(key) not in (None, "null")]
+        partners = sorted({name for grid in pairing for name in grid} - {key})
+        if len(pairing) < 2 or not partners:
+            continue
+        typed = _list_values(parser, word)
+        known = {value for grid in pairing for value in _list_values(parser, f"{key}={grid[key]}")}
+        if unknown := [value for value in typed if value not in known]:
+            log.info("grid       %s=%s: not in the experiment, so it replaces %s next to each of its %s",
+                     key, ",".join(unknown), ", ".join(sorted(known)), ", ".join(partners))  # fmt: skip
+            continue
+        chosen = [
+            grid if grid not in pairing
+            else {**grid, key: ",".join(v for v in _list_values(parser, f"{key}={grid[key]}") if v in typed)}
+            for grid in grids
+        ]  # fmt: skip
+        grids = [grid for grid in chosen if grid.get(key) != ""]
+        rest.remove(word)
+    return list(grids), rest
+
+
+def _list_values(parser: OverridesParser, word: str) -> list[str]:
+    """Return the values of an override, one or several, as texts."""
+    override = parser.parse_overrides([word])[0]
+    is_sweep = override.is_discrete_sweep()
+    return list(override.sweep_string_iterator()) if is_sweep else [str(override.get_value_element_as_str())]
 
 
 def _list_absent_metrics(job: Sequence[str]) -> list[str]:

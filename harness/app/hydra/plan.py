@@ -18,7 +18,7 @@ from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import refuse_single_run
 from openended.harness.report import build_tracker_options
-from openended.harness.results import build_layout
+from openended.harness.results import FIXED, build_layout, format_axis_value
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +127,17 @@ def check_layout(jobs: Sequence[Job]) -> None:
         return
     layout = build_layout(settings[0].report, "report")
     layout.check_metrics({metric.name for s in settings for metric in s.metrics})
-    for axis in layout.where.keys() & {"task", "decoder"}:
-        names = {part.name for part in (getattr(s, axis) for s in settings) if part is not None}
-        if names and not names & set(str(layout.where[axis]).split("|")):
-            raise core.SpecError(
-                f"report.where: no job has {axis}={layout.where[axis]}; known: {', '.join(sorted(names))}"
-            )
+    axes = [run.collect_axes(s, s.decoder) for s in settings] if layout.where else []
+    for axis, accepted in layout.where.items():
+        values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
+        if not any(axis in job_axes for job_axes in axes):
+            if axis.partition(".")[0] not in {*FIXED, *(metric.name for s in settings for metric in s.metrics)}:
+                known = set().union(*axes)
+                full = " or ".join(sorted(name for name in known if name.endswith(f".{axis}")))
+                hint = f"; did you mean {full}?" if full else core.suggest(axis, known)
+                raise core.SpecError(f"report.where: no job has the axis {axis!r}{hint}")
+        elif not values & set(str(accepted).split("|")):
+            raise core.SpecError(f"report.where: no job has {axis}={accepted}; known: {', '.join(sorted(values))}")
 
 
 def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:

@@ -105,11 +105,23 @@ class _Pivot:
                 *estimates, *describe_resolution(models, self.results),
                 *list_run_notes(models, self.results, label),
             ),
-            warnings=list_warnings(models, part.items, label, intervals=layout.intervals),
+            warnings=(
+                *list_warnings(models, part.items, label, intervals=layout.intervals), *self.list_unknown_keys()
+            ),
             rules=(
                 *([f"Mean over {counts} seeds, as the column says."] if counts else []), tables.RULE, *signatures,
             ),
         )  # fmt: skip
+
+    def list_unknown_keys(self) -> list[str]:
+        """Name the values that the layout requests of a measured metric and that it does not have."""
+        keys = {metric: sorted({i.key for i in self.models if i.metric == metric}) for metric, _ in self.pairs}
+        requested = [pattern.partition(".") for pattern in self.layout.metrics]
+        return [
+            f"{metric} has no value {key!r}{core.suggest(key, keys[metric])}"
+            for metric, _, key in requested
+            if metric in keys and key not in ("", "*", *keys[metric])
+        ]
 
     def label_rows(self) -> tuple[dict[RowKey, str], list[str]]:
         """Return the labels of the rows, and the outermost of several named axes, whose groups lines separate."""

@@ -53,6 +53,19 @@ def test_the_jobs_of_one_model_are_neighbours():
     assert [job[0] for job in jobs] == ["seed=0", "seed=1"] * 4
 
 
+def test_a_typed_value_keeps_the_options_that_the_grids_pair_it_with(caplog):
+    grids = [{"decoder": "greedy", "n": "1"}, {"decoder": "nucleus,top_k", "n": "2"}, {"generations": "reference"}]
+    two = [["decoder=nucleus", "n=2"], ["generations=reference"]]
+    assert jobs_of({"grids": grids}, "decoder=nucleus") == two
+    assert jobs_of({"grids": grids}, "decoder=nucleus,greedy") == [["decoder=greedy", "n=1"], *two]
+    caplog.set_level("INFO")
+    assert jobs_of({"grids": grids[:2]}, "decoder=typical") == [["decoder=typical", "n=1"], ["decoder=typical", "n=2"]]
+    assert (
+        "decoder=typical: not in the experiment, so it replaces greedy, nucleus, top_k next to each of its n"
+        in caplog.text
+    )
+
+
 def series(*words):
     composer = Composer(parse_command_line(["experiment=paper_docs", *words]))
     return list_jobs(composer, composer.compose_command())
