@@ -2,8 +2,8 @@
 
 python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list] [--simulate]
 
-A module of `benchmarks/` has a dictionary `AREAS`: name → list of `Benchmark`. `prepare` makes the data and imports the
-libraries and is not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values (numbers, lists,
+A module of `benchmarks/` has a dictionary `AREAS`: name → list of `Benchmark`. Imports and `prepare`, which makes the
+data, are not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values (numbers, lists,
 dictionaries with string keys).
 """
 
@@ -60,11 +60,12 @@ class Benchmark:
     name: str  # the task and its size, for example `self_bleu, 5,000 texts × 500 tokens, order 4`; unique in its area
     harness: Callable[[Any], Any]
     prepare: Callable[[], Any] = lambda: None  # makes the input of `harness`, the same in every process (seeded)
+    imports: tuple[str, ...] = ()  # modules that `harness` imports
     against: str = "–"  # the peer and the function that is called
     peer: Callable[[Any], Any] | None = None
     prepare_peer: Callable[[], Any] | None = None  # makes the input of `peer`, if it differs from that of `harness`
-    peer_needs: tuple[str, ...] = ()
-    """Modules that the peer needs. If one is missing, the peer is skipped and the table shows the reason."""
+    peer_imports: tuple[str, ...] = ()
+    """Modules that the peer imports. If one is missing, the peer is skipped and the table shows the reason."""
     peer_share: float = 1.0
     """The share of the work that `peer` does. Its time is divided by it and marked `extrapolated`."""
     at_least: float | None = None  # the target ratio of times, peer over harness
@@ -113,9 +114,11 @@ def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[st
 def run_child(area: str, name: str, side: str) -> None:
     """Run one side of one work once and print the figures as one JSON line."""
     work = next(work for work in load_area(area) if work.name == name)
-    prepare, run = work.prepare, work.harness
+    prepare, run, imports = work.prepare, work.harness, work.imports
     if side == "peer" and work.peer is not None:
-        prepare, run = work.prepare_peer or work.prepare, work.peer
+        prepare, run, imports = work.prepare_peer or work.prepare, work.peer, work.peer_imports
+    for module in imports:
+        importlib.import_module(module)
     data = prepare()
     before = _read_peak()
     with contextlib.suppress(OSError):  # resets the peak where the system allows it
@@ -159,7 +162,8 @@ def launch(area: str, work: Benchmark, side: str) -> Figures:
 def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Figures]:
     """Run the harness and the peer in turn and take medians; a side that fails is not run again."""
     counts, skipped = {"harness": work.repeats or repeats}, dict[str, Figures]()
-    missing = [name for name in work.peer_needs if importlib.util.find_spec(name) is None]
+    packages = dict.fromkeys(module.partition(".")[0] for module in work.peer_imports)
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if work.peer and missing:
         skipped["peer"] = {"skipped": f"{', '.join(missing)} is not installed"}
     elif work.peer:

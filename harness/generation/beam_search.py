@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    I64,
-    Advance,
-    CausalModel,
-    Floats,
-    copy_to_device,
-    decoder,
-    make_random_stream,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, I64, ranged
 from openended.harness.decoders import TEMPERATURES, Decoder, Emit, GenerationRequest
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import build_generation, find_end_tokens
@@ -32,7 +23,7 @@ if TYPE_CHECKING:
 LOW = -1.0e9
 
 
-@decoder
+@core.decoder
 class Beam(Decoder):
     """The best sequence that a search with num_beams hypotheses finds (Lowerre 1976; Sutskever et al. 2014)."""
 
@@ -59,14 +50,14 @@ class Beam(Decoder):
         """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    def run(self, lm: core.CausalModel, request: GenerationRequest, emit: Emit, advance: core.Advance) -> None:
         import torch
 
         with torch.inference_mode():
             _Search(lm, self, request, emit, advance).run()
 
 
-@decoder
+@core.decoder
 class BeamSample(Beam):
     """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
 
@@ -100,7 +91,9 @@ class BeamSample(Beam):
 class _Search:
     """Texts, num_beams rows each."""
 
-    def __init__(self, lm: CausalModel, spec: Beam, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    def __init__(
+        self, lm: core.CausalModel, spec: Beam, request: GenerationRequest, emit: Emit, advance: core.Advance
+    ) -> None:
         import torch
 
         self.lm, self.spec = lm, spec
@@ -151,7 +144,7 @@ class _Search:
             prompt = self.slots.prompt(slot)
             self.finished[slot] = []
             if self.spec.stochastic:
-                self.noise[slot] = make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample)
+                self.noise[slot] = core.make_random_stream(self.request.seed, "beam", prompt.example_id, prompt.sample)
             self.running[slot] = LOW
             self.running[slot, 0] = 0.0
 
@@ -165,7 +158,7 @@ class _Search:
         n, beams, eos_ids, history = len(self.slots), self.spec.num_beams, self.lm.eos_ids, self.slots.history
         log_probs = self.slots.penalize(self.spec, torch.log_softmax(logits, dim=-1), eos_ids)
         scores, beam, token = self._select_candidates(self.spec.scores(log_probs, 1 + max(1, len(eos_ids))))
-        is_last = copy_to_device(self.slots.steps + 1 == self.request.max_new_tokens, logits.device)
+        is_last = core.copy_to_device(self.slots.steps + 1 == self.request.max_new_tokens, logits.device)
         stops = find_end_tokens(eos_ids, token) | is_last[:, None]
         order = (scores + stops * LOW).topk(beams, dim=1).indices
         self.running[:n] = (scores + stops * LOW).gather(1, order)
@@ -192,11 +185,11 @@ class _Search:
             return top.values, top.indices // total.shape[2], token
         total = (log_probs.view(n, beams, size) + self.running[:n, :, None]).view(n, -1)
         noise = [self.noise[slot].gumbel(size=beams * size) for slot in range(n)]
-        keys = total.double() + copy_to_device(np.stack(noise), total.device)
+        keys = total.double() + core.copy_to_device(np.stack(noise), total.device)
         order = keys.topk(count, dim=1).indices  # Gumbel top-k: draws without replacement, in the order of drawing
         return total.gather(1, order), order // size, order % size
 
-    def _collect(self, scores: Floats, beam: I64, token: I64, stops: NDArray[np.bool_]) -> None:
+    def _collect(self, scores: core.Floats, beam: I64, token: I64, stops: NDArray[np.bool_]) -> None:
         """Add the hypotheses that end here; keep the best num_beams of each text."""
         spec, steps = self.spec, self.slots.steps.tolist()
         divide = np.array([(step + 1) ** spec.length_penalty for step in steps], dtype=scores.dtype)

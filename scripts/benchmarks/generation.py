@@ -492,7 +492,7 @@ SERVERS = [
 WORKERS = [
     Benchmark(
         name=f"{name}, two workers of one thread", prepare=partial(_start_workers, 2), harness=run,
-        against="one worker of one thread", peer=run, prepare_peer=partial(_start_workers, 1), peer_needs=("ray",),
+        against="one worker of one thread", peer=run, prepare_peer=partial(_start_workers, 1), peer_imports=("ray",),
         at_least=1.6, agree=format_equality, threads=1,
     )
     for name, run in (

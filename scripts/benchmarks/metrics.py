@@ -2,7 +2,6 @@
 
 import atexit
 import contextlib
-import importlib
 import io
 import shutil
 import tempfile
@@ -34,14 +33,6 @@ from scripts.worlds import MODEL, draw
 Values = dict[str, float]
 Texts = list[list[int]]
 Pair = tuple[NDArray[Any], NDArray[Any]]
-Data = Any
-
-
-def _import_first(prepare: Callable[[], Data], *modules: str) -> Data:
-    """Import modules before the clock starts, and make the data."""
-    for module in modules:
-        importlib.import_module(module)
-    return prepare()
 
 
 # text
@@ -166,37 +157,37 @@ def _compute_large(rows: Ragged) -> Values:
 SIZE = f"{TEXTS:,} texts × {TOKENS} tokens"
 
 
-def _make_text_work(name: str, harness: Callable[[Ragged], Values], *modules: str, **options: Any) -> Benchmark:  # noqa: ANN401
-    """Return a row of `text`; the peer reads lists, and imports modules first."""
-    prepare_peer = partial(_import_first, lambda: _draw_texts(TEXTS, TOKENS).tolist(), *modules)
+def _make_text_work(name: str, harness: Callable[[Ragged], Values], **options: Any) -> Benchmark:  # noqa: ANN401
+    """Return a row of `text`; the peer reads lists."""
     return Benchmark(
         name=name, clock="cpu", prepare=lambda: _pack_rows(_draw_texts(TEXTS, TOKENS)), harness=harness,
-        prepare_peer=prepare_peer, peer_needs=tuple(m.partition(".")[0] for m in modules),
-        **{"agree": format_max_gap if "peer" in options else None, **options},
+        prepare_peer=lambda: _draw_texts(TEXTS, TOKENS).tolist(), agree=format_max_gap if "peer" in options else None,
+        **options,
     )  # fmt: skip
 
 
 TEXT = [
     _make_text_work(
-        f"self_bleu, {SIZE}, orders 1 to 4, all hypotheses", _score_all_self_bleu, "nltk.translate.bleu_score",
-        against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses", at_least=3000,
-        peer=_score_with_nltk, peer_share=NLTK_HYPOTHESES / TEXTS, peer_repeats=1,
+        f"self_bleu, {SIZE}, orders 1 to 4, all hypotheses", _score_all_self_bleu, at_least=3000,
+        against=f"NLTK sentence_bleu, only order 4, {NLTK_HYPOTHESES} hypotheses", peer=_score_with_nltk,
+        peer_imports=("nltk.translate.bleu_score",), peer_share=NLTK_HYPOTHESES / TEXTS, peer_repeats=1,
     ),
     _make_text_work(
         f"self_bleu, {SIZE}, order 4, all hypotheses", lambda rows: {"order 4": self_bleu(rows, orders=(4,))[4]},
-        "fast_bleu", against="fast-bleu (C++), all hypotheses", at_least=10, peer=_score_with_fast_bleu, peer_repeats=1,
+        against="fast-bleu (C++), all hypotheses", at_least=10, peer=_score_with_fast_bleu, peer_imports=("fast_bleu",),
+        peer_repeats=1,
     ),
     _make_text_work(
-        f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: _name_orders(distinct_n(rows, orders=ORDERS)), "nltk.util",
-        against="nltk ngrams and Counter", at_least=10, peer=_count_distinct,
+        f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: _name_orders(distinct_n(rows, orders=ORDERS)),
+        against="nltk ngrams and Counter", at_least=10, peer=_count_distinct, peer_imports=("nltk.util",),
     ),
     _make_text_work(
         f"loop_rate, {SIZE}", lambda rows: {"loop_rate": loop_rate(rows)},
         against="nested slices, as in the public scripts", at_least=50, peer=_find_loops_by_slices,
     ),
     _make_text_work(
-        f"zipf, {SIZE}", lambda rows: {"zipf": zipf_coefficient(rows)}, "scipy.stats",
-        against="Counter and scipy linregress", peer=_fit_zipf_by_counter,
+        f"zipf, {SIZE}", lambda rows: {"zipf": zipf_coefficient(rows)},
+        against="Counter and scipy linregress", peer=_fit_zipf_by_counter, peer_imports=("scipy.stats",),
     ),
     _make_text_work(
         f"all text statistics, {SIZE}, orders 1 to 5", _compute_all, at_most_seconds=6, at_most_mib=2048,
@@ -275,33 +266,30 @@ def _compute_frechet_by_sqrtm(pair: Pair) -> Values:
 
 KINDS: dict[str, dict[str, Any]] = {
     "mauve": {
-        "harness": _compute_mauve, "peer": _run_mauve_text, "against": "mauve-text 0.4.0", "modules": MAUVE_MODULES,
-        "peer_modules": ("mauve", "faiss", "sklearn.decomposition"), "peer_needs": ("mauve", "faiss"),
+        "harness": _compute_mauve, "peer": _run_mauve_text, "against": "mauve-text 0.4.0", "imports": MAUVE_MODULES,
+        "peer_imports": ("mauve", "faiss", "sklearn.decomposition"),
         "agree": lambda a, b: f"MAUVE {a['mauve']:.6f} / {b['mauve']:.6f}, {format_max_gap(a, b)}",
     },
     "knn_precision_recall": {
         "harness": lambda pair: dict(
             knn_precision_recall(human=pair[0], model=pair[1], k=4, explained_variance=None)
         ),
-        "peer": _run_prdc, "against": "prdc 0.2", "modules": ("scipy.linalg",), "peer_modules": ("prdc",),
-        "peer_needs": ("prdc",), "agree": format_max_gap,
+        "peer": _run_prdc, "against": "prdc 0.2", "imports": ("scipy.linalg",), "peer_imports": ("prdc",),
+        "agree": format_max_gap,
     },
     "frechet": {
         "harness": lambda pair: {"frechet": frechet_distance(human=pair[0], model=pair[1])},
-        "peer": _compute_frechet_by_sqrtm, "against": "scipy sqrtm", "modules": ("scipy.linalg",),
-        "peer_modules": ("scipy.linalg",),
+        "peer": _compute_frechet_by_sqrtm, "against": "scipy sqrtm", "imports": ("scipy.linalg",),
+        "peer_imports": ("scipy.linalg",),
         "agree": lambda a, b: f"{a['frechet']:.6g}, {format_relative_gap(a, b)}",
     },
 }  # fmt: skip
 
 
 def _make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
-    settings = dict(KINDS[kind])
-    modules, peer_modules = settings.pop("modules"), settings.pop("peer_modules")
-    sample = partial(_sample_embeddings, n, dim)
     return Benchmark(
-        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(_import_first, sample, *modules),
-        prepare_peer=partial(_import_first, sample, *peer_modules), clock="cpu", threads=1, **settings, **options,
+        name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(_sample_embeddings, n, dim), clock="cpu",
+        threads=1, **KINDS[kind], **options,
     )  # fmt: skip
 
 
@@ -314,7 +302,7 @@ TWO_SAMPLE = [
     *(
         Benchmark(
             name=f"mauve, {n:,} + {n:,} × 1,280, k = 500, memory-mapped", harness=_compute_mauve,
-            prepare=partial(_import_first, partial(_write_mapped_embeddings, n), *MAUVE_MODULES),
+            prepare=partial(_write_mapped_embeddings, n), imports=MAUVE_MODULES,
             say=lambda values: f"MAUVE {values['mauve']:.6f}", at_most_mib=12 * 1024, repeats=1,
         )
         for n in (10_000, 30_000, 100_000)
@@ -406,15 +394,14 @@ PEOPLE = [
         say=lambda values: f"HUSE {values['huse']:.3f}", peer_repeats=1,
     ),
     Benchmark(
-        name="bradley_terry, 50 players, with standard errors",
-        prepare=partial(_import_first, _sample_wins, "scipy.optimize"),
+        name="bradley_terry, 50 players, with standard errors", prepare=_sample_wins, imports=("scipy.optimize",),
         harness=lambda data: {str(i): float(s) for i, s in enumerate(bradley_terry(data).scores)},
         against="Zermelo's iteration in NumPy", peer=_iterate_bradley_terry, agree=format_max_gap,
     ),
     Benchmark(
-        name="spearman of 7 systems, exact permutation p-value",
-        prepare=partial(_import_first, _sample_scores, "scipy.stats"), harness=_compute_correlation,
-        against="scipy.stats.permutation_test", peer=_permute_with_scipy, peer_repeats=1, agree=format_max_gap,
+        name="spearman of 7 systems, exact permutation p-value", prepare=_sample_scores, imports=("scipy.stats",),
+        harness=_compute_correlation, against="scipy.stats.permutation_test", peer=_permute_with_scipy,
+        peer_imports=("scipy.stats",), peer_repeats=1, agree=format_max_gap,
     ),
 ]  # fmt: skip
 
@@ -449,9 +436,7 @@ def _format_interval(harness: Values, peer: Values) -> str:
 INTERVALS = [
     Benchmark(
         name=f"{name}, {N:,} texts, 200 replicates", against="its value", harness=_compute_replicates,
-        prepare=partial(
-            _import_first, partial(_sample_world, name, computed=True), "scipy.linalg", "scipy.sparse", "scipy.special"
-        ),
+        prepare=partial(_sample_world, name, computed=True), imports=("scipy.linalg", "scipy.sparse", "scipy.special"),
         peer=lambda data: dict(data[0].compute(data[1]).values),
         prepare_peer=partial(_sample_world, name, computed=False), at_least=1 / 3, agree=_format_interval, clock="cpu",
         threads=1, repeats=1,

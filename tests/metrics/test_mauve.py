@@ -7,17 +7,8 @@ from hypothesis import assume, given, settings, strategies as st
 
 from openended.harness.core import Features, Side, UndefinedMetric
 from openended.metrics._embeddings.blocks import check_side, fit_pca
-from openended.metrics._mauve.scores import (
-    Smoothing,
-    curve_area,
-    frontier_integral,
-    histogram_values,
-    js_divergence,
-    kl_divergence,
-    mauve_of_cells,
-    mixture_weights,
-    smooth,
-)
+from openended.metrics._mauve import scores
+from openended.metrics._mauve.scores import frontier_integral, mauve_of_cells
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, find_distinguishing_cells, find_distinguishing_texts, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
@@ -56,9 +47,9 @@ def test_hand_value_of_two_disjoint_cells():
 
 def test_hand_value_of_divergences():
     # KL = .7 ln(.7 / .5) + .3 ln(.3 / .5) = .2355306 - .1532477 = .0822829
-    assert kl_divergence(np.array([0.7, 0.3]), np.array([0.5, 0.5])) == pytest.approx(0.0822829, abs=1e-7)
+    assert scores.kl_divergence(np.array([0.7, 0.3]), np.array([0.5, 0.5])) == pytest.approx(0.0822829, abs=1e-7)
     # Disjoint: JS = ln 2.
-    assert js_divergence(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(math.log(2))
+    assert scores.js_divergence(np.array([1.0, 0.0]), np.array([0.0, 1.0])) == pytest.approx(math.log(2))
 
 
 # oracle
@@ -69,7 +60,7 @@ def test_hand_value_of_divergences():
 def test_curve_agrees_with_the_plain_formula(counts, curve, c):
     human, model = map(cells_of, counts)
     got = mauve_of_cells(human=human, model=model, num_buckets=len(counts[0]), scaling_factor=c, curve=curve)
-    weights = mixture_weights(25, curve)
+    weights = scores.mixture_weights(25, curve)
     # 1e-12: the same float64 sums in another order.
     assert got.mauve == pytest.approx(
         oracle.mauve(list(got.human_hist), list(got.model_hist), c=c, weights=weights), abs=1e-12
@@ -154,7 +145,7 @@ def test_result_has_mean_and_spread_over_clustering_seeds():
     assert result.sd["mauve"] == pytest.approx(np.std(each, ddof=1))
     curves = result.arrays["divergence_curves"]
     assert curves.shape == (3, 27, 2)
-    assert [curve_area(c) for c in curves] == pytest.approx(each)
+    assert [scores.curve_area(c) for c in curves] == pytest.approx(each)
     assert any("n/k=10" in note for note in result.notes)
     assert not Mauve(clustering_seeds=1).compute(sides(spec, human, model, ids, ids)).sd
 
@@ -232,7 +223,7 @@ def test_the_scale_of_rows_does_not_matter_even_where_squares_leave_float64(tmp_
 
 # smoothing of cell counts
 
-RULES = typing.get_args(Smoothing)
+RULES = typing.get_args(scores.Smoothing)
 COUNTS = np.array([3, 1, 0, 0])
 
 
@@ -249,17 +240,17 @@ COUNTS = np.array([3, 1, 0, 0])
     ],
 )
 def test_shares_by_hand(rule, want):
-    np.testing.assert_allclose(smooth(COUNTS / 4, 4, rule), want, rtol=1e-14)
+    np.testing.assert_allclose(scores.smooth(COUNTS / 4, 4, rule), want, rtol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_gives_shares_and_leaves_equal_sides_equal(rule):
     counts = np.array([9, 4, 1, 1, 0, 0, 0])
-    shares = smooth(counts / 15, 15, rule)
+    shares = scores.smooth(counts / 15, 15, rule)
     assert shares.sum() == pytest.approx(1)
     assert (rule == "none") == (shares == 0).any()
     # More texts: more like the sample.
-    near = np.abs(smooth(counts / 15, 15 * 10**6, rule) - counts / 15).max()
+    near = np.abs(scores.smooth(counts / 15, 15 * 10**6, rule) - counts / 15).max()
     assert near < 1e-5
     cells = np.repeat(np.arange(7), counts)
     same = mauve_of_cells(human=cells, model=cells, num_buckets=7, smoothing=rule)
@@ -274,8 +265,8 @@ def test_the_starred_values_are_those_of_kt():
     assert (kt.mauve_star, plain.mauve_star > plain.mauve) == (plain.mauve_star, True)
     np.testing.assert_array_equal(kt.human_hist, plain.human_hist)
     # With cells smoothed, nothing is impossible: the divergences between the sides are those of the rule.
-    values = histogram_values(kt, 12, 12, [0.5], "kt")
-    assert values["kl_human_model"] == histogram_values(plain, 12, 12, [0.5])["kl_human_model"]
+    values = scores.histogram_values(kt, 12, 12, [0.5], "kt")
+    assert values["kl_human_model"] == scores.histogram_values(plain, 12, 12, [0.5])["kl_human_model"]
     assert values["js"] == kt.js < plain.js
 
 

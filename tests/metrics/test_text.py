@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import Features, Need, Plan, Side, UndefinedMetric, make_random_stream
 from openended.harness.run.measure import add_intervals
+from openended.metrics import repetition
 from openended.metrics._ngrams.index import index_of, pack_rows
 from openended.metrics.compression_ratio import CompressionRatio, compression_ratio
 from openended.metrics.distinct_n import DistinctN, distinct_n
@@ -18,15 +19,7 @@ from openended.metrics.entropy import Entropy, ngram_entropy
 from openended.metrics.length import Length, length_statistics
 from openended.metrics.novelty import Novelty, SuffixArray, longest_copied_spans, n_novelty
 from openended.metrics.overused_phrases import OverusedPhrases, find_overused_phrases
-from openended.metrics.repetition import (
-    Repetition,
-    _ends_in_loop,
-    diversity,
-    final_repeats,
-    loop_rate,
-    self_repetition,
-    seq_rep_n,
-)
+from openended.metrics.repetition import diversity, loop_rate, seq_rep_n
 from openended.metrics.self_bleu import SelfBleu, bleu_by_text, choose_hypotheses, self_bleu
 from openended.metrics.zipf import Zipf, top_frequencies, zipf_coefficient
 from tests.helpers import ragged
@@ -62,7 +55,7 @@ def test_statistics_equal_the_slow_versions(texts):
         assert value_or_nan(seq_rep_n, texts, orders=(n,)) == pytest.approx(slow.seq_rep(texts, n), **near)
         rep = value_or_nan(seq_rep_n, texts, orders=(n,), average="pooled")
         assert rep == pytest.approx(slow.rep_pooled(texts, n), **near)
-    assert self_repetition(texts, order=2) == pytest.approx(slow.self_repetition(texts, 2), abs=1e-12)
+    assert repetition.self_repetition(texts, order=2) == pytest.approx(slow.self_repetition(texts, 2), abs=1e-12)
     lengths = [len(text) for text in texts]
     mean, sd, median = statistics.fmean(lengths), statistics.pstdev(lengths), statistics.median(lengths)
     want = {"length": pytest.approx(mean), "length_sd": pytest.approx(sd), "length_median": median}
@@ -72,11 +65,11 @@ def test_statistics_equal_the_slow_versions(texts):
 def test_edges():
     check_edges([
         *((lambda f=f: f([]), UndefinedMetric, "text") for f in (
-            distinct_n, ngram_entropy, loop_rate, seq_rep_n, diversity, self_repetition, self_bleu, length_statistics,
+            distinct_n, ngram_entropy, loop_rate, seq_rep_n, diversity, repetition.self_repetition, self_bleu, length_statistics,
             compression_ratio,
         )),
         *((lambda f=f: f([[], []]), UndefinedMetric, "order 1") for f in (distinct_n, ngram_entropy)),
-        *((lambda m=m: run(m, []), UndefinedMetric, "no texts") for m in (DistinctN(), Entropy(), Repetition(), Zipf())),
+        *((lambda m=m: run(m, []), UndefinedMetric, "no texts") for m in (DistinctN(), Entropy(), repetition.Repetition(), Zipf())),
         *((lambda m=m: run(m, [[], []]), UndefinedMetric, "shorter than the smallest") for m in (DistinctN(), Entropy())),
         (lambda: run(DistinctN(fixed_tokens=3), [[1]]), UndefinedMetric, "3 tokens and left out"),
         (lambda: run(Length(), [], stops=np.zeros(0, dtype=bool)), UndefinedMetric, "no texts"),
@@ -244,10 +237,10 @@ def looping(phrase, repeats, head=()):
 )
 def test_loop_by_hand(text, repeats, phrase, loop):
     index = index_of([[99, 98], text, [5, 5, 5]])
-    found, length = final_repeats(index, 500)
+    found, length = repetition.final_repeats(index, 500)
     assert (found[1], length[1]) == (repeats, phrase)
-    assert bool(_ends_in_loop(index, 500)[1]) is loop
-    assert bool(_ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
+    assert bool(repetition._ends_in_loop(index, 500)[1]) is loop
+    assert bool(repetition._ends_in_loop(index, 500, "two_copies")[1]) is (repeats > 1)
 
 
 def test_repetition_by_hand():
@@ -261,13 +254,15 @@ def test_repetition_by_hand():
     assert seq_rep_n([[1, 1, 1, 1, 2]], average="simctg") == {2: pytest.approx(0.6667), 3: 0.5, 4: 0.0}
     assert diversity([[1, 1, 1, 1, 2]], simctg=True) == pytest.approx((1 - 0.6667) * 0.5)
     # bigrams: {12, 23}, {12}, {}: 12 is in one other text, 23 in none; 12 in one other; nothing
-    assert self_repetition([[1, 2, 3], [1, 2], [9]], order=2) == pytest.approx((math.log(2) + math.log(2) + 0) / 3)
+    assert repetition.self_repetition([[1, 2, 3], [1, 2], [9]], order=2) == pytest.approx(
+        (math.log(2) + math.log(2) + 0) / 3
+    )
 
 
 @given(st.lists(st.lists(st.integers(0, 1), max_size=24), min_size=1, max_size=8), st.integers(1, 15))
 @settings(max_examples=150, deadline=None)
 def test_loops_equal_slices(texts, max_phrase):
-    found, phrase = final_repeats(index_of(texts), max_phrase)
+    found, phrase = repetition.final_repeats(index_of(texts), max_phrase)
     assert list(zip(found.tolist(), phrase.tolist(), strict=True)) == [slow.final_loop(t, max_phrase) for t in texts]
     want = [slow.is_loop(t, max_phrase) for t in texts]
     assert loop_rate(texts, max_phrase=max_phrase) == sum(want) / len(want)
@@ -278,14 +273,14 @@ def test_loops_equal_slices(texts, max_phrase):
 def test_long_loops_equal_slices(phrase, repeats, head):
     text = looping(phrase, repeats, range(100, 100 + head))
     for limit in (3, 20, 500):
-        found, length = final_repeats(index_of([text, text[:-1], [1]]), limit)
+        found, length = repetition.final_repeats(index_of([text, text[:-1], [1]]), limit)
         assert (found[0], length[0]) == slow.final_loop(text, limit)
         assert (found[1], length[1]) == slow.final_loop(text[:-1], limit)
 
 
 def test_repetition_gathers_all_values():
     rows = [looping([1, 2, 3], 4), [1, 2, 3, 4, 5], []]
-    result = run(Repetition(), rows)
+    result = run(repetition.Repetition(), rows)
     assert result.values["loop_rate"] == pytest.approx(1 / 3)
     assert result.per_example["loop_rate"].tolist() == [1, 0, 0]
     assert result.values["diversity"] == pytest.approx(diversity(rows))
@@ -294,8 +289,10 @@ def test_repetition_gathers_all_values():
     assert np.isnan(result.per_example["seq_rep_3"][2])
     assert result.values["self_repetition"] == pytest.approx(slow.self_repetition(rows, 4))
     assert result.notes == ("1 of 3 texts are empty",)
-    assert run(Repetition(simctg=True), rows).values["diversity"] == pytest.approx(diversity(rows, simctg=True))
-    short = run(Repetition(), [[1], [2, 3]])  # texts that are too short have loops but no rep
+    assert run(repetition.Repetition(simctg=True), rows).values["diversity"] == pytest.approx(
+        diversity(rows, simctg=True)
+    )
+    short = run(repetition.Repetition(), [[1], [2, 3]])  # texts that are too short have loops but no rep
     assert short.values["loop_rate"] == 0
     assert math.isnan(short.values["diversity"])
     assert math.isnan(short.values["seq_rep_4"])

@@ -24,7 +24,7 @@ def test_a_row_says_ratio_memory_and_agreement():
 
 def test_a_peer_that_is_missing_is_skipped_with_the_reason(monkeypatch):
     monkeypatch.setattr(bench, "launch", lambda *_: {"seconds": 2.0, "peak": 1 << 20, "result": 1, "versions": {}})
-    work_with_peer = work(peer=len, peer_needs=("no_such_module_here",))
+    work_with_peer = work(peer=len, peer_imports=("no_such_module_here",))
     sides = bench.measure("text", work_with_peer, 3)
     assert "skipped: no_such_module_here is not installed" in bench.format_row(work_with_peer, sides)
     assert sides["harness"]["seconds"] == 2.0

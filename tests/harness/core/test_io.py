@@ -8,19 +8,8 @@ import socket
 import numpy as np
 import pytest
 
-from openended.harness.core import (
-    DataError,
-    StoreError,
-    io,
-    open_for_replacement,
-    open_text,
-    read_csv,
-    read_json,
-    read_jsonl,
-    to_json,
-    write_json,
-    write_text,
-)
+from openended.harness import core
+from openended.harness.core import DataError, io, read_json, read_jsonl, write_text
 from openended.harness.storage import read_record
 
 
@@ -40,11 +29,11 @@ def test_only_regular_files_are_read_and_replaced(paths, tmp_path):
     for kind, names in paths.items():
         for name in names:
             path = tmp_path / name
-            for read in (read_json, open_text, read_csv, lambda path: next(read_jsonl(path))):
+            for read in (read_json, core.open_text, core.read_csv, lambda path: next(read_jsonl(path))):
                 with pytest.raises(DataError, match=f"expected a file, got a {kind}"):
                     read(path)
             before = path.lstat().st_ino
-            with pytest.raises(StoreError, match=f"cannot write .*got a {kind}"):
+            with pytest.raises(core.StoreError, match=f"cannot write .*got a {kind}"):
                 write_text(path, "text")
             assert path.lstat().st_ino == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder", "link", "null", "pipe", "socket"]
@@ -64,7 +53,10 @@ def test_a_line_of_2_gb_is_one_line_and_little_memory(tmp_path):
         handle.write(b"first\n")
         handle.truncate(2 << 30)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with open_text(tmp_path / "texts.txt") as handle, pytest.raises(DataError, match=r"texts\.txt:2: a line of more"):
+    with (
+        core.open_text(tmp_path / "texts.txt") as handle,
+        pytest.raises(DataError, match=r"texts\.txt:2: a line of more"),
+    ):
         list(handle)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
 
@@ -72,7 +64,7 @@ def test_a_line_of_2_gb_is_one_line_and_little_memory(tmp_path):
 def test_lines_of_text_are_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(io, "MAX_LINE", 8)
     (tmp_path / "a.txt").write_text("\ufeffone\n\n12345678\nend", encoding="utf-8")
-    with open_text(tmp_path / "a.txt") as handle:
+    with core.open_text(tmp_path / "a.txt") as handle:
         assert [next(handle), next(handle)] == ["one\n", "\n"]
         with pytest.raises(DataError, match=r"a\.txt:3: a line of more"):
             next(handle)
@@ -82,23 +74,23 @@ def test_lines_of_text_are_complete(tmp_path, monkeypatch):
 def test_a_link_is_followed_and_kept(tmp_path, sync):
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
-    with open_for_replacement(tmp_path / "link.txt", sync=sync) as handle:
+    with core.open_for_replacement(tmp_path / "link.txt", sync=sync) as handle:
         handle.write("new")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "real.txt").read_text() == "new"
 
 
 def test_json_is_strict(tmp_path):
-    write_json(tmp_path / "a.json", {"x": float("nan"), "y": np.float64(2), "z": (1,)})
+    core.write_json(tmp_path / "a.json", {"x": float("nan"), "y": np.float64(2), "z": (1,)})
     assert read_json(tmp_path / "a.json") == {"x": None, "y": 2.0, "z": [1]}
-    assert to_json(np.arange(2)) == [0, 1]
+    assert core.to_json(np.arange(2)) == [0, 1]
 
 
 def test_write_is_atomic(tmp_path, monkeypatch):
     target = tmp_path / "a.txt"
     write_text(target, "old")
     monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(StoreError, match="No space left"):
+    with pytest.raises(core.StoreError, match="No space left"):
         write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
@@ -126,7 +118,7 @@ def test_a_gzip_bomb_is_refused_early(tmp_path):
     with pytest.raises(DataError, match="unpacks to more than 50 times its size"):
         counted()
     assert count < 20_000
-    with open_text(path) as handle, pytest.raises(DataError, match="unpacks"):
+    with core.open_text(path) as handle, pytest.raises(DataError, match="unpacks"):
         list(handle)
 
 

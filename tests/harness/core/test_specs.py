@@ -5,24 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from openended.harness.core import (
-    Metric,
-    Spec,
-    SpecError,
-    build,
-    build_signature,
-    canonicalize,
-    coerce,
-    compare_signatures,
-    construct,
-    load_members,
-    metric,
-    option,
-    parse_signature,
-    ranged,
-    read_node,
-    resolve_metric_names,
-)
+from openended.harness import core
+from openended.harness.core import Metric, Spec, SpecError, metric, option, ranged
 from openended.harness.core.spec import REQUIRED
 
 
@@ -91,32 +75,32 @@ def test_a_subclass_keeps_declared_rules_and_adds_its_own(options):
 
 def test_a_name_is_held_by_one_class_and_unknown_ones_are_refused():
     with pytest.raises(SpecError, match="no option 'limt'; did you mean 'limit'"):
-        construct(Toy, {"limt": 3}, "toy")
+        core.construct(Toy, {"limt": 3}, "toy")
 
     with pytest.raises(SpecError, match="is not a registered metric"):
-        build("metric", {"_target_": "os.system"})
+        core.build("metric", {"_target_": "os.system"})
     with pytest.raises(SpecError, match="no module"):
-        build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
+        core.build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
 
-    held = next(iter(load_members("metric").values()))
+    held = next(iter(core.load_members("metric").values()))
     with pytest.raises(SpecError, match="taken by"):
         metric(type("Other", (Metric,), {"name": held.name}))
 
 
 def test_signature_holds_every_field_and_fact():
-    text = build_signature(Toy(limit=4), {"n": "5/5"})
+    text = core.build_signature(Toy(limit=4), {"n": "5/5"})
     assert text == "toy|v:3|p:0.5|kind:a|orders:1+2|limit:4|on:no|level:1|n:5/5"
-    assert parse_signature(text)["orders"] == "1+2"
-    assert compare_signatures(text, build_signature(Toy(), {"n": "5/5"})) == ["limit"]
+    assert core.parse_signature(text)["orders"] == "1+2"
+    assert core.compare_signatures(text, core.build_signature(Toy(), {"n": "5/5"})) == ["limit"]
 
 
 def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
-    assert canonicalize(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
+    assert core.canonicalize(Toy()) == {"group": "toy", "name": "toy", "version": 3, "p": 0.5, "kind": "a", "orders": [1, 2],
                                 "limit": None, "on": False, "level": 1}  # fmt: skip
     with pytest.raises(TypeError, match="no canonical form"):
-        canonicalize(float("nan"))
+        core.canonicalize(float("nan"))
     with pytest.raises(TypeError, match="no canonical form"):
-        canonicalize(object())
+        core.canonicalize(object())
 
 
 @pytest.mark.parametrize(
@@ -130,24 +114,24 @@ def test_canonical_writes_defaults_out_and_refuses_what_json_cannot_say():
     ],
 )
 def test_values_of_yaml_are_coerced_to_the_annotation(value, hint, made):
-    found = coerce(value, hint, "x.y")
+    found = core.coerce(value, hint, "x.y")
     assert found == made
     assert type(found) is type(made)
 
 
 def test_sets_nodes_and_unknown_names():
-    assert resolve_metric_names(["text", "zipf", "mauve"]) == [
+    assert core.resolve_metric_names(["text", "zipf", "mauve"]) == [
         "compression_ratio", "distinct_n", "entropy", "length", "mauve", "repetition", "self_bleu", "zipf",
     ]  # fmt: skip
-    assert set(resolve_metric_names(["text", "two_sample"])) < set(resolve_metric_names(["all"]))
+    assert set(core.resolve_metric_names(["text", "two_sample"])) < set(core.resolve_metric_names(["all"]))
 
-    assert read_node("scorer", "docs-m")["path"] == "bundled:docs-m"
-    assert read_node("scorer", "none") == {}
+    assert core.read_node("scorer", "docs-m")["path"] == "bundled:docs-m"
+    assert core.read_node("scorer", "none") == {}
 
     with pytest.raises(SpecError, match="no metric 'tex'; did you mean 'text'"):
-        resolve_metric_names(["tex"])
+        core.resolve_metric_names(["tex"])
     with pytest.raises(SpecError, match="no scorer 'docs-k'; did you mean"):
-        read_node("scorer", "docs-k")
+        core.read_node("scorer", "docs-k")
 
 
 def test_a_class_that_lacks_a_class_variable_of_its_kind_is_not_registered():

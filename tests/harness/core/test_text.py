@@ -5,14 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.harness.core.text import (
-    REDACTED,
-    escape_controls,
-    escape_controls_in_line,
-    escape_csv_cell,
-    make_shareable,
-    redact_keys,
-)
+from openended.harness.core import text as core_text
+from openended.harness.core.text import REDACTED, escape_controls, redact_keys
 
 
 @given(st.text())
@@ -40,29 +34,29 @@ def test_what_steers_is_written_out_and_what_reads_stays(text, expected):
 
 
 def test_a_line_is_one_line():
-    assert escape_controls_in_line("a\r\nb\u2028c") == "a b c"
+    assert core_text.escape_controls_in_line("a\r\nb\u2028c") == "a b c"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+A1", "-A1", "@SUM(A1)", "\tx", "\rx", " =cmd|' /C calc'!A0"])
 def test_formulas_are_neutralised(text):
-    assert escape_csv_cell(text) == f"'{text}"
+    assert core_text.escape_csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", ["-1.5", "+3", "-inf", "1e-9", "", "a=b", "nucleus p=0.9", "–"])
 def test_numbers_and_labels_stay(text):
-    assert escape_csv_cell(text) == text
+    assert core_text.escape_csv_cell(text) == text
 
 
 def test_homes_are_shortened_and_nothing_else():
     home = str(Path.home())
     value = {"a": [f"{home}/x", f"task.path={home}", f"{home}y/x", f"/mnt{home}/x", 3, None]}
-    assert make_shareable(value) == {"a": ["~/x", "task.path=~", "…/x", "…/x", 3, None]}
+    assert core_text.make_shareable(value) == {"a": ["~/x", "task.path=~", "…/x", "…/x", 3, None]}
 
 
 @pytest.mark.parametrize("key", ["hf_" + "abCD12" * 5, "sk-" + "a1B2" * 8, "AKIA" + "A1B2" * 4, "ghp_" + "a1B2" * 9])
 def test_what_looks_like_a_key_is_struck_out(key):
     assert redact_keys(f"model.label={key} and more") == f"model.label={REDACTED} and more"
-    assert make_shareable({"a": [f"x/{key}"], key: 1}) == {"a": [f"x/{REDACTED}"], REDACTED: 1}
+    assert core_text.make_shareable({"a": [f"x/{key}"], key: 1}) == {"a": [f"x/{REDACTED}"], REDACTED: 1}
 
 
 @pytest.mark.parametrize(

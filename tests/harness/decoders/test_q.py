@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import load_members
-from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q
+from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q, sampling
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
 from openended.harness.decoders.q import (
     apply_penalties,
@@ -20,27 +20,7 @@ from openended.harness.decoders.q import (
     compute_dense_q,
     draw_tokens,
 )
-from openended.harness.decoders.sampling import (
-    LARGEST,
-    Ancestral,
-    Dry,
-    Entmax,
-    Epsilon,
-    Eta,
-    Greedy,
-    MinK,
-    MinP,
-    Mirostat,
-    Nucleus,
-    PLess,
-    Temperature,
-    TopH,
-    TopK,
-    TopNSigma,
-    Typical,
-    Xtc,
-    count_repeats,
-)  # fmt: skip
+from openended.harness.decoders.sampling import Dry, Nucleus, TopK
 from tests.lazy import torch
 from tests.oracles import decoders as oracle
 
@@ -70,21 +50,21 @@ def near_boundary(q: torch.Tensor, edge: torch.Tensor | float, margin: float = 1
 
 
 PARITY = [
-    (Temperature(temperature=0.7), [("TemperatureLogitsWarper", 0.7)]),
+    (sampling.Temperature(temperature=0.7), [("TemperatureLogitsWarper", 0.7)]),
     (TopK(k=5), [("TopKLogitsWarper", 5)]),
     (TopK(k=100), [("TopKLogitsWarper", 100)]),
-    (MinP(p=0.2), [("MinPLogitsWarper", 0.2)]),
-    (Epsilon(eps=0.02), [("EpsilonLogitsWarper", 0.02)]),
-    (Eta(eps=0.03), [("EtaLogitsWarper", 0.03)]),
-    (TopH(h=0.4, candidates=40), [("TopHLogitsWarper", 0.4)]),
+    (sampling.MinP(p=0.2), [("MinPLogitsWarper", 0.2)]),
+    (sampling.Epsilon(eps=0.02), [("EpsilonLogitsWarper", 0.02)]),
+    (sampling.Eta(eps=0.03), [("EtaLogitsWarper", 0.03)]),
+    (sampling.TopH(h=0.4, candidates=40), [("TopHLogitsWarper", 0.4)]),
     (TopK(k=5, temperature=2.0), [("TemperatureLogitsWarper", 2.0), ("TopKLogitsWarper", 5)]),
-    (Epsilon(eps=0.02, temperature=0.5), [("TemperatureLogitsWarper", 0.5), ("EpsilonLogitsWarper", 0.02)]),
+    (sampling.Epsilon(eps=0.02, temperature=0.5), [("TemperatureLogitsWarper", 0.5), ("EpsilonLogitsWarper", 0.02)]),
     *((Nucleus(p=p), [("TopPLogitsWarper", p)]) for p in (0.1, 0.5, 0.9, 0.95)),
     *(
         (Nucleus(p=p, temperature=0.7), [("TemperatureLogitsWarper", 0.7), ("TopPLogitsWarper", p)])
         for p in (0.5, 0.95)
     ),
-    *((Typical(mass=mass), [("TypicalLogitsWarper", mass)]) for mass in (0.2, 0.9)),
+    *((sampling.Typical(mass=mass), [("TypicalLogitsWarper", mass)]) for mass in (0.2, 0.9)),
 ]
 
 
@@ -95,19 +75,19 @@ def edge_rows(decoder: Any, rows: torch.Tensor) -> torch.Tensor:
     ranked = sort_logits(hot, None)
     if isinstance(decoder, Nucleus):
         return near_boundary(ranked.mass_before, decoder.p)
-    if isinstance(decoder, Typical):
+    if isinstance(decoder, sampling.Typical):
         deviation = (ranked.surprisal - ranked.entropy).abs().sort(-1)
         cumulative = ranked.p.gather(1, deviation.indices).cumsum(-1)
         ties = (deviation.values.diff(dim=-1) < 1e-5).any(-1)
         return near_boundary(cumulative, decoder.mass) | ties
-    if isinstance(decoder, Epsilon):
+    if isinstance(decoder, sampling.Epsilon):
         return near_boundary(p, decoder.eps, 1e-7)
-    if isinstance(decoder, Eta):
+    if isinstance(decoder, sampling.Eta):
         edge = torch.minimum(torch.tensor(decoder.eps), math.sqrt(decoder.eps) * (-ranked.entropy).exp())
         return near_boundary(p / edge, 1.0)
-    if isinstance(decoder, MinP):
+    if isinstance(decoder, sampling.MinP):
         return near_boundary(p / p.amax(-1, keepdim=True), decoder.p)
-    if isinstance(decoder, TopH):
+    if isinstance(decoder, sampling.TopH):
         log_p = torch.log_softmax(ranked.z, -1)
         terms = -log_p.exp() * log_p
         return near_boundary(terms.cumsum(-1), terms.sum(-1, keepdim=True) * decoder.h)
@@ -130,7 +110,7 @@ def compare(decoder: Any, theirs: Any, rows: torch.Tensor, *, by_position: bool 
 @settings(max_examples=20, deadline=None)
 @given(rows=logits())
 def test_equals_transformers(decoder, theirs, rows):
-    compare(decoder, theirs, rows, by_position=isinstance(decoder, (TopH, Nucleus)))
+    compare(decoder, theirs, rows, by_position=isinstance(decoder, (sampling.TopH, Nucleus)))
 
 
 @settings(max_examples=20, deadline=None)
@@ -145,16 +125,18 @@ def test_penalties_equal_transformers(rows, seed):
         want = theirs.NoRepeatNGramLogitsProcessor(order)(history, rows)
         assert torch.equal(ban_ngrams(rows, history, order), want), order
     both = theirs.NoRepeatNGramLogitsProcessor(2)(history, theirs.RepetitionPenaltyLogitsProcessor(1.3)(history, rows))
-    assert torch.equal(apply_penalties(Greedy(repetition_penalty=1.3, no_repeat_ngram_size=2), rows, history), both)
+    assert torch.equal(
+        apply_penalties(sampling.Greedy(repetition_penalty=1.3, no_repeat_ngram_size=2), rows, history), both
+    )
 
 
 REGISTERED = [cls() for cls in load_members("decoder").values() if issubclass(cls, QDecoder)]
 EVERY = [
     *(d for d in REGISTERED if not d.first_state()),
-    TopK(k=3), Nucleus(p=0.8), Typical(mass=0.2), Typical(mass=0.7), Epsilon(eps=0.05), Eta(eps=0.1), TopH(candidates=20),
-    Entmax(alpha=1.5), Entmax(alpha=2.0), Nucleus(p=0.8, temperature=0.5, temperature_order="after"), PLess(norm=True),
-    MinK(tau=20.0), Xtc(threshold=0.05), Xtc(threshold=0.02, probability=1.0), Dry(p=0.9),
-    Xtc(threshold=0.05, temperature=0.5, temperature_order="after"),
+    TopK(k=3), Nucleus(p=0.8), sampling.Typical(mass=0.2), sampling.Typical(mass=0.7), sampling.Epsilon(eps=0.05), sampling.Eta(eps=0.1), sampling.TopH(candidates=20),
+    sampling.Entmax(alpha=1.5), sampling.Entmax(alpha=2.0), Nucleus(p=0.8, temperature=0.5, temperature_order="after"), sampling.PLess(norm=True),
+    sampling.MinK(tau=20.0), sampling.Xtc(threshold=0.05), sampling.Xtc(threshold=0.02, probability=1.0), Dry(p=0.9),
+    sampling.Xtc(threshold=0.05, temperature=0.5, temperature_order="after"),
 ]  # fmt: skip
 
 
@@ -170,9 +152,9 @@ def test_ties():
     row = log(0.25, 0.25, 0.25, 0.25)
     assert support(Nucleus(p=0.4), row) == [0, 1]  # by position: the lower ids stay
     assert support(TopK(k=1), row) == [0, 1, 2, 3]  # tokens equal to the k-th stay
-    assert support(MinP(p=1.0), row) == [0, 1, 2, 3]
-    assert support(Epsilon(eps=0.9), row) == [0, 1, 2, 3]  # nobody reaches eps: the best, with its ties
-    assert support(Greedy(), row) == [0]
+    assert support(sampling.MinP(p=1.0), row) == [0, 1, 2, 3]
+    assert support(sampling.Epsilon(eps=0.9), row) == [0, 1, 2, 3]  # nobody reaches eps: the best, with its ties
+    assert support(sampling.Greedy(), row) == [0]
 
 
 def test_at_least_one_token_and_extremes():
@@ -183,7 +165,13 @@ def test_at_least_one_token_and_extremes():
             assert q[0, 1] == 1, decoder.title
             assert torch.isfinite(q).all()
     banned = torch.tensor([[1.0, float("-inf"), 0.5, 0.2]])
-    for decoder in (*EVERY, Nucleus(p=0.99), TopNSigma(n=9.0), TopH(h=1.0, candidates=4), MinK(tau=99.0)):
+    for decoder in (
+        *EVERY,
+        Nucleus(p=0.99),
+        sampling.TopNSigma(n=9.0),
+        sampling.TopH(h=1.0, candidates=4),
+        sampling.MinK(tau=99.0),
+    ):
         assert compute_dense_q(decoder, banned)[0, 1] == 0, decoder.title
         assert torch.isfinite(compute_dense_q(decoder, banned)).all(), decoder.title
 
@@ -210,10 +198,10 @@ def test_entmax_keeps_its_definition(rows):
     k = torch.arange(1, z.shape[1] + 1)
     size = ((1 + k * ordered) > ordered.cumsum(-1)).sum(-1, keepdim=True)
     tau = (ordered.cumsum(-1).gather(1, size - 1) - 1) / size
-    np.testing.assert_allclose(compute_dense_q(Entmax(alpha=2.0), rows), (z - tau).clamp_min(0), atol=1e-9)
+    np.testing.assert_allclose(compute_dense_q(sampling.Entmax(alpha=2.0), rows), (z - tau).clamp_min(0), atol=1e-9)
     # alpha → 1 is softmax
     near = rows.clamp(-2, 2)
-    np.testing.assert_allclose(compute_dense_q(Entmax(alpha=1.01), near), softmax(near), atol=0.02)
+    np.testing.assert_allclose(compute_dense_q(sampling.Entmax(alpha=1.01), near), softmax(near), atol=0.02)
 
 
 def test_temperature_after_truncation_keeps_the_set():
@@ -226,17 +214,19 @@ def test_temperature_after_truncation_keeps_the_set():
 
 
 def test_the_limit_of_mirostat_moves_against_the_error():
-    moved = Mirostat(tau=3.0, learning_rate=0.5).next_state(torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)]))
+    moved = sampling.Mirostat(tau=3.0, learning_rate=0.5).next_state(
+        torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)])
+    )
     assert moved.item() == pytest.approx(6 - 0.5 * (5 - 3), abs=1e-6)
     rows, state = log(0.4, 0.3, 0.2, 0.1), torch.tensor([[2.0]], dtype=torch.float64)  # bits: p >= 1/4
-    q = compute_dense_q(Mirostat(algorithm="threshold"), rows, state)
+    q = compute_dense_q(sampling.Mirostat(algorithm="threshold"), rows, state)
     np.testing.assert_allclose(q[0], [4 / 7, 3 / 7, 0, 0], atol=1e-6)
 
 
 SAMPLED = [
     *(d for d in EVERY if d.stochastic),
-    Mirostat(tau=2.0, candidates=12),
-    Mirostat(tau=2.0, algorithm="threshold"),
+    sampling.Mirostat(tau=2.0, candidates=12),
+    sampling.Mirostat(tau=2.0, algorithm="threshold"),
 ]
 # chi-square, 99.9 % point by degrees of freedom 1…12
 CRITICAL = [0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88, 29.59, 31.26, 32.91]
@@ -266,16 +256,23 @@ def test_draws_follow_q(decoder, batch):
 
 
 WIDE = [
-    PLess(temperature=4.0), PLess(norm=True, temperature=2.0), MinK(tau=9000.0), MinK(tau=3.0, temperature=3.0),
-    Xtc(threshold=0.01), Xtc(threshold=0.002, probability=1.0, temperature=2.0),
-    Xtc(threshold=0.01, temperature=3.0, temperature_order="after"),
+    sampling.PLess(temperature=4.0), sampling.PLess(norm=True, temperature=2.0), sampling.MinK(tau=9000.0), sampling.MinK(tau=3.0, temperature=3.0),
+    sampling.Xtc(threshold=0.01), sampling.Xtc(threshold=0.002, probability=1.0, temperature=2.0),
+    sampling.Xtc(threshold=0.01, temperature=3.0, temperature_order="after"),
 ]  # fmt: skip
 
 
 def test_the_head_draws_what_whole_rows_draw(monkeypatch):
     rows = torch.randn(16, 3000, generator=torch.Generator().manual_seed(3)) * 2
     u = torch.from_numpy(np.random.default_rng(1).random(16))
-    for decoder in (*SAMPLED, TopK(k=700), Nucleus(p=0.999), Mirostat(tau=9.0), Entmax(alpha=1.05), *WIDE):
+    for decoder in (
+        *SAMPLED,
+        TopK(k=700),
+        Nucleus(p=0.999),
+        sampling.Mirostat(tau=9.0),
+        sampling.Entmax(alpha=1.05),
+        *WIDE,
+    ):
         first = decoder.first_state()
         state = torch.tensor([first] * 16, dtype=torch.float64) if first else None
         token, log_q, _ = draw_tokens(decoder, rows, u, state)
@@ -301,7 +298,7 @@ def test_common_random_numbers():
 def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     row = torch.zeros(1, 8).index_fill(1, torch.tensor([2]), -1.0)
     found = {
-        int(draw_tokens(Ancestral(), row, torch.tensor([u], dtype=torch.float64))[0])
+        int(draw_tokens(sampling.Ancestral(), row, torch.tensor([u], dtype=torch.float64))[0])
         for u in np.linspace(0, 0.999, 200)
     }
     assert found == set(range(8))
@@ -311,7 +308,7 @@ def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     assert torch.equal(take_largest(rows, 9000), rows.sort(-1, descending=True).values)
 
 
-@pytest.mark.parametrize("decoder", [Nucleus, MinP, Typical], ids=lambda d: d.name)
+@pytest.mark.parametrize("decoder", [Nucleus, sampling.MinP, sampling.Typical], ids=lambda d: d.name)
 def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
     nothing = {"nucleus": {"p": 1.0}, "min_p": {"p": 0.0}, "typical": {"mass": 1.0}}[decoder.name]
     scores = torch.randn(4, 50, generator=torch.Generator().manual_seed(0)) * 3
@@ -323,12 +320,12 @@ def test_a_temperature_after_a_cut_that_cuts_nothing_counts(decoder):
 def test_the_hottest_temperature_is_uniform_and_top_h_of_one_keeps_every_candidate():
     scores = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0)) * 3
     u = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
-    token, log_q, _ = draw_tokens(Temperature(temperature=1e6), scores.expand(1000, -1).contiguous(), u)
+    token, log_q, _ = draw_tokens(sampling.Temperature(temperature=1e6), scores.expand(1000, -1).contiguous(), u)
     assert token.unique().numel() == 1000
     assert (log_q + math.log(1000)).abs().max() < 1e-4
 
     scores = torch.randn(500, 300, generator=torch.Generator().manual_seed(0)) * 3
-    assert ((compute_dense_q(TopH(h=1.0, candidates=100), scores) > 0).sum(-1) == 100).all()
+    assert ((compute_dense_q(sampling.TopH(h=1.0, candidates=100), scores) > 0).sum(-1) == 100).all()
 
 
 @pytest.mark.parametrize("spread", [0.1, 1.0, 3.0, 6.0])
@@ -342,11 +339,11 @@ def test_the_log_normalizer_of_a_wide_row_is_exact(spread):
 
 ROWS, WIDTH = 40, 30
 READ = [
-    *(d for d in REGISTERED if not hasattr(d, "candidates")), TopH(candidates=4),  # no head is shorter than these
-    Temperature(temperature=0.5), TopK(k=5), Nucleus(p=0.6, temperature=0.5), Typical(mass=0.3), Epsilon(eps=0.02),
-    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), Eta(eps=0.05), Entmax(alpha=1.5), Entmax(alpha=2.0),
-    PLess(norm=True), MinK(tau=40.0), MinK(tau=70.0), Xtc(threshold=0.05, probability=1.0),
-    Xtc(threshold=0.05, probability=0.9, temperature=0.5, temperature_order="after"),
+    *(d for d in REGISTERED if not hasattr(d, "candidates")), sampling.TopH(candidates=4),  # no head is shorter than these
+    sampling.Temperature(temperature=0.5), TopK(k=5), Nucleus(p=0.6, temperature=0.5), sampling.Typical(mass=0.3), sampling.Epsilon(eps=0.02),
+    Nucleus(p=0.8, temperature=0.7, temperature_order="after"), sampling.Eta(eps=0.05), sampling.Entmax(alpha=1.5), sampling.Entmax(alpha=2.0),
+    sampling.PLess(norm=True), sampling.MinK(tau=40.0), sampling.MinK(tau=70.0), sampling.Xtc(threshold=0.05, probability=1.0),
+    sampling.Xtc(threshold=0.05, probability=0.9, temperature=0.5, temperature_order="after"),
 ]  # fmt: skip
 
 
@@ -395,7 +392,9 @@ def test_a_longer_head_after_a_shorter_one_is_ordered_anew():
     assert logits.sorted_at[1.0, 16].z.shape == (ROWS, 16)
 
 
-@pytest.mark.parametrize("decoder", [Mirostat(), Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title)
+@pytest.mark.parametrize(
+    "decoder", [sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title
+)
 def test_the_state_follows_the_text_over_chunks_and_starts_anew_with_the_next(decoder):
     whole = chunk(rows=9)
     whole.positions = [TextPosition(i // 5, i % 5) for i in range(9)]  # two texts, of five tokens and of four
@@ -467,8 +466,8 @@ def test_a_long_loop_costs_a_finite_number():
     text = [1, 2] * 300
     decoder = Dry()
     off = taken(decoder, [text])[0]
-    assert off[1] == pytest.approx(LARGEST)
-    assert int(count_repeats(torch.tensor([text]), None, longest=10**6).max()) == 598
+    assert off[1] == pytest.approx(sampling.LARGEST)
+    assert int(sampling.count_repeats(torch.tensor([text]), None, longest=10**6).max()) == 598
     row = apply_penalties(decoder, torch.tensor([[0.0, 9.0, 8.0, 1.0, 0.0, 0.0, float("-inf")]]), torch.tensor([text]))
     q = torch.softmax(row.double(), -1)[0]
     assert q[1] == 0

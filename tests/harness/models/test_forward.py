@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
-from openended.harness.models import embedder as f, score, tokenizer as tokenizers_
+from openended.harness.models import embedder as f, failures, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
-from openended.harness.models.failures import (
-    check_device,
-    check_finite,
-    check_logits,
-    describe_broken_weights,
-    is_out_of_memory,
-    run_in_batches,
-)
+from openended.harness.models.failures import check_finite, check_logits
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
@@ -383,7 +376,8 @@ def test_rows_that_overflow_are_counted_and_a_smaller_dtype_is_named():
     lm = gpt2()
     half = replace(lm, spec=replace(lm.spec, dtype="float16"))
     assert (
-        describe_broken_weights(half, "x") == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
+        failures.describe_broken_weights(half, "x")
+        == "model gpt2: x in float16; its weights are broken, or try dtype=float32"
     )
 
     values = np.zeros((5, 3), np.float32)
@@ -407,7 +401,7 @@ def test_out_of_memory_halves_the_batch_and_goes_on() -> None:
             raise RuntimeError("CUDA out of memory. Tried to allocate")
         done.extend(part.tolist())
 
-    run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
+    failures.run_in_batches(np.array([5, 9, 1, 7, 3]), 5, step)
     assert sizes == [5, 2, 2, 1]
     assert done == [1, 3, 0, 4, 2]  # longest first
 
@@ -425,11 +419,11 @@ def test_memory_for_no_text_and_other_errors_are_raised(message, sizes):
         raise RuntimeError(message)
 
     with pytest.raises(RuntimeError, match=message):
-        run_in_batches(np.array([1, 2]), 2, step)
+        failures.run_in_batches(np.array([1, 2]), 2, step)
     assert calls == sizes
 
 
 @pytest.mark.parametrize("text", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"])
 def test_memory_that_runs_out_is_no_lost_device(text):
-    check_device(RuntimeError(text))
-    assert is_out_of_memory(RuntimeError(text))
+    failures.check_device(RuntimeError(text))
+    assert failures.is_out_of_memory(RuntimeError(text))

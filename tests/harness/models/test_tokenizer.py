@@ -15,21 +15,11 @@ from openended.harness.core import DataError, Example, Generation, Ragged
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation import compute_q_statistics, generate_texts
-from openended.harness.models import tokenizer as _pieces
+from openended.harness.models import tokenizer as _pieces, tokenizer as tokenization
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
-from openended.harness.models.tokenizer import (
-    PieceTokens,
-    decode_continuation,
-    get_bos_prefix,
-    is_exact,
-    load_tokenizer,
-    tokenize_continuation,
-    tokenize_pairs,
-    tokenize_texts,
-    tokenizer_digest,
-)
+from openended.harness.models.tokenizer import load_tokenizer
 from openended.harness.models.transformers import load_model
 from openended.harness.run.dataset import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
@@ -85,13 +75,13 @@ PAIRS = [("the cat", " sat on a mat"), ("the c", "at sat"), ("the cat ", "sat on
 def test_a_continuation_has_no_mark_of_its_own_beginning(spec, prompt, text):
     tokenizer = load_tokenizer(spec)
     before = tokenizer.encode(prompt)
-    ids = tokenize_continuation(tokenizer, prompt, before, text)
-    assert decode_continuation(tokenizer, before, ids) == text
+    ids = tokenization.tokenize_continuation(tokenizer, prompt, before, text)
+    assert tokenization.decode_continuation(tokenizer, before, ids) == text
     if not prompt:
         assert ids == tokenizer.encode(text)
     else:
         assert "▁" not in pieces(tokenizer, ids)
-    rows = tokenize_pairs(tokenizer, [prompt, prompt], [text, text])
+    rows = tokenization.tokenize_pairs(tokenizer, [prompt, prompt], [text, text])
     assert [r.tolist() for r in rows[0]] == [before] * 2
     assert [r.tolist() for r in rows[1]] == [ids] * 2
 
@@ -103,14 +93,16 @@ def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
     row = build_human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
     ids = row.generation.token_ids
     assert list(ids) == tokenizer.encode("the cat sat on a mat")[len(row.prompt_ids) :][:2]
-    assert row.generation.text == decode_continuation(tokenizer, row.prompt_ids, ids)
+    assert row.generation.text == tokenization.decode_continuation(tokenizer, row.prompt_ids, ids)
     assert row.generation.text.startswith(" ")
 
 
 def test_byte_level_tokens_stay_what_they_were(tmp_path):
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
     for prompt, text in PAIRS:
-        assert tokenize_continuation(tokenizer, prompt, tokenizer.encode(prompt), text) == tokenizer.encode(text)
+        assert tokenization.tokenize_continuation(
+            tokenizer, prompt, tokenizer.encode(prompt), text
+        ) == tokenizer.encode(text)
     assert tokenizer.bos_prefix == ()
     assert load_tokenizer(ModelSpec(path=str(tiny_model(tmp_path / "tiny")))).bos_prefix == ()
 
@@ -137,13 +129,13 @@ def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_
     made = copied(spec, tmp_path, bos=does, config=config)
     chosen = ModelSpec(path=made.path, bos=option)
     assert load_tokenizer(chosen).bos_prefix == lead
-    assert tokenizer_digest(chosen) == tokenizer_digest(made)  # the rows' ids are the same
+    assert tokenization.tokenizer_digest(chosen) == tokenization.tokenizer_digest(made)  # the rows' ids are the same
     assert (chosen.identity() == made.identity()) == (option is None)
 
 
 def test_the_begin_token_stands_once():
     for ids in ((2, 3), (1, 2, 3)):
-        assert (*get_bos_prefix((1,), ids), *ids) == (1, 2, 3)
+        assert (*tokenization.get_bos_prefix((1,), ids), *ids) == (1, 2, 3)
 
 
 def test_no_begin_token_is_an_error(spec, tmp_path):
@@ -242,7 +234,7 @@ def described() -> tuple[Tokenizer, dict[str, Any]]:
 INNER, DESCRIPTION = described() if "docs-s" in list_bundled_models() else (None, {})
 
 
-PIECES = PieceTokens(INNER)
+PIECES = tokenization.PieceTokens(INNER)
 
 
 @given(st.lists(st.sampled_from(ALPHABET), max_size=30).map("".join))
@@ -261,7 +253,7 @@ def test_of_any_text(text: str) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_pieces, "_REMEMBERED", 3)
-    pieces = PieceTokens(INNER)
+    pieces = tokenization.PieceTokens(INNER)
     text = "one two three four five " + "x" * 100
     assert pieces.encode(text) == INNER.encode(text, add_special_tokens=False).ids
     assert list(pieces) == ["one", " two", " three"]
@@ -290,8 +282,8 @@ def changed(**parts: Any) -> dict[str, Any]:
     ],
 )
 def test_other_tokenizers_are_not_read_by_pieces(parts: dict[str, Any]) -> None:
-    assert is_exact(DESCRIPTION)
-    assert not is_exact(changed(**parts))
+    assert tokenization.is_exact(DESCRIPTION)
+    assert not tokenization.is_exact(changed(**parts))
 
 
 def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
@@ -300,4 +292,4 @@ def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
     texts = ["Return the sum.", "", " of  all\n\nelements"]
     want = [INNER.encode(text, add_special_tokens=False).ids for text in texts]
     assert [tokenizer.encode(text) for text in texts] == want
-    assert [row.tolist() for row in tokenize_texts(tokenizer, texts)] == want
+    assert [row.tolist() for row in tokenization.tokenize_texts(tokenizer, texts)] == want

@@ -10,13 +10,7 @@ from openended.harness.core import SpecError, UndefinedMetric, make_random_strea
 from openended.metrics._mauve import lattice
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
-from openended.metrics._mauve.lattice import (
-    SpreadingNet,
-    lattice_cells,
-    lattice_points,
-    loss_and_slope,
-    train_spreading_net,
-)
+from openended.metrics._mauve.lattice import lattice_cells, lattice_points
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
@@ -168,18 +162,18 @@ def unit(rows):
 
 def test_the_slope_of_the_loss_is_that_of_differences():
     images = unit(np.random.default_rng(0).normal(size=(18, 4)))
-    _, slope = loss_and_slope(images, 0.7)
+    _, slope = lattice.loss_and_slope(images, 0.7)
     for at in [(0, 0), (3, 2), (7, 1), (14, 3)]:
         moved = [images.copy(), images.copy()]
         moved[0][at] += 1e-6
         moved[1][at] -= 1e-6
-        want = (loss_and_slope(moved[0], 0.7)[0] - loss_and_slope(moved[1], 0.7)[0]) / 2e-6
+        want = (lattice.loss_and_slope(moved[0], 0.7)[0] - lattice.loss_and_slope(moved[1], 0.7)[0]) / 2e-6
         assert slope[at] == pytest.approx(want, rel=1e-4, abs=1e-6)
 
 
 def test_the_gradients_of_the_network_are_those_of_differences():
     rng = np.random.default_rng(1)
-    net = SpreadingNet(5, 7, make_random_stream(0, "test"))
+    net = lattice.SpreadingNet(5, 7, make_random_stream(0, "test"))
     net.weights = {name: value.astype(np.float64) for name, value in net.weights.items()}
     rows, goal = rng.normal(size=(12, 5)), rng.normal(size=(12, 4))
     _, kept = net.forward(rows)
@@ -205,7 +199,7 @@ def test_spreading_fills_the_sphere():
     rows = np.random.default_rng(0).uniform(-1, 1, size=(5000, 8)).astype(np.float32)
     found = []
     for spread in (0.0, 0.1, 1.0):
-        net = train_spreading_net(rows, seed=0, hidden=48, epochs=8, batch=128, spread=spread)
+        net = lattice.train_spreading_net(rows, seed=0, hidden=48, epochs=8, batch=128, spread=spread)
         found.append(lattice_cells(net.map_to_sphere(rows)))
     assert [entropy(cells) for cells in found] == sorted(entropy(cells) for cells in found)
     assert len(np.unique(found[-1])) >= 600

@@ -6,37 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.openai.dialects import (
-    DIALECTS,
-    NEUTRAL,
-    CompletionRequest,
-    Sampling,
-    ServedModel,
-    explain_min_tokens_refusal,
-    explain_refusal,
-    list_supported_decoders,
-    make_sampling,
-)
-from openended.harness.backends.openai.replies import (
-    Reply,
-    read_completion,
-    read_first_tokens,
-    read_listings,
-    read_prompt_log_probs,
-    read_reply,
-)
+from openended.harness.backends.openai import dialects, replies
+from openended.harness.backends.openai.dialects import DIALECTS, NEUTRAL, CompletionRequest, Sampling
 from openended.harness.core.errors import DataError
-from openended.harness.decoders.sampling import (
-    Ancestral,
-    Epsilon,
-    Greedy,
-    MinP,
-    Nucleus,
-    Temperature,
-    TopK,
-    TopNSigma,
-    Typical,
-)
+from openended.harness.decoders import sampling as samplers
+from openended.harness.decoders.sampling import Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.models import ModelSpec, load_tokenizer
@@ -57,7 +31,9 @@ NEUTRALS = {
 
 def body(name: str, sampling: Sampling = NEUTRAL, **options: Any) -> dict[str, Any]:
     request = CompletionRequest(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
-    return DIALECTS[name].body(ServedModel(name="m", sends_ids=DIALECTS[name].takes_ids, end_ids=(3,)), request)
+    return DIALECTS[name].body(
+        dialects.ServedModel(name="m", sends_ids=DIALECTS[name].takes_ids, end_ids=(3,)), request
+    )
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -82,7 +58,7 @@ def test_transformers_gets_its_parameters_in_a_config_or_its_own_would_count():
     assert json.loads(body("transformers", Sampling(temperature=0.0))["generation_config"])["do_sample"] is False
 
 
-SPEECH = ServedModel(name="m", chat=True, instruction="Go on.", seeded=False, sends_ids=False)
+SPEECH = dialects.ServedModel(name="m", chat=True, instruction="Go on.", seeded=False, sends_ids=False)
 
 
 def test_parameters_in_each_servers_words():
@@ -102,19 +78,23 @@ def test_parameters_in_each_servers_words():
     assert DIALECTS["openai"].path(SPEECH, ASK) == "/v1/chat/completions"
     echo = {"echo": True, "listed": 7, "max_tokens": 1}
     assert body("vllm", **echo)["prompt_logprobs"] == 7
-    assert DIALECTS["sglang"].path(ServedModel(name="m"), ECHO) == "/generate"
+    assert DIALECTS["sglang"].path(dialects.ServedModel(name="m"), ECHO) == "/generate"
     assert body("sglang", **echo)["top_logprobs_num"] == 7
     assert body("openai", **echo)["echo"] is True
 
 
 def test_decoders_as_parameters():
-    assert make_sampling(Nucleus(p=0.9, temperature=0.8)) == Sampling(temperature=0.8, top_p=0.9)
-    assert make_sampling(TopK(k=7, temperature=0.8, temperature_order="after")) == Sampling(0.8, "after", top_k=7)
-    assert make_sampling(Greedy()) == Sampling(temperature=0.0)
-    assert make_sampling(Ancestral()) == NEUTRAL
-    assert make_sampling(Temperature(temperature=0.5, temperature_order="after")) == Sampling(temperature=0.5)
-    assert make_sampling(Beam()) is make_sampling(ContrastiveSearch()) is None
-    assert list_supported_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
+    assert dialects.make_sampling(Nucleus(p=0.9, temperature=0.8)) == Sampling(temperature=0.8, top_p=0.9)
+    assert dialects.make_sampling(TopK(k=7, temperature=0.8, temperature_order="after")) == Sampling(
+        0.8, "after", top_k=7
+    )
+    assert dialects.make_sampling(Greedy()) == Sampling(temperature=0.0)
+    assert dialects.make_sampling(samplers.Ancestral()) == NEUTRAL
+    assert dialects.make_sampling(samplers.Temperature(temperature=0.5, temperature_order="after")) == Sampling(
+        temperature=0.5
+    )
+    assert dialects.make_sampling(Beam()) is dialects.make_sampling(ContrastiveSearch()) is None
+    assert dialects.list_supported_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
 
 
 @pytest.mark.parametrize(
@@ -125,17 +105,17 @@ def test_decoders_as_parameters():
             Beam(),
             "servers have no parameters for it; it can express ancestral, greedy, min_p, nucleus, temperature, top_k",
         ),
-        ("vllm", Typical(), "it has no typical_p"),
+        ("vllm", samplers.Typical(), "it has no typical_p"),
         ("vllm", Nucleus(temperature=0.8, temperature_order="after"), "its temperature comes before the truncation"),
         ("sglang", Greedy(repetition_penalty=1.2), "it has no repetition_penalty that counts the prompt"),
         ("vllm", Greedy(no_repeat_ngram_size=3), "it has no no_repeat_ngram_size"),
         ("openai", TopK(), "it has no top_k; it can express ancestral, greedy, nucleus, temperature"),
-        ("tgi", MinP(), "it has no min_p"),
-        ("llama_cpp", Epsilon(), "it has no epsilon"),
+        ("tgi", samplers.MinP(), "it has no min_p"),
+        ("llama_cpp", samplers.Epsilon(), "it has no epsilon"),
     ],
 )
 def test_what_a_dialect_cannot_say_is_refused_with_what_it_can(name, decoder, why):
-    said = explain_refusal(DIALECTS[name], decoder)
+    said = dialects.explain_refusal(DIALECTS[name], decoder)
     assert said is not None
     assert said.startswith(f"the dialect {name} cannot express {decoder.title}: ")
     assert why in said
@@ -143,18 +123,18 @@ def test_what_a_dialect_cannot_say_is_refused_with_what_it_can(name, decoder, wh
 
 def test_what_a_dialect_can_say_is_not_refused():
     for name, decoder in (
-        ("vllm", Nucleus(repetition_penalty=1.2)), ("llama_cpp", TopNSigma()), ("transformers", Epsilon()),
-        ("llama_cpp", MinP(temperature=0.5, temperature_order="after")), ("tgi", Nucleus()), ("sglang", TopK()),
+        ("vllm", Nucleus(repetition_penalty=1.2)), ("llama_cpp", samplers.TopNSigma()), ("transformers", samplers.Epsilon()),
+        ("llama_cpp", samplers.MinP(temperature=0.5, temperature_order="after")), ("tgi", Nucleus()), ("sglang", TopK()),
     ):  # fmt: skip
-        assert explain_refusal(DIALECTS[name], decoder) is None
+        assert dialects.explain_refusal(DIALECTS[name], decoder) is None
 
 
 def test_shortest_texts():
-    assert explain_min_tokens_refusal(DIALECTS["vllm"], 3, 9) is None
-    assert explain_min_tokens_refusal(DIALECTS["llama_cpp"], 9, 9) is None
-    assert "expected 0, or max_new_tokens" in str(explain_min_tokens_refusal(DIALECTS["llama_cpp"], 3, 9))
+    assert dialects.explain_min_tokens_refusal(DIALECTS["vllm"], 3, 9) is None
+    assert dialects.explain_min_tokens_refusal(DIALECTS["llama_cpp"], 9, 9) is None
+    assert "expected 0, or max_new_tokens" in str(dialects.explain_min_tokens_refusal(DIALECTS["llama_cpp"], 3, 9))
     assert (
-        explain_min_tokens_refusal(DIALECTS["openai"], 9, 9)
+        dialects.explain_min_tokens_refusal(DIALECTS["openai"], 9, 9)
         == "the dialect openai does not support min_new_tokens=9; expected 0"
     )
 
@@ -164,7 +144,7 @@ END = TOKENIZER.eos_ids[0]
 PROMPT = "Return the"
 IDS = tuple(TOKENIZER.encode(PROMPT))
 WORDS = tuple(TOKENIZER.encode(" number of rows"))
-VLLM = ServedModel(name="m", end_ids=(END,))
+VLLM = dialects.ServedModel(name="m", end_ids=(END,))
 ECHO = CompletionRequest(ids=(5, 6, 7), text="", max_tokens=1, echo=True, listed=2)
 
 
@@ -178,12 +158,14 @@ def reply(ids: tuple[int, ...], reason: str, **more: Any) -> dict[str, Any]:
 
 
 def read(value: Any, request: CompletionRequest, tokenizer: Any = TOKENIZER) -> Any:
-    return read_completion(read_reply(DIALECTS["vllm"], VLLM, request, value), VLLM, request, tokenizer, PROMPT)
+    return replies.read_completion(
+        replies.read_reply(DIALECTS["vllm"], VLLM, request, value), VLLM, request, tokenizer, PROMPT
+    )
 
 
-def parse(*choices: Any) -> Reply:
+def parse(*choices: Any) -> replies.Reply:
     request = CompletionRequest(ids=(), text="", max_tokens=9, copies=9)
-    return read_reply(DIALECTS["openai"], VLLM, request, {"choices": list(choices)})
+    return replies.read_reply(DIALECTS["openai"], VLLM, request, {"choices": list(choices)})
 
 
 def test_a_text_and_its_end():
@@ -226,7 +208,7 @@ def test_what_was_not_asked_for_is_an_error(value, request_, why):
 
 def test_the_prompt_of_a_chat_cannot_be_compared():
     value = reply(WORDS, "stop", prompt_token_ids=[1])
-    assert read_completion(parse(*value["choices"]), SPEECH, ask(40), TOKENIZER, PROMPT).ids == WORDS
+    assert replies.read_completion(parse(*value["choices"]), SPEECH, ask(40), TOKENIZER, PROMPT).ids == WORDS
 
 
 def test_lists_in_every_form():
@@ -236,21 +218,23 @@ def test_lists_in_every_form():
     entry = {"token": "x", "id": 4}
     content = {"logprobs": {"content": [{**entry, "top_logprobs": [{**entry, "logprob": -0.1}]}]}}
     many = parse(vllm, openai, content, {"logprobs": None}, {"token_ids": [3, 2]}, {"text": " z"})
-    (one,), second, third, none, *_ = (read_listings(choice, 2) for choice in many.choices)
+    (one,), second, third, none, *_ = (replies.read_listings(choice, 2) for choice in many.choices)
     assert one is not None
     assert one.tokens == (7, 9)
     assert one.mass == pytest.approx(np.exp(-0.5) + np.exp(-1.5))
     assert [x.tokens for x in (*second, *third) if x] == [(" a",), (4,)]
     assert none == []
-    assert read_first_tokens(many)[1:] == [" a", 4, "", 3, " z"]
+    assert replies.read_first_tokens(many)[1:] == [" a", 4, "", 3, " z"]
     with pytest.raises(DataError, match=r"expected log-probabilities of 0 or less, got 0\.5"):
-        read_listings(parse({"logprobs": {"top_logprobs": [{"a": 0.5}]}}).choices[0], 2)
+        replies.read_listings(parse({"logprobs": {"top_logprobs": [{"a": 0.5}]}}).choices[0], 2)
     with pytest.raises(DataError, match="another form than expected"):
-        read_listings(parse({"logprobs": {"top_logprobs": [7]}}).choices[0], 2)
+        replies.read_listings(parse({"logprobs": {"top_logprobs": [7]}}).choices[0], 2)
 
 
 def read_log_probs(name: str, value: dict[str, Any]) -> Any:
-    return read_prompt_log_probs(DIALECTS[name], VLLM, ECHO, read_reply(DIALECTS[name], VLLM, ECHO, value))
+    return replies.read_prompt_log_probs(
+        DIALECTS[name], VLLM, ECHO, replies.read_reply(DIALECTS[name], VLLM, ECHO, value)
+    )
 
 
 SGLANG = {

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.vllm.rows import (
-    FIRST_SLOTS,
-    BatchRows,
-    TeacherForcer,
-    TextGroup,
-    TextOrder,
-    TextSampler,
-    describe_decoder,
-    make_group,
-    make_order,
-)
+from openended.harness.backends.vllm import rows as vllm_rows
+from openended.harness.backends.vllm.rows import make_group, make_order
 from openended.harness.core import Generation, Ragged, build, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Typical, Xtc
@@ -41,7 +32,7 @@ DECODERS = [
 class Text:
     """A text in the batch."""
 
-    def __init__(self, group: TextGroup, prompt: Prompt, gold: tuple[int, ...] = ()) -> None:
+    def __init__(self, group: vllm_rows.TextGroup, prompt: Prompt, gold: tuple[int, ...] = ()) -> None:
         self.order, self.gold = make_order(group, prompt, gold), gold
         self.prompt, self.tokens = prompt, list[int]()
 
@@ -54,7 +45,7 @@ class Text:
 def run_in_random_order(texts: list[Text], seed: int, size: int = 5) -> dict[tuple[str, str, int], Any]:
     """Add, move, swap, remove and repeat at random until all texts are over; returns the result of each."""
     draw, lm = random.Random(seed), gpt2(vocab_size=60, eos_ids=EOS)
-    rows, batch, waiting = BatchRows("cpu"), dict[int, Text](), list(texts)
+    rows, batch, waiting = vllm_rows.BatchRows("cpu"), dict[int, Text](), list(texts)
     results = {}
     while waiting or batch:
         for index in list(batch):
@@ -157,7 +148,7 @@ def prompts_offset(golds: list[tuple[int, ...]], row: int) -> int:
 
 
 def test_rows_without_an_order_keep_their_logits():
-    rows = BatchRows("cpu")
+    rows = vllm_rows.BatchRows("cpu")
     request = generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1)
     rows.add(0, None)
     rows.add(1, make_order(make_group(request, EOS), PROMPTS[0]), [])
@@ -171,7 +162,7 @@ def test_rows_without_an_order_keep_their_logits():
 
 
 def test_a_failed_call_leaves_nothing_behind():
-    rows = BatchRows("cpu")
+    rows = vllm_rows.BatchRows("cpu")
     group = make_group(generation(PROMPTS, Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
     rows.add(0, make_order(group, PROMPTS[0]), [])
     rows.forget()
@@ -185,13 +176,13 @@ def test_a_failed_call_leaves_nothing_behind():
 )
 def test_every_decoder_with_a_q_crosses_to_the_worker(cls):
     decoder = cls()
-    assert build("decoder", describe_decoder(decoder)) == decoder
+    assert build("decoder", vllm_rows.describe_decoder(decoder)) == decoder
 
 
 PROMPT = Prompt("t/0", 0, (1, 2, 3))
 
 
-def order(decoder: QDecoder | None = None) -> TextOrder:
+def order(decoder: QDecoder | None = None) -> vllm_rows.TextOrder:
     request = generation([PROMPT], decoder or Greedy(), seed=0, max_new_tokens=4, batch_size=1)
     return make_order(make_group(request, (0,)), PROMPT)
 
@@ -199,7 +190,7 @@ def order(decoder: QDecoder | None = None) -> TextOrder:
 def test_slots_of_forced_texts_are_used_again():
     one = Ragged.from_rows([(4, 5)], int)
     group = make_group(q_request(one, one, [Greedy()], batch_size=1), (0,))
-    forced = TeacherForcer(group, "cpu")
+    forced = vllm_rows.TeacherForcer(group, "cpu")
     for name in ("a", "b", "c"):
         slot = forced.add(make_order(group, Prompt(name, 0, (1,)), (4, 5)))
         assert slot == 0
@@ -213,12 +204,12 @@ def test_slots_of_forced_texts_are_used_again():
 
 def test_a_sampler_grows_and_uses_slots_again():
     group = order(Ancestral())["group"]
-    sampler = TextSampler(group, "cpu")
-    texts = [make_order(group, Prompt(f"t/{i}", 0, (1,) * (1 + i % 7))) for i in range(3 * FIRST_SLOTS)]
+    sampler = vllm_rows.TextSampler(group, "cpu")
+    texts = [make_order(group, Prompt(f"t/{i}", 0, (1,) * (1 + i % 7))) for i in range(3 * vllm_rows.FIRST_SLOTS)]
     slots = [sampler.add(text) for text in texts]
     assert slots == [sampler.add(text) for text in texts] == list(range(len(texts)))
     logits = torch.randn(1, 50, generator=torch.Generator().manual_seed(0))
-    alone = TextSampler(group, "cpu")
+    alone = vllm_rows.TextSampler(group, "cpu")
     for slot, text in zip(slots, texts, strict=True):
         mine = sampler.choose(logits.clone(), [slot], [0])
         assert torch.equal(mine, alone.choose(logits.clone(), [alone.add(text)], [0]))
