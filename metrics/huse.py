@@ -10,27 +10,172 @@ section 3 and Table 1. k = 16: the released code keeps every point no farther th
 
 A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
 on that floor as well, and a note shows how often it was used.
+
+Ties are exact; a k-d tree keeps the cost at n log n.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, Plan, metric, ranged
-from openended.metrics import _huse, judgments as files
+from openended.harness import core
+from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, Plan, UndefinedMetric, ranged
+from openended.metrics import judgments as files
 from openended.metrics._common import ReplicatesByName, Values, check_choice
-from openended.metrics._huse import HusePoints, PairRatings, Rule, Ties, VoteTie, example_curve, rater_curve
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
-__all__ = [
-    "Huse", "HusePoints", "HuseScores", "PairRatings", "Rule", "Ties", "VoteTie", "example_curve", "huse",
-    "rater_curve",
-]  # fmt: skip
+Ties = Literal["include", "exclude"]
+VoteTie = Literal["human", "model", "half"]
+CountPoints = Callable[[F64], tuple[I64, I64]]
+"""From a radius per query to the number of points, and of model points, in its ball."""
 
-_SUBSET_SHARE = 0.3  # of the examples; with more, neighbors change too much from subset to subset
+TIE = 1e-9  # distances within this of each other are equal (features have standard deviation 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How the discriminator decides; defaults as in the released code (see `openended.metrics.huse`)."""
+
+    k: int = 16
+    """Neighbors before ties are added."""
+    ties: Ties = "include"
+    """`include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the points tied at the cut share
+    the remaining votes equally, so that the order of the rows does not matter."""
+    vote_tie: VoteTie = "human"
+    log_prob_floor: float | None = -1000.0
+    """Nats that replace −inf; none: −inf leaves HUSE undefined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HusePoints:
+    """Texts in the plane of HUSE."""
+
+    raw: F64  # mean rating and log-probability per word, finite, shape (n, 2)
+    is_model: NDArray[np.bool_]  # shape (n,)
+    mean: F64  # of both columns, shape (2,)
+    spread: F64  # population standard deviations, positive, shape (2,)
+
+    @classmethod
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> Self:
+        """Build the points; undefined where a text has probability zero without a floor, or a column has no spread."""
+        zero = np.isneginf(log_probs)
+        if zero.any():
+            if rule.log_prob_floor is None:
+                raise UndefinedMetric(
+                    f"{int(zero.sum())} texts have probability zero under the model and no log_prob_floor is set"
+                )
+            log_probs = np.where(zero, rule.log_prob_floor, log_probs)
+        raw = np.column_stack([judgments, log_probs / lengths])
+        mean, spread = np.empty(2), np.empty(2)
+        for column, name in enumerate(("rating", "log-probability a word")):
+            values = raw[:, column]
+            mean[column] = values.mean()
+            spread[column] = np.sqrt(np.mean((values - mean[column]) ** 2))
+            # Equal numbers may differ from their own mean by rounding.
+            if spread[column] <= 1e-12 * max(1.0, float(np.abs(values).max())):
+                raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
+        return cls(raw, is_model, mean, spread)
+
+    def errors(self, rule: Rule, copies: I64 | None = None) -> tuple[F64, F64]:
+        """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,).
+
+        An error is 0, 1, or 1/2 for a vote tie under `half`. `copies` says how often each row occurs in a bootstrap
+        draw, shape (n,); a row never votes for its own copies.
+        """
+        both = (self.raw - self.mean) / self.spread
+        columns = []
+        for points in (both, both[:, :1]):
+            margins = _compute_margins(points, self.is_model, rule.k, rule.ties, copies=copies)
+            said_model = margins > 0 if rule.vote_tie != "model" else margins >= 0
+            errors: F64 = np.asarray(said_model != self.is_model, dtype=np.float64)
+            if rule.vote_tie == "half":
+                errors[margins == 0] = 0.5
+            columns.append(errors)
+        return columns[0], columns[1]
+
+    def margins_at(self, raw: F64, rule: Rule) -> I64:
+        """Return votes for `model` less votes for `human` at points of the plane, shape (m, 2) → (m,)."""
+        points, queries = ((rows - self.mean) / self.spread for rows in (self.raw, raw))
+        return _compute_margins(points, self.is_model, min(rule.k, len(points)), rule.ties, queries=queries)
+
+
+def compute_huse(errors: F64) -> float:
+    """Return twice the mean error: HUSE of the errors on both features, HUSE-Q of those on ratings."""
+    return 2.0 * float(errors.mean())
+
+
+def _compute_margins(
+    points: F64, is_model: NDArray[np.bool_], k: int, ties: Ties, *, queries: F64 | None = None,
+    copies: I64 | None = None,
+) -> I64:  # fmt: skip
+    """Return votes for `model` less votes for `human` of the k nearest points (`exclude`: times the number tied)."""
+    n = len(points)
+    if queries is not None:
+        own_copies = np.zeros(len(queries), dtype=np.int64)
+    else:
+        own_copies = np.ones(n, dtype=np.int64) if copies is None else copies
+    others = n - int(own_copies.max(initial=0))
+    if others < k:
+        raise UndefinedMetric(f"k={k} neighbors need more than {k} other texts, got {others}")
+    # A row's own copies sit at distance zero, so the k-th neighbor among the others has this index.
+    last = own_copies + k - 1
+    if points.shape[1] == 1 and queries is None:
+        cut, count = _search_line(points[:, 0], is_model, last)
+    else:
+        cut, count = _search_tree(points, is_model, points if queries is None else queries, last)
+    own_model = own_copies * is_model if queries is None else own_copies
+    voters, for_model = count(cut + TIE)
+    voters, for_model = voters - own_copies, for_model - own_model
+    if ties == "include":
+        return np.asarray(2 * for_model - voters, dtype=np.int64)
+    inner, inner_model = count(np.maximum(cut - TIE, 0.0))
+    nowhere = cut <= TIE
+    inner, inner_model = np.where(nowhere, 0, inner - own_copies), np.where(nowhere, 0, inner_model - own_model)
+    tied, tied_model = voters - inner, for_model - inner_model
+    return np.asarray(tied * (2 * inner_model - inner) + (k - inner) * (2 * tied_model - tied), dtype=np.int64)
+
+
+def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -> tuple[F64, CountPoints]:
+    """Return each query's distance to its `last`-th nearest point (from 0), and a counter of points in balls."""
+    from scipy.spatial import KDTree
+
+    tree, model_tree = KDTree(points), KDTree(points[is_model])
+    ranks = np.arange(1, int(last.max(initial=0)) + 2)
+    distances = np.asarray(tree.query(at, k=ranks)[0], dtype=np.float64)
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        inside, model = (t.query_ball_point(at, radius, return_length=True) for t in (tree, model_tree))
+        return np.asarray(inside, dtype=np.int64), np.asarray(model, dtype=np.int64)
+
+    return distances[np.arange(len(at)), last], count
+
+
+def _search_line(x: F64, is_model: NDArray[np.bool_], last: I64) -> tuple[F64, CountPoints]:
+    """Do the same for one feature: the nearest points are a window around each point in sorted order."""
+    order = np.argsort(x, kind="stable")
+    line, n = x[order], len(x)
+    models = np.concatenate([[0], np.cumsum(is_model[order])])
+    width = last[order]
+    cut = np.full(n, np.inf)
+    for left in range(int(width.max(initial=0)) + 1):
+        low = np.arange(n) - left
+        high = low + width
+        good = (low >= 0) & (high < n) & (left <= width)
+        reach = np.maximum(line[good] - line[low[good]], line[high[good]] - line[good])
+        cut[good] = np.minimum(cut[good], reach)
+    unsorted = np.empty(n)
+    unsorted[order] = cut
+
+    def count(radius: F64) -> tuple[I64, I64]:
+        first, end = np.searchsorted(line, x - radius, "left"), np.searchsorted(line, x + radius, "right")
+        return np.asarray(end - first, dtype=np.int64), np.asarray(models[end] - models[first], dtype=np.int64)
+
+    return unsorted, count
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -105,11 +250,250 @@ def huse(
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
-    value, quality = _huse.compute_huse(errors), _huse.compute_huse(errors_q)
+    value, quality = compute_huse(errors), compute_huse(errors_q)
     return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
 
 
-@metric
+# Ratings joined to a run's examples.
+
+LengthUnit = Literal["words", "tokens"]
+LogProbs = Literal["run", "column"]
+
+RATINGS = Need("judgments", by="file")
+NLL = Need("token_nll", by="model")
+WORDS = Need("tokens", by="words")
+
+_NAMED = 20  # names in one note; the log has all of them
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairRatings:
+    """Rated pairs: rows 0..n−1 are human texts, rows n..2n−1 the model texts of the same examples."""
+
+    ids: tuple[str, ...]  # example ids, sorted, shape (n,)
+    ratings: F64  # shape (2n, most ratings per text), NaN where there is none
+    log_probs: F64  # total nats per text, shape (2n,); −inf where the model cannot produce it
+    lengths: F64  # shape (2n,), positive
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.ids)
+
+    def columns(self) -> dict[str, Any]:
+        means, is_model = np.nanmean(self.ratings, axis=1), np.arange(2 * self.n) >= self.n
+        return {"judgments": means, "log_probs": self.log_probs, "lengths": self.lengths, "is_model": is_model}
+
+    def take(self, examples: NDArray[np.integer[Any]]) -> "PairRatings":
+        rows = np.concatenate([examples, examples + self.n])
+        ids = tuple(self.ids[i] for i in examples)
+        return PairRatings(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "PairRatings":
+        n = len(arrays["log_probs"]) // 2
+        return cls(tuple(f"{i:06d}" for i in range(n)), arrays["ratings"], arrays["log_probs"], arrays["lengths"])
+
+    def align_errors(self, errors: F64, errors_q: F64, model_ids: Sequence[str]) -> dict[str, F64]:
+        """Return errors in the order of the run's examples; NaN where a text was not rated."""
+        row_of = {example: i for i, example in enumerate(self.ids)}
+        rows = np.array([row_of.get(example, -1) for example in model_ids], dtype=np.int64)
+        columns = {
+            "error_model": errors[self.n :], "error_human": errors[: self.n],
+            "error_q_model": errors_q[self.n :], "error_q_human": errors_q[: self.n],
+        }  # fmt: skip
+        return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
+
+
+def join_ratings(
+    judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
+) -> PairRatings:
+    """Pair ratings by example id and give every text its log-probability and length."""
+    name = judged.model_system(system)
+    rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
+    sides = {HUMAN: features.human, "model": features.model}
+    runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
+    for key, side in sides.items():
+        if len(runs[key]) != len(side.ids):
+            raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
+    ids, notes = _match_ids(rated, runs, judged.source)
+    rows = np.array([rated[key][i] for key in sides for i in ids])
+    if log_probs == "column":
+        logp, lengths = _read_columns(judged, rows)
+    else:
+        at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
+        nll = {key: side.token_nll(NLL) for key, side in sides.items()}
+        logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
+        if np.isnan(logp).any():
+            raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
+        texts = nll if length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
+        lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
+        # A text without words has log-probability 0 per word for every divisor.
+        lengths = np.maximum(lengths, 1).astype(np.float64)
+    zero = np.isneginf(logp)
+    if zero.any():
+        n = len(ids)
+        notes.append(
+            f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability zero "
+            "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
+            "depends on that floor and is never bold"
+        )
+    return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
+
+
+def _match_ids(
+    rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
+) -> tuple[list[str], list[str]]:
+    """Return the ids that are rated on both sides and are in the run, and notes on all others."""
+    ids = sorted(set(rated[HUMAN]) & set(rated["model"]) & set(runs[HUMAN]) & set(runs["model"]))
+    notes = []
+    for key, other in ((HUMAN, "model"), ("model", HUMAN)):
+        unknown = sorted(set(rated[key]) - set(runs[key]))
+        alone = sorted((set(rated[key]) - set(rated[other])) - set(unknown))
+        notes += _note(unknown, f"rated {key} texts are not in the run and were left out")
+        notes += _note(alone, f"rated {key} texts have no rated {other} text and were left out")
+    unrated = sorted(set(runs["model"]) - set(rated["model"]))
+    notes += _note(unrated, "examples of the run were not rated")
+    if not ids:
+        examples = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
+        raise DataError(
+            f"{source}: no rated example is in the run: rated {examples[0]}, …; the run has {examples[1]}, …"
+        )
+    return ids, notes
+
+
+def _note(names: Sequence[str], what: str) -> list[str]:
+    if not names:
+        return []
+    _log.info("%d %s: %s", len(names), what, ", ".join(names))
+    more = f" and {len(names) - _NAMED} more (in the log)" if len(names) > _NAMED else ""
+    return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"]
+
+
+def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
+    """Take log-probabilities and lengths from the file."""
+    if judged.log_probs is None or judged.lengths is None:
+        missing = "log_prob" if judged.log_probs is None else "length"
+        raise DataError(
+            f"{judged.source}: no column {missing!r}; without a run, the file must bring log_prob and length"
+        )
+    logp, lengths = judged.log_probs[rows], judged.lengths[rows]
+    bad = np.isnan(logp) | ~(lengths > 0)
+    if bad.any():
+        row = int(rows[np.flatnonzero(bad)[0]])
+        raise DataError(
+            f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob and a "
+            f"positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
+        )
+    return logp, lengths
+
+
+# Uncertainty: subsets of the examples, curves over raters and examples.
+
+_SUBSET_SHARE = 0.3  # of the examples; with more, neighbors change too much from subset to subset
+_MOST_TEXTS = 600_000  # texts scored over all subsets: some ten seconds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """HUSE against a number of raters or of examples."""
+
+    sizes: I64
+    huse: F64  # mean over draws, shape (sizes,)
+    huse_q: F64
+    low: F64  # percentile interval of HUSE
+    high: F64
+
+
+def percentiles(values: F64, level: float) -> tuple[float, float]:
+    """Return the central interval that holds a share `level` of the values."""
+    good = values[~np.isnan(values)]
+    if 2 * len(good) < len(values) or not len(good):
+        return float("nan"), float("nan")
+    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def subsample_huse(rated: PairRatings, rule: Rule, subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
+    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,); NaN without a value.
+
+    Of many examples only the first subsets are used, at least 25.
+    """
+    columns = rated.columns()
+    most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
+    pairs = np.array([_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]])
+    return {"huse": pairs[:, 0], "huse_q": pairs[:, 1], "huse_d": 1.0 + pairs[:, 0] - pairs[:, 1]}
+
+
+def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:
+    """HUSE and HUSE-Q of examples drawn with or without replacement; NaN where they have no value."""
+    n = len(columns["judgments"]) // 2
+    rows = np.concatenate([picked, picked + n])
+    copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
+    resampled = {name: column[rows] for name, column in columns.items()}
+    try:
+        errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
+    except UndefinedMetric:
+        return np.full(2, np.nan)
+    return np.array([compute_huse(error) for error in errors], dtype=np.float64)
+
+
+def rater_curve(
+    rated: PairRatings, rule: Rule, *, counts: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
+) -> Curve:
+    """HUSE against the number of ratings per text, drawn without replacement (HUSE Fig. 5, left).
+
+    The interval comes from draws in which the examples are drawn anew as well, with replacement.
+    """
+    columns = rated.columns()
+
+    def score(count: int, draw: int) -> list[float]:
+        rng = core.make_random_stream(seed, "huse-raters", count, draw)
+        columns["judgments"] = subsample_means(rated.ratings, count, rng)
+        plain = _score(columns, np.arange(rated.n), rule)
+        return [*plain, _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]]
+
+    return _draw_curve(counts, draws, level, score)
+
+
+def example_curve(
+    rated: PairRatings, rule: Rule, *, sizes: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
+) -> Curve:
+    """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
+    columns = rated.columns()
+
+    def score(size: int, draw: int) -> list[float]:
+        rng = core.make_random_stream(seed, "huse-examples", size, draw)
+        pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
+        return [*pair, pair[0]]
+
+    return _draw_curve(sizes, draws, level, score)
+
+
+def _draw_curve(sizes: Sequence[int], draws: int, level: float, score: Callable[[int, int], list[float]]) -> Curve:
+    """Score each draw of each size: HUSE, HUSE-Q and the HUSE that the interval is taken from."""
+    values = np.array([[score(int(size), draw) for draw in range(draws)] for size in sizes])
+    bands = np.array([percentiles(row, level) for row in values[..., 2]])
+    means = np.full((len(values), 2), np.nan)
+    for mean, row in zip(means, values[..., :2], strict=True):
+        has_value = ~np.isnan(row).any(axis=1)
+        if has_value.any():
+            mean[:] = row[has_value].mean(axis=0)
+    return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
+
+
+def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
+    """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
+    order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
+    means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
+    return means
+
+
+@core.metric
 class Huse(files.JudgmentMetric):
     """HUSE, HUSE-Q and HUSE-D from a file of ratings."""
 
@@ -125,10 +509,8 @@ class Huse(files.JudgmentMetric):
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
     ties: Ties = "include"  # released code: every distance <= the k-th votes
     vote_tie: VoteTie = "human"  # released code
-    log_probs: _huse.LogProbs = (
-        "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
-    )
-    length_unit: _huse.LengthUnit = "words"  # released code: length = whitespace words
+    log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
+    length_unit: LengthUnit = "words"  # released code: length = whitespace words
     log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
     scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
     scale_max: float | None = None  # highest rating that is allowed
@@ -147,8 +529,8 @@ class Huse(files.JudgmentMetric):
     def needs(self) -> tuple[Need, ...]:
         """Ratings; and log-probabilities and lengths, unless they are columns of the file."""
         if self.log_probs == "column":
-            return (_huse.RATINGS,)
-        return (_huse.RATINGS, _huse.NLL, _huse.WORDS) if self.length_unit == "words" else (_huse.RATINGS, _huse.NLL)
+            return (RATINGS,)
+        return (RATINGS, NLL, WORDS) if self.length_unit == "words" else (RATINGS, NLL)
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
@@ -161,29 +543,26 @@ class Huse(files.JudgmentMetric):
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
         return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
 
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
+    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[core.Metric, Features]:
         """Score the file without a run; log-probabilities come from its columns."""
         judged = self.read(path, renamed)
         human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         by_column = replace(self, log_probs="column")
-        return by_column, files.build_file_features(_huse.RATINGS, judged, judged.source, tuple(human), tuple(model))
+        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
 
     @property
     def rule(self) -> Rule:
         return Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
 
     def prepare(self, features: Features) -> PairRatings:
-        judged = files.get_judgments(features.model, _huse.RATINGS, Judgments)
+        judged = files.get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        return _huse.join_ratings(
+        return join_ratings(
             judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
         )
 
-    def compute(self, features: Features, prepared: PairRatings | None = None) -> MetricResult:
-        judged, rated = (
-            files.get_judgments(features.model, _huse.RATINGS, Judgments),
-            prepared or self.prepare(features),
-        )
+    def compute(self, features: Features, prepared: PairRatings | None = None) -> core.MetricResult:
+        judged, rated = (files.get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features))
         scores = huse(**rated.columns(), **asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
         values["agreement"] = files.agreement(rated.ratings)
@@ -201,9 +580,9 @@ class Huse(files.JudgmentMetric):
         )  # fmt: skip
 
     def replicates(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: PairRatings | None = None
+        self, features: Features, result: core.MetricResult, plan: Plan, prepared: PairRatings | None = None
     ) -> ReplicatesByName:
         """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
         rated = prepared or self.prepare(features)
-        draws = _huse.subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
+        draws = subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
         return {name: plan.build_subset_replicates(rated.ids, _SUBSET_SHARE, column) for name, column in draws.items()}

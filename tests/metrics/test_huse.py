@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import DataError, Features, Plan, Ragged, Side, UndefinedMetric
 from openended.harness.report.figures.people import huse_regions
 from openended.harness.run.measure import add_intervals
-from openended.metrics import _huse
-from openended.metrics._huse import Rule
-from openended.metrics.huse import Huse, huse
+from openended.metrics import huse as huse_metric
+from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, percentiles, subsample_huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
 
@@ -120,7 +119,7 @@ def test_released_ratings():
     expected = json.loads((SHARED / "huse_expected.json").read_text())
     for name, value in expected["published_table1_t1.0"].items():
         assert result.values[name] == pytest.approx(value, abs=0.02 + 1e-9)
-    rated = _huse.PairRatings.from_arrays(result.arrays)
+    rated = PairRatings.from_arrays(result.arrays)
     for name, scores in expected["exact_ties"]["scores"].items():
         k, _, tie = name.replace("reference", "human").partition(";vote_tie=")
         got = huse(**rated.columns(), k=int(k[2:]), vote_tie=tie)
@@ -197,7 +196,7 @@ def test_no_value():
 # the metric
 
 
-def run_features(judged, ids, seed=0, *, zero=(), unit=_huse.WORDS):
+def run_features(judged, ids, seed=0, *, zero=(), unit=WORDS):
     """A run's sides: random token probabilities of 5 tokens a text, 3 words."""
     rng = np.random.default_rng(seed)
     sides = []
@@ -206,9 +205,9 @@ def run_features(judged, ids, seed=0, *, zero=(), unit=_huse.WORDS):
         for i in zero if system == "human" else ():
             nll[i][2] = np.inf
         data = {
-            _huse.RATINGS: judged,
-            _huse.NLL: Ragged.from_rows(nll, np.float64),
-            _huse.WORDS: Ragged.from_rows([[1, 2, 3]] * len(ids), np.int64),
+            RATINGS: judged,
+            NLL: Ragged.from_rows(nll, np.float64),
+            WORDS: Ragged.from_rows([[1, 2, 3]] * len(ids), np.int64),
         }
         sides.append(Side(system, tuple(ids), data))
     return Features(*sides, {"n": f"{len(ids)}/{len(ids)}"})
@@ -237,9 +236,9 @@ def test_lengths_are_words_or_tokens_and_do_not_change_huse_where_all_are_equal(
     ids = [f"example/{i:03d}" for i in range(100)]
     values = [Huse(length_unit=unit).compute(run_features(judged, ids)).values for unit in ("words", "tokens")]
     assert values[0]["huse"] == values[1]["huse"]
-    assert _huse.WORDS in Huse().needs()
-    assert _huse.WORDS not in Huse(length_unit="tokens").needs()
-    assert Huse(log_probs="column").needs() == (_huse.RATINGS,)
+    assert WORDS in Huse().needs()
+    assert WORDS not in Huse(length_unit="tokens").needs()
+    assert Huse(log_probs="column").needs() == (RATINGS,)
 
 
 def test_runs_that_cannot_be_scored():
@@ -249,7 +248,7 @@ def test_runs_that_cannot_be_scored():
     with pytest.raises(DataError, match="several texts an example"):
         Huse().compute(run_features(judged, ["example/000"] * 2))
     features = run_features(judged, [f"example/{i:03d}" for i in range(100)])
-    features.human.data[_huse.NLL].values[:] = np.nan
+    features.human.data[NLL].values[:] = np.nan
     with pytest.raises(UndefinedMetric, match="assigns no probabilities"):
         Huse().compute(features)
     with pytest.raises(DataError, match="judgments=FILE"):
@@ -281,7 +280,7 @@ def test_a_file_by_itself_is_scored_from_its_columns(tmp_path):
 
 def make_pairs(data):
     ids = tuple(map(str, range(len(data["judgments"]) // 2)))
-    return _huse.PairRatings(ids, data["judgments"][:, None], data["log_probs"], data["lengths"].astype(float))
+    return PairRatings(ids, data["judgments"][:, None], data["log_probs"], data["lengths"].astype(float))
 
 
 def test_intervals_are_around_the_value():
@@ -295,25 +294,25 @@ def test_intervals_are_around_the_value():
         interval = result.intervals[name]
         assert interval["method"] == "subsample"
         assert interval["low"] < result.values[name] < interval["high"]
-    few = _huse.subsample_huse(make_pairs(columns(30, 10)), Rule(k=4), np.arange(30)[None, :] < [[12], [3]])
+    few = subsample_huse(make_pairs(columns(30, 10)), Rule(k=4), np.arange(30)[None, :] < [[12], [3]])
     kept = columns(30, 10)
     rows = np.concatenate([np.arange(12), np.arange(30, 42)])
     assert few["huse"][0] == huse(**{name: column[rows] for name, column in kept.items()}, k=4).huse
-    assert np.isnan(_huse.subsample_huse(make_pairs(kept), Rule(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
+    assert np.isnan(subsample_huse(make_pairs(kept), Rule(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
 
 
 def test_curves_end_at_the_value_and_narrow():
     metric, features = Huse().from_file(EXAMPLE)
-    rated = _huse.PairRatings.from_arrays(metric.compute(features).arrays)
+    rated = PairRatings.from_arrays(metric.compute(features).arrays)
     value = huse(**rated.columns())
-    raters = _huse.rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
+    raters = huse_metric.rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
-    examples = _huse.example_curve(rated, Rule(k=16), sizes=[5, 30, 100], draws=8)
+    examples = huse_metric.example_curve(rated, Rule(k=16), sizes=[5, 30, 100], draws=8)
     assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbors
     assert examples.huse[-1] == pytest.approx(value.huse)
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
-    assert math.isnan(_huse.percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
+    assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
 
 
 def test_agreement_between_raters():
@@ -337,7 +336,7 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     rule = Rule(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)
-    draws = _huse.subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
+    draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse_regions({"model": (rated, rule)})

@@ -23,9 +23,8 @@ from openended.harness.rating.study import (
 )
 from openended.harness.run.measure import MetricRunner
 from openended.metrics import judgments
-from openended.metrics._huse import subsample_huse
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
-from openended.metrics.huse import PairRatings, Rule
+from openended.metrics.huse import PairRatings, Rule, subsample_huse
 from tests.harness.rating.studies import material, study
 from tests.harness.run.small import settings
 from tests.helpers import openended
