@@ -309,7 +309,7 @@ class PairRatings:
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 
-def join_ratings(
+def _join_ratings(
     judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
 ) -> PairRatings:
     """Pair ratings by example id and give every text its log-probability and length."""
@@ -453,7 +453,7 @@ def rater_curve(
 
     def score(count: int, draw: int) -> list[float]:
         rng = core.make_random_stream(seed, "huse-raters", count, draw)
-        columns["judgments"] = subsample_means(rated.ratings, count, rng)
+        columns["judgments"] = _subsample_means(rated.ratings, count, rng)
         plain = _score(columns, np.arange(rated.n), rule)
         return [*plain, _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]]
 
@@ -486,7 +486,7 @@ def _draw_curve(sizes: Sequence[int], draws: int, level: float, score: Callable[
     return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
 
 
-def subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
+def _subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
     """Mean of `count` ratings per text, drawn without replacement; all of them where there are fewer."""
     order = np.argsort(np.where(np.isnan(ratings), np.inf, rng.random(ratings.shape)), axis=1)[:, :count]
     means: F64 = np.nanmean(np.take_along_axis(ratings, order, axis=1), axis=1)
@@ -557,7 +557,7 @@ class Huse(files.JudgmentMetric):
     def prepare(self, features: Features) -> PairRatings:
         judged = files.get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        return join_ratings(
+        return _join_ratings(
             judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
         )
 

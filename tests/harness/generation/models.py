@@ -32,36 +32,6 @@ def wrap(model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int = 1
     )
 
 
-@lru_cache
-def gpt2(vocab_size=300, width=32, sharp=20.0, eos_ids=(0,), seed=0):
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        config = GPT2Config(
-            vocab_size=vocab_size, n_positions=128, n_embd=width, n_layer=2, n_head=2, tie_word_embeddings=False,
-            bos_token_id=0, eos_token_id=list(eos_ids),
-        )  # fmt: skip
-        model = GPT2LMHeadModel(config)
-        model.lm_head.weight.data *= sharp
-    return wrap(model, eos_ids=eos_ids)
-
-
-@lru_cache
-def llama(vocab_size: int = 300) -> LanguageModel:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=0, eos_token_id=0,
-        )  # fmt: skip
-        model = LlamaForCausalLM(config)
-        model.lm_head.weight.data *= 20
-    return wrap(model)
-
-
 def prompt_rows(n: int, length: int, vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
     generator = torch.Generator().manual_seed(seed)
     return [tuple(r) for r in torch.randint(1, vocab_size, (n, length), generator=generator).tolist()]
@@ -97,15 +67,25 @@ FAMILIES = tuple(_CONFIGS)
 
 
 @lru_cache
-def family(name: str, sharp: float = 20.0, **more: Any) -> LanguageModel:
+def family(
+    name: str, sharp: float = 20.0, seed: int = 0, eos_ids: tuple[int, ...] = (0,), **more: Any
+) -> LanguageModel:
     """A tiny random model; its output matrix is scaled, so that it prefers some tokens clearly."""
     import transformers
 
     config_name, options = _CONFIGS[name]
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         config = getattr(transformers, config_name)(**(options | {"tie_word_embeddings": False} | more))
         config._attn_implementation = "sdpa"
         model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
         model.lm_head.weight.data *= sharp
-    return wrap(model)
+    return wrap(model, eos_ids=eos_ids)
+
+
+def gpt2(**options: Any) -> LanguageModel:
+    return family("gpt2", **options)
+
+
+def llama() -> LanguageModel:
+    return family("llama")

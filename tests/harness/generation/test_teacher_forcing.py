@@ -88,7 +88,7 @@ def test_q_forbids_the_end_of_text_where_generation_does():
 
 
 def test_the_head_gives_what_whole_rows_give():
-    lm = gpt2(vocab_size=12000, width=32, sharp=3.0)
+    lm = gpt2(vocab_size=12000, sharp=3.0)
     prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
     tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
     decoders = [
