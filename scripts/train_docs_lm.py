@@ -29,70 +29,17 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from docs_lm import causal, data, masked  # noqa: E402
-from docs_lm.data import POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress  # noqa: E402
+from docs_lm.data import SIZES, Batch, Progress  # noqa: E402
 
 LOG = logging.getLogger("train_docs_lm")
+OBJECTIVES: dict[str, Any] = {"causal": causal, "masked": masked}
 CALIBRATION_GRID = (1.0, 1.04, 1.08, 1.12, 1.16, 1.2)  # temperatures
-_FAMILIES = {"causal": "GPT-2", "masked": "ModernBERT"}
-_EVALUATIONS = {
-    "causal": f"Perplexity is over the whole validation split, each passage alone after `{data.END}`.",
-    "masked": f"""The bound is MDLM's (Sahoo et al. 2024), over the whole validation split in pieces of 256 tokens with
-`{data.END}` after each passage, {masked.EVALUATION_LEVELS} random masks per piece. It is not comparable with the
-perplexity of docs-s and docs-m, which is exact and of single passages.
-
-Objective: pieces of 64, 128, 256 or 512 tokens; of L tokens, k random ones are replaced by `{data.MASK}`, with k
-uniform over 1 to L, and the loss of each has the weight L / k. The model has no time input. It was trained for
-minutes on one core: it writes local phrases and no coherent text.""",
-}
+CARD = ROOT / "scripts/docs_lm/card.md"
 
 
 def format_card(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress, parameters: int) -> str:
     """Format the model card of a model with a number of parameters."""
-    size = SIZES[options.model]
-    rows = {"parameters": f"{parameters:,}", **_collect_rows(options, facts, done)}
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
-    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    splits = "\n".join(
-        f"| {name} | {facts[name]['passages']:,} | {facts[name]['words']:,} |" for name in ("train", "valid", "test")
-    )
-    return f"""---
-license: apache-2.0
-language: en
-library_name: transformers
-pipeline_tag: {"fill-mask" if size.kind == "masked" else "text-generation"}
----
-
-# {options.model}
-
-A small {_FAMILIES[size.kind]} trained from scratch on the prose of Python docstrings: the {size.role} of the
-`docs` task. It is a measuring instrument for offline runs, not a model to get text from.
-
-| | |
-| --- | --- |
-{table}
-
-{_EVALUATIONS[size.kind]}
-
-## Data
-
-Fingerprint `{facts["fingerprint"]}`; versions: {versions}.
-
-| split | passages | words |
-| --- | --- | --- |
-{splits}
-
-Splits are a hash of package and module path; no paragraph occurs in two of them. The models have seen
-the train split only; validation chose the checkpoint.
-
-## License
-
-Weights and tokenizer: Apache-2.0. The source texts keep their own licenses (PSF for the standard
-library; BSD, Apache-2.0, PSF-like for the packages) and are not redistributed here.
-"""
-
-
-def _collect_rows(options: argparse.Namespace, facts: Mapping[str, Any], done: Progress) -> dict[str, str]:
-    size = SIZES[options.model]
+    size, objective = SIZES[options.model], OBJECTIVES[SIZES[options.model].kind]
     command = ["python", "scripts/train_docs_lm.py", "--model", options.model]
     for name in ("tokens", "batch_tokens", "lr", "decay", "dropout", "seed"):
         command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
@@ -102,26 +49,9 @@ def _collect_rows(options: argparse.Namespace, facts: Mapping[str, Any], done: P
         f"from step {segment['step']}: " + ", ".join(f"{k} {v:,}" for k, v in segment.items() if k != "step")
         for segment in done.segments
     )
-    layers, rest = f"{size.layers} layers", f"width {size.width}, {size.heads} heads, {POSITIONS}"
-    if size.kind == "masked":
-        bound = done.best_ppl_with_end
-        rows = {
-            "architecture": f"ModernBERT, {layers} with full attention, {rest} rotary positions, tied embeddings",
-            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{data.MASK}` "
-            f"(id {VOCAB_SIZE})",
-            "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
-            f"(perplexity at most {bound:.1f}), end tokens counted",
-        }
-    else:
-        rows = {
-            "architecture": f"GPT-2, {layers}, {rest} positions, tied embeddings",
-            "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
-            "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
-            f"{done.best_ppl_with_end:.2f} with the end of text counted",
-            "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
-        }
-    return {
-        **rows,
+    rows = {
+        "parameters": f"{parameters:,}",
+        **objective.describe_model(size, done),
         "weights": "stored as float16, to be loaded and computed with as float32",
         "training": f"{done.best_step:,} steps, {done.best_tokens:,} tokens "
         f"({done.best_tokens / facts['train_tokens']:.1f} epochs of {facts['train_tokens']:,})",
@@ -129,6 +59,14 @@ def _collect_rows(options: argparse.Namespace, facts: Mapping[str, Any], done: P
         "command": f"`{shlex.join(command)}`" + (", then again with `--calibrate`" if done.temperature != 1 else ""),
         "options, as they changed": changes,
     }
+    splits = {name: facts[name] for name in ("train", "valid", "test")}
+    return CARD.read_text(encoding="utf-8").format(
+        pipeline=objective.PIPELINE, model=options.model, family=objective.FAMILY, role=size.role,
+        table="\n".join(f"| {name} | {value} |" for name, value in rows.items()), evaluation=objective.EVALUATION,
+        fingerprint=facts["fingerprint"],
+        versions=", ".join(f"{name} {version}" for name, version in facts["versions"].items()),
+        splits="\n".join(f"| {name} | {of['passages']:,} | {of['words']:,} |" for name, of in splits.items()),
+    )  # fmt: skip
 
 
 class TrainingRun:
@@ -143,7 +81,7 @@ class TrainingRun:
         self.folder = options.workdir / f"{options.model}-{facts['fingerprint'][:12]}"
         self.folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(options.seed)
-        self.objective = masked if SIZES[options.model].kind == "masked" else causal
+        self.objective = OBJECTIVES[SIZES[options.model].kind]
         self.model: torch.nn.Module = self.objective.build_model(options, tokenizer)
         matrices = [p for n, p in self.model.named_parameters() if self.objective.is_hidden_matrix(n, p)]
         chosen = {id(p) for p in matrices}
@@ -290,14 +228,10 @@ class TrainingRun:
             past.append({"step": self.progress.step, **chosen})
 
     def _export(self) -> None:
-        assets = self.options.assets
-        assets.mkdir(parents=True, exist_ok=True)
-        final = assets / self.options.model
-        fresh = assets / f".{self.options.model}.new"
-        old = assets / f".{self.options.model}.old"
-        for stale in (fresh, old):
-            shutil.rmtree(stale, ignore_errors=True)
-        fresh.mkdir()
+        final = self.options.assets / self.options.model
+        fresh = self.options.assets / f".{self.options.model}.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
         self.tokenizer.save_pretrained(fresh)
         # The output layer is tied to the embedding, so one copy is stored.
         weights = {n: p.detach().half().contiguous() for n, p in self.model.named_parameters()}
@@ -311,10 +245,8 @@ class TrainingRun:
         (fresh / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         parameters = sum(p.numel() for p in self.model.parameters())
         (fresh / "README.md").write_text(format_card(self.options, self.facts, self.progress, parameters))
-        if final.exists():
-            final.rename(old)
+        shutil.rmtree(final, ignore_errors=True)
         fresh.rename(final)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import IGNORED, POSITIONS, SIZES, VOCAB_SIZE, Batch, TokenLosses
+from docs_lm.data import END, IGNORED, POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress, Size, TokenLosses
+from numpy.random import Generator
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-ARCHITECTURE = "GPT2LMHeadModel"
+ARCHITECTURE, FAMILY, PIPELINE = "GPT2LMHeadModel", "GPT-2", "text-generation"
+EVALUATION = f"Perplexity is over the whole validation split, each passage alone after `{END}`."
 
 
 def build_model(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast) -> GPT2LMHeadModel:
@@ -21,6 +23,18 @@ def build_model(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast)
         pad_token_id=end, tie_word_embeddings=True,
     )  # fmt: skip
     return GPT2LMHeadModel(config)
+
+
+def describe_model(size: Size, done: Progress) -> dict[str, str]:
+    """Return rows of the model card."""
+    return {
+        "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, {POSITIONS} positions, "
+        "tied embeddings",
+        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
+        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
+        f"{done.best_ppl_with_end:.2f} with the end of text counted",
+        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
+    }
 
 
 def is_hidden_matrix(name: str, parameter: torch.Tensor) -> bool:
@@ -44,10 +58,7 @@ def compute_losses(model: GPT2LMHeadModel, batch: Batch) -> TokenLosses:
 
 
 def make_batches(
-    sequences: Sequence[np.ndarray],
-    batch_tokens: int,
-    rng: np.random.Generator | None,
-    tokenizer: PreTrainedTokenizerFast,
+    sequences: Sequence[np.ndarray], batch_tokens: int, rng: Generator | None, tokenizer: PreTrainedTokenizerFast
 ) -> Iterator[Batch]:
     """Yield passages of similar lengths, padded on the right; shuffled if `rng` is given."""
     lengths = np.array([len(sequence) for sequence in sequences])

@@ -5,15 +5,24 @@ L / k: MDLM's bound in expectation (mask ratio t uniform, weight 1 / t), with lo
 """
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import IGNORED, POSITIONS, SIZES, Batch, TokenLosses
+from docs_lm.data import END, IGNORED, MASK, POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress, Size, TokenLosses
+from numpy.random import Generator
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
 
-ARCHITECTURE = "ModernBertForMaskedLM"
+ARCHITECTURE, FAMILY, PIPELINE = "ModernBertForMaskedLM", "ModernBERT", "fill-mask"
 EVALUATION_LEVELS = 2  # random masks of each piece; their numbers of tokens are equally spaced
+EVALUATION = f"""The bound is MDLM's (Sahoo et al. 2024), over the whole validation split in pieces of 256 tokens with
+`{END}` after each passage, {EVALUATION_LEVELS} random masks per piece. It is not comparable with the
+perplexity of docs-s and docs-m, which is exact and of single passages.
+
+Objective: pieces of 64, 128, 256 or 512 tokens; of L tokens, k random ones are replaced by `{MASK}`, with k
+uniform over 1 to L, and the loss of each has the weight L / k. The model has no time input. It was trained for
+minutes on one core: it writes local phrases and no coherent text."""
 # Lengths of the pieces in training, and in the evaluation: that of the `unconditional` task.
 _LENGTHS = (64, 128, 256, 512)
 _EVALUATION_LENGTH = 256
@@ -60,6 +69,19 @@ def _point_heads_at_neighbors(model: ModernBertForMaskedLM) -> None:
             key[head, pairs + layer.attn.head_dim // 2] = -_SHARPNESS * torch.sin(offset * frequencies)
 
 
+def describe_model(size: Size, done: Progress) -> dict[str, str]:
+    """Return rows of the model card."""
+    bound = done.best_ppl_with_end
+    return {
+        "architecture": f"ModernBERT, {size.layers} layers with full attention, width {size.width}, "
+        f"{size.heads} heads, {POSITIONS} rotary positions, tied embeddings",
+        "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, those of docs-s and docs-m, and `{MASK}` "
+        f"(id {VOCAB_SIZE})",
+        "validation bound": f"negative log-likelihood at most {math.log(bound):.3f} nats per token "
+        f"(perplexity at most {bound:.1f}), end tokens counted",
+    }
+
+
 def is_hidden_matrix(name: str, parameter: torch.Tensor) -> bool:
     """Return whether Muon updates a parameter."""
     return parameter.ndim == 2 and (".layers." in name or name == "head.dense.weight")
@@ -79,10 +101,7 @@ def compute_losses(model: ModernBertForMaskedLM, batch: Batch) -> TokenLosses:
 
 
 def make_batches(
-    sequences: Sequence[np.ndarray],
-    batch_tokens: int,
-    rng: np.random.Generator | None,
-    tokenizer: PreTrainedTokenizerFast,
+    sequences: Sequence[np.ndarray], batch_tokens: int, rng: Generator | None, tokenizer: PreTrainedTokenizerFast
 ) -> Iterator[Batch]:
     """Yield batches of pieces; shuffled, with random lengths and masks if `rng` is given."""
     mask_id = tokenizer.mask_token_id
@@ -114,7 +133,7 @@ def _cut(stream: np.ndarray, length: int) -> np.ndarray:
     return stream[: count * length].reshape(count, length)
 
 
-def _mask(pieces: np.ndarray, counts: np.ndarray, mask_id: int, rng: np.random.Generator) -> Batch:
+def _mask(pieces: np.ndarray, counts: np.ndarray, mask_id: int, rng: Generator) -> Batch:
     """Mask as many random tokens of each piece as `counts` says."""
     ranks = rng.random(pieces.shape).argsort(axis=1).argsort(axis=1)
     is_masked = ranks < counts[:, None]
