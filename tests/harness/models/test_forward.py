@@ -1,7 +1,8 @@
-"""Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges."""
+"""Embeddings, token losses, gradients and classifiers: hand values, an oracle that runs one text at a time, and the edges."""
 
 import copy
 import math
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
-from openended.harness.models import embedder as f, failures, score, tokenizer as tokenizers_
+from openended.harness.models import embedder as f, failures, finetune_classifier, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.failures import check_finite, check_logits
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
@@ -18,8 +19,10 @@ from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
 from openended.harness.models.transformers import LanguageModel, load_embedder
 from tests.harness.generation.models import gpt2
-from tests.helpers import embed_one, embedding, ragged, scoring, tiny_model
+from tests.helpers import embed_one, embedding, openended, ragged, scoring, tiny_model
 from tests.lazy import torch
+
+# Embeddings, token losses and gradients: hand values, an oracle that runs one text at a time, and the edges
 
 VOCAB, CONTEXT = 97, 32
 
@@ -427,3 +430,47 @@ def test_memory_for_no_text_and_other_errors_are_raised(message, sizes):
 def test_memory_that_runs_out_is_no_lost_device(text):
     failures.check_device(RuntimeError(text))
     assert failures.is_out_of_memory(RuntimeError(text))
+
+
+# Language models that are fine-tuned to tell model texts from human ones
+
+HUMAN = [f"Return the number {i} of the list as an integer." for i in range(20)]
+MODEL = [f"the the the {i} the the the" for i in range(20)]
+OPTIONS = {"learning_rate": 1e-3, "epochs": 4, "max_length": 16, "batch_size": 16, "seed": 1}
+
+
+@pytest.mark.slow
+def test_different_texts_are_told_apart_and_training_repeats():
+    spec, is_model = ModelSpec(path="bundled:docs-s"), np.repeat([False, True], 16)
+    texts, tests = [*HUMAN[:16], *MODEL[:16]], [*HUMAN[16:], *MODEL[16:]]
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    first, second = (finetune_classifier(spec, "cpu", texts, is_model, tests, **OPTIONS) for _ in range(2))
+    assert first.tolist() == [False] * 4 + [True] * 4
+    assert (first == second).all()
+    assert torch.rand(1) == expected  # the random state is what it was
+
+
+def test_a_model_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match=f"classifier {tmp_path} cannot be read"):
+        finetune_classifier(ModelSpec(path=str(tmp_path)), "cpu", HUMAN, np.zeros(20, bool), HUMAN, **OPTIONS)
+
+
+def test_weights_that_are_missing_are_refused_but_those_of_the_output_layer(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    folder = shutil.copytree("harness/assets/docs-s", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if ".h.1." in name)
+    save_file({key: value for key, value in weights.items() if key != name}, folder / "model.safetensors")
+    with pytest.raises(DataError, match=f"cannot be read: .*1 missing: {name}"):
+        finetune_classifier(ModelSpec(path=str(folder)), "cpu", HUMAN, np.zeros(20, bool), HUMAN, **OPTIONS)
+
+
+@pytest.mark.slow
+def test_a_run_trains_it_and_its_signature_names_the_weights(tmp_path):
+    words = ["model=docs-s", "decoder=greedy", "num_examples=12", "max_new_tokens=8", "metric=finetuned_discriminator"]
+    done = openended(*words, "metric.finetuned_discriminator.epochs=1", cwd=tmp_path, code=0)
+    assert "Disc. acc. docs-s" in done.stdout
+    assert "|weights:docs-s@" in done.stdout

@@ -1,15 +1,20 @@
-"""Every public function of metrics refuses a misspelt option and names the known ones."""
+"""Options of every metric: misspelt choices and values out of range are refused; what `thin` keeps."""
 
 import importlib
 import inspect
 import pkgutil
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import yaml
 
 import openended.metrics
+from openended.harness.core import SpecError, build, load_members
+
+# Every public function of metrics refuses a misspelt option and names the known ones
 
 
 def literals(hint: Any) -> list[str]:
@@ -57,3 +62,35 @@ def test_a_misspelt_choice_is_refused_with_the_known_ones(function, option, know
         function(**given | {option: f"{known[0]}x"})
     for word in known:
         assert word in str(caught.value)
+
+
+# Options out of range are refused in one line that names the option, for every registered part of a run
+
+FILE = Path(__file__).with_name("refused_options.yaml")
+ROWS = [
+    (group, name, *row)
+    for group, names in yaml.safe_load(FILE.read_text(encoding="utf-8")).items()
+    for name, rows in names.items()
+    for row in rows
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_an_option_out_of_range_is_refused_in_one_line(row: tuple[Any, ...]) -> None:
+    group, name, options, *message = row
+    cls = load_members(group)[name]
+    assert message or set(options) <= set(cls.__dataclass_fields__)  # it is the value that is refused
+    with pytest.raises(SpecError) as caught:
+        build(group, {"_target_": f"{cls.__module__}.{cls.__qualname__}", **options})
+    assert (message or [next(iter(options))])[0] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# The marker `thin(n)` leaves every n-th case in the daily run; the others are `long`
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("number", range(4))
+def test_every_second_case_is_left(number, request):
+    is_long = request.node.get_closest_marker("long") is not None
+    assert is_long == bool(number % 2)
