@@ -197,16 +197,13 @@ def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
     targets = [f"{work.at_least:,.4g}×"] if work.at_least else []
     targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
     targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
+    times = _format_time(harness) + (" CPU" if work.clock == "cpu" else ""), _format_time(peer)
+    extrapolated = " (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""
+    peaks = [f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)]
     cells = [
-        work.name,
-        work.against,
-        _format_time(harness) + (" CPU" if work.clock == "cpu" else ""),
-        _format_time(peer) + (" (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""),
-        ratio,
-        ", ".join(targets) or "–",
-        " / ".join(f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)),
-        "; ".join(results) or "–",
-    ]
+        work.name, work.against, times[0], times[1] + extrapolated, ratio, ", ".join(targets) or "–",
+        " / ".join(peaks), "; ".join(results) or "–",
+    ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
 

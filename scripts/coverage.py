@@ -55,15 +55,9 @@ class Shares:
 
 
 def simulate(
-    metric: Metric,
-    n: int,
-    worlds: int,
-    seed: int = 0,
-    *,
-    texts: str = "made-up",
-    samples: int | None = None,
+    metric: Metric, n: int, worlds: int, seed: int = 0, *, texts: str = "made-up", samples: int | None = None,
     seconds: float = math.inf,
-) -> list[Shares]:
+) -> list[Shares]:  # fmt: skip
     """Draw worlds, and return the shares of every value of the metric."""
     samples = samples or count_needed_samples(metric)
     if not samples:
@@ -111,14 +105,9 @@ def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Repl
 
 
 def _count(
-    metric: str,
-    key: str,
-    n: int,
-    values: list[float],
-    intervals: list[tuple[float, Interval]],
-    p_values: list[float],
+    metric: str, key: str, n: int, values: list[float], intervals: list[tuple[float, Interval]], p_values: list[float],
     shrink: float,
-) -> Shares:
+) -> Shares:  # fmt: skip
     shrink = 1.0 if intervals[-1][1].method == WILSON else shrink  # counts of a few texts have no scale
     target, deviation = float(np.mean(values)), float(np.std(values, ddof=1)) / shrink
     covered = float(np.mean([i.low <= value + (target - value) / shrink <= i.high for value, i in intervals]))
@@ -181,10 +170,8 @@ def main() -> None:
     parser.add_argument("--metrics", default="")
     parser.add_argument("--texts", default="made-up", help="made-up, docs, or a file of references and generations")
     parser.add_argument("--seconds", type=float, default=math.inf, help="CPU seconds for each metric")
-    parser.add_argument(
-        "--samples", type=int, default=None, help="texts a prompt; default: as many as the metric needs"
-    )
-    parser.add_argument("--write", type=Path, default=None)
+    parser.add_argument("--samples", type=int, help="texts a prompt; default: as many as the metric needs")
+    parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     names = [name for name in options.metrics.split(",") if name]
     rows: list[Shares] = []
@@ -192,9 +179,8 @@ def main() -> None:
         if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()
-        shares = simulate(
-            cls(), options.n, options.draws, texts=options.texts, samples=options.samples, seconds=options.seconds
-        )  # type: ignore[arg-type]
+        given = {name: getattr(options, name) for name in ("texts", "samples", "seconds")}
+        shares = simulate(cls(), options.n, options.draws, **given)  # type: ignore[arg-type]
         rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)

@@ -55,6 +55,7 @@ SYSTEMS = (
     "docs-s temperature=1.3", "docs-m ancestral", "docs-s greedy",
 )  # fmt: skip
 SAMPLING_SYSTEMS = SYSTEMS[:7]  # greedy is far from the others and varies differently
+load_backend_once = cache(load_backend)
 PAIRS = ((0, 1), (1, 2), (2, 3), (0, 4), (0, 5), (0, 6))
 
 
@@ -89,14 +90,8 @@ def embed_texts(path: Path, embedder: str, begin: str, layer: int, pooling: Pool
         prompts=Ragged.from_rows(prompts, np.int64), embedder=spec, batch_size=64,
         continuations=Ragged.from_rows([ids[:length] for ids in rows.token_ids], np.int64),
     )  # fmt: skip
-    (embedded,) = load_model_once(embedder).embed(request).values()
+    (embedded,) = load_backend_once(ModelSpec(path=f"bundled:{embedder}")).embed(request).values()
     return embedded.vectors.astype(np.float64)
-
-
-@cache
-def load_model_once(name: str) -> Any:  # noqa: ANN401 - a backend
-    """Load a bundled model."""
-    return load_backend(ModelSpec(path=f"bundled:{name}"))
 
 
 def list_settings() -> Iterator[dict[str, Any]]:
@@ -128,14 +123,6 @@ def compute_scores(files: dict[str, Path], changed: dict[str, Any]) -> dict[str,
     return {name: np.array(row).reshape(len(SYSTEMS), 2) for name, row in values.items()}
 
 
-def summarize_scores(values: F64) -> tuple[F64, float, list[float]]:
-    """Return system means, the standard deviation of a score, and pair differences divided by it."""
-    apart = (values[: len(SAMPLING_SYSTEMS), 0] - values[: len(SAMPLING_SYSTEMS), 1]) / np.sqrt(2)
-    sd = float(apart.std(ddof=1))
-    means = values.mean(axis=1)
-    return means, sd, [float(means[b] - means[a]) / sd for a, b in PAIRS]
-
-
 def main() -> None:
     """Compute what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -151,7 +138,10 @@ def main() -> None:
     for changed in list_settings():
         changes = ", ".join(f"{k} {v}" for k, v in changed.items())
         for score, values in compute_scores(files, changed).items():
-            means, sd, apart = summarize_scores(values)
+            means = values.mean(axis=1)
+            first, second = values[: len(SAMPLING_SYSTEMS)].T
+            sd = ((first - second) / np.sqrt(2)).std(ddof=1)
+            apart = [(means[b] - means[a]) / sd for a, b in PAIRS]
             cells = [*(f"{x:.3f}" for x in means), f"{sd:.3f}", *(f"{x:+.1f}" for x in apart)]
             print(f"| {changes} | {score} | {' | '.join(cells)} |", flush=True)
     print(f"all {time.process_time() - start:.0f} s", flush=True)

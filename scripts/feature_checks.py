@@ -9,6 +9,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -48,14 +49,13 @@ class Probe:
             Side(name, [f"{name}/{i:06d}" for i in range(len(rows))], {need: rows.astype(np.float32)})
             for name, rows in (("human", human), ("model", model))
         ]
-        try:
-            return dict(self.metric.compute(Features(sides[0], sides[1], {})).values)
-        except UndefinedMetric:
-            return {}
+        with suppress(UndefinedMetric):
+            return dict(self.metric.compute(Features(*sides)).values)
+        return {}
 
     def value(self, human: F64, model: F64) -> float:
         """Return the value; NaN where it is undefined."""
-        return float(self.compute(human, model).get(self.key, np.nan))
+        return self.compute(human, model).get(self.key, np.nan)
 
     def values(self, human: Sample, model: Sample, n: int | None = None, dimension: int | None = None) -> F64:
         size = n or self.n, dimension or self.dimension
@@ -160,11 +160,11 @@ def format_table(n: int, dimension: int) -> str:
         name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
         passed = f"{sum(checks.values())} of {len(checks)}"
         lines.append(f"| `{name}` | {' | '.join('✓' if ok else '–' for ok in checks.values())} | {passed} |")
-        sys.stderr.write(f"{name}: {passed}\n")
+        print(f"{name}: {passed}", file=sys.stderr)
     return "\n".join(lines)
 
 
-def main() -> int:
+def main() -> None:
     """Print the table, or write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=400, help="rows a side")
@@ -177,9 +177,8 @@ def main() -> int:
     if options.write:
         page.write_text(rewrite(str(page), page.read_text(encoding="utf-8"), {"FEATURES": table}), encoding="utf-8")
     else:
-        sys.stdout.write(table + "\n")
-    return 0
+        print(table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -128,10 +128,8 @@ def _list_moves(
     is_masked, noise = ids == world.vocab_size, torch.zeros(world.vocab_size + 1, dtype=torch.float64)
     noise[-1] = 1
     if isinstance(decoder, denoising.DiffusionDecoder):
-        yield (
-            weights,
-            denoising.compute_law(decoder.transition_masked(step, is_masked, torch.zeros(())), proposal, ids, noise),
-        )
+        transition = decoder.transition_masked(step, is_masked, torch.zeros(()))
+        yield weights, denoising.compute_law(transition, proposal, ids, noise)
     elif isinstance(decoder, denoising.FirstHitting):
         count = is_masked.sum(dim=1).clamp_min(1)
         for number in range(world.length):
@@ -144,10 +142,8 @@ def _list_moves(
             chosen[:, list(subset)] = True
             possible = (is_masked | ~chosen).all(dim=1)
             ways = [max(math.comb(m, count), 1) for m in is_masked.sum(dim=1).tolist()]
-            yield (
-                weights * possible / torch.tensor(ways),
-                _compute_law_of_chosen(chosen & is_masked, proposal, ids, noise),
-            )
+            law = _compute_law_of_chosen(chosen & is_masked, proposal, ids, noise)
+            yield weights * possible / torch.tensor(ways), law
     else:
         yield from _list_confident_moves(world, decoder, step, ids, proposal, weights)
 
@@ -171,9 +167,8 @@ def _list_confident_moves(
 
 def _compute_law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:
     """Return the law of each position where the chosen ones are revealed."""
-    return denoising.compute_law(
-        denoising.Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64)), proposal, ids, noise
-    )
+    transition = denoising.Transition(chosen.double(), torch.zeros_like(chosen, dtype=torch.float64))
+    return denoising.compute_law(transition, proposal, ids, noise)
 
 
 def _push(weights: Tensor, law: Tensor) -> Tensor:
@@ -198,9 +193,8 @@ def _propagate_uniform(world: MarkovWorld, decoder: denoising.Duo) -> Tensor:
         alpha = decoder.alphas(step)[0]
         proposal = _propose(decoder, world.propose_for_noise(ids, alpha, sees_own=sees_own(decoder)))
         present_prob = proposal.gather(-1, ids[..., None]).squeeze(-1)
-        weights = _push(
-            weights, denoising.compute_law(decoder.transition_uniform(step, present_prob, size), proposal, ids, noise)
-        )
+        transition = decoder.transition_uniform(step, present_prob, size)
+        weights = _push(weights, denoising.compute_law(transition, proposal, ids, noise))
     return weights
 
 

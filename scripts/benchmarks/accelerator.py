@@ -21,18 +21,18 @@ from scripts.benchmarks import generation
 from scripts.benchmarks.generation import DEVICE, NUCLEUS, SIMULATED, Counts, Model, Size, make_request, run_harness
 
 SIMULATION = ExitStack()  # open until the process ends
-LARGE = {
-    "GPT-2-large": partial(generation.build_gpt2, n_embd=1280, n_layer=36, n_head=20),
-    "Llama 1 B": partial(
-        generation.build_llama, vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-        num_attention_heads=32, num_key_value_heads=8,
-    ),
+GPT2_LARGE = {"n_embd": 1280, "n_layer": 36, "n_head": 20}
+LLAMA_1B = {
+    "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8,
 }  # fmt: skip
 if SIMULATED:
-    LARGE = {
-        "GPT-2-large": partial(generation.build_gpt2, n_embd=32, n_layer=2, n_head=2),
-        "Llama 1 B": partial(generation.build_llama, hidden_size=48, intermediate_size=64, num_hidden_layers=2),
-    }
+    GPT2_LARGE = {"n_embd": 32, "n_layer": 2, "n_head": 2}
+    LLAMA_1B = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2}
+LARGE = {
+    "GPT-2-large": partial(generation.build_gpt2, **GPT2_LARGE),
+    "Llama 1 B": partial(generation.build_llama, **LLAMA_1B),
+}
 
 
 def _load_on_device(build: Callable[[], tuple[Model, torch.Tensor]], dtype: str) -> LanguageModel:
@@ -104,13 +104,8 @@ def _make_device_work(name: str, rows: int) -> Benchmark:
         waits = _count_waits(lambda: generate_texts(lm, short, lambda _: None, steps.append))
         return lm, waits / len(steps), _measure_bandwidth(lm.device)
 
-    return replace(
-        work,
-        prepare=prepare,
-        prepare_peer=work.prepare,
-        harness=partial(_run_on_device, size),
-        say=_describe_device_run,
-    )
+    harness = partial(_run_on_device, size)
+    return replace(work, prepare=prepare, prepare_peer=work.prepare, harness=harness, say=_describe_device_run)
 
 
 def _count_equal_texts(lm: LanguageModel) -> Counts:
@@ -149,9 +144,9 @@ def _make_precision_work(dtype: str) -> Benchmark:
 
 def _load_two_engines() -> list[Any]:
     """Load a model and vLLM, or two models without it."""
-    first, second = (partial(_load_on_device, build, "bfloat16") for build in LARGE.values())
-    has_vllm = importlib.util.find_spec("vllm") is not None and not SIMULATED
-    return [first(), generation.start_vllm(0.4) if has_vllm else second()]
+    if SIMULATED or importlib.util.find_spec("vllm") is None:
+        return [_load_on_device(build, "bfloat16") for build in LARGE.values()]
+    return [_load_on_device(LARGE["GPT-2-large"], "bfloat16"), generation.start_vllm(0.4)]
 
 
 def _run_two_engines(engines: Sequence[Any]) -> Counts:

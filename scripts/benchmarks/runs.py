@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,6 @@ STAGES = ("generate", "measure", "score", "embed", "teacher")
 
 
 def _write_documents() -> dict[str, Any]:
-    import pyarrow as pa  # noqa: F401 - imports are not timed
-
     from openended.harness.models.spec import ModelSpec
     from openended.harness.models.tokenizer import load_tokenizer
 
@@ -173,17 +172,6 @@ def _open_page(page: str) -> dict[str, float]:
     return {"opened": opened - started, "sorted": ordered - opened, "longest pause": pause}
 
 
-def _make_grid_folder() -> str:
-    """Make an empty folder and import what every run imports, which is not part of a grid's time."""
-    import hydra
-    import pandas
-    import torch
-    import transformers
-
-    _ = hydra, pandas, torch, transformers
-    return tempfile.mkdtemp(prefix="openended-grid-")
-
-
 def _run_grid(folder: str) -> dict[str, Any]:
     """Run 4 decoders × 3 seeds on `docs` in this process; return the seconds of the stages and of the whole grid."""
     from openended.harness.app.cli import main
@@ -208,7 +196,7 @@ AREAS = {
     "loading": [
         Benchmark(
             name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
-            prepare=_write_documents, harness=_load_with_harness, peer=_load_plainly, clock="cpu",
+            prepare=_write_documents, imports=("pyarrow",), harness=_load_with_harness, peer=_load_plainly, clock="cpu",
             against="json and tokenizers, document by document, nothing written", at_most_seconds=5.0,
             at_most_mib=500.0, agree=format_equality, say=lambda counts: f"{counts['tokens']:,} tokens",
         )
@@ -226,7 +214,8 @@ AREAS = {
         ),
         Benchmark(
             name="a grid, 4 decoders × 3 seeds on docs, 500 examples × 64 tokens",
-            prepare=_make_grid_folder, harness=_run_grid, repeats=1, say=_format_overhead,
+            prepare=partial(tempfile.mkdtemp, prefix="openended-grid-"), harness=_run_grid, repeats=1,
+            imports=("hydra", "pandas", "torch", "transformers"), say=_format_overhead,
         ),
     ],
 }  # fmt: skip
