@@ -7,7 +7,7 @@ compare equal numbers. Undefined with one sample per prompt.
 Source: Cox et al. 2021, "Directed diversity"; Shaib et al. 2024, the package `diversity`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -46,5 +46,5 @@ class Chamfer(SamplesMetric):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
-        return {"chamfer": _compute_by_prompt(embeddings, prompts)}
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(embeddings, prompts)

@@ -8,7 +8,7 @@ of ours with m texts. Undefined with one sample per prompt.
 Source: Cevallos et al. 2018 (remote clique); Shaib et al. 2024, the package `diversity` (for texts).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from openended.harness.core import F64, Floats, Scope, metric
 from openended.metrics.families import PromptGroups, SamplesMetric, average_pairs, prompts_of
@@ -41,5 +41,5 @@ class RemoteClique(SamplesMetric):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
-        return {"remote_clique": _compute_by_prompt(embeddings, prompts)}
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(embeddings, prompts)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Pool = Any  # `models.forward.Pool`
 Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
@@ -220,17 +221,10 @@ class Metric(Spec):
         return plan.means(ids, result.per_example, result.values)
 
     def result(
-        self,
-        features: Features,
-        primary: str,
-        values: Mapping[str, float],
-        *,
-        notes: Sequence[str] = (),
-        per_example: Mapping[str, F64] | None = None,
-        arrays: Mapping[str, NDArray[Any]] | None = None,
-        sd: Mapping[str, float] | None = None,
-        unranked: Sequence[str] = (),
-    ) -> MetricResult:
+        self, features: Features, primary: str, values: Mapping[str, float], *, notes: Sequence[str] = (),
+        per_example: Mapping[str, F64] | None = None, arrays: Mapping[str, NDArray[Any]] | None = None,
+        sd: Mapping[str, float] | None = None, unranked: Sequence[str] = (),
+    ) -> MetricResult:  # fmt: skip
         """Build a `MetricResult`; its array `prompts` marks rows that share a prompt."""
         ids = features.model.ids
         if per_example and self.sides != "human" and len(set(ids)) < len(ids):
@@ -362,12 +356,6 @@ class CausalModel(Protocol):
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str: ...
     def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]: ...
     def forward(
-        self,
-        jobs: Sequence[Any],
-        *,
-        rows: int,
-        pool: Any | None,  # noqa: ANN401 - `models.forward.Pool`
-        nll: F64 | None,
-        batch_size: int,
+        self, jobs: Sequence[Any], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
-    ) -> None: ...
+    ) -> None: ...  # fmt: skip

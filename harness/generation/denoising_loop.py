@@ -292,16 +292,12 @@ STEPS: Mapping[type[denoising.DenoisingDecoder], Callable[[Canvas, int, int], No
 
 
 def denoise_texts(
-    lm: Any,  # noqa: ANN401 - a `Denoiser`; decoders are typed for causal models
-    decoder: denoising.DenoisingDecoder,
-    request: GenerationRequest,
-    emit: Emit,
-    advance: Advance,
+    model: object, decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit, advance: Advance
 ) -> None:
     """Fill the texts of a request; prompts and suffixes stay as they are."""
     import torch
 
-    lm = cast("Denoiser", lm)
+    lm = cast("Denoiser", model)  # decoders are typed for causal models
     length = request.max_new_tokens
     do_step = STEPS[type(decoder)]
     with torch.inference_mode():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Buffers that old checkpoints carry and no model reads from them.
 _BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq", "position_ids")
 _SHOWN = 3
+Module = Any  # a model, a class of models or an output of transformers
 
 
 def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str], bool] = lambda _: False) -> None:
@@ -44,14 +45,9 @@ def check_weights(title: str, info: Mapping[str, Any], *, unused: Callable[[str]
 
 
 def read_weights(
-    loader: Any,  # noqa: ANN401 - a class of transformers
-    spec: ModelSpec,
-    who: str,
-    *,
-    what: str = "",
-    unused: Callable[[str], bool] = lambda _: False,
-    **options: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    loader: Module, spec: ModelSpec, who: str, *, what: str = "", unused: Callable[[str], bool] = lambda _: False,
+    **options: object,
+) -> Module:  # fmt: skip
     """Read the weights of a model, all of them and no others; `who` and `what` begin and end the line of a failure."""
     import torch
     from transformers.utils import logging
@@ -73,12 +69,12 @@ def read_weights(
     return model
 
 
-def has_many_devices(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+def has_many_devices(model: Module) -> bool:
     """Return whether a model's weights are on several devices, so that only its own `forward` may use them."""
     return len({str(device) for device in (getattr(model, "hf_device_map", None) or {}).values()}) > 1
 
 
-def gather_outputs(model: Any) -> torch.device:  # noqa: ANN401 - a transformers model
+def gather_outputs(model: Module) -> torch.device:
     """Move the outputs of body and output layer to one device, and return it: the first accelerator, else the CPU.
 
     accelerate brings each module's inputs to where its weights are, but leaves outputs there; what reads hidden states
@@ -95,7 +91,7 @@ def gather_outputs(model: Any) -> torch.device:  # noqa: ANN401 - a transformers
     return device
 
 
-def _move_outputs(out: Any, device: torch.device) -> Any:  # noqa: ANN401 - a tensor or a ModelOutput
+def _move_outputs(out: Module, device: torch.device) -> Module:
     if hasattr(out, "to"):
         return out.to(device)
     for name in ("last_hidden_state", "logits"):
@@ -176,7 +172,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     return wrap_model(model, spec, target)
 
 
-def wrap_model(model: Any, spec: ModelSpec, device: torch.device) -> LanguageModel:  # noqa: ANN401 - of transformers
+def wrap_model(model: Module, spec: ModelSpec, device: torch.device) -> LanguageModel:
     """Return a model of transformers in eval mode with the tokenizer of its spec."""
     import torch
 
@@ -189,7 +185,7 @@ def wrap_model(model: Any, spec: ModelSpec, device: torch.device) -> LanguageMod
     )  # fmt: skip
 
 
-def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Any:  # noqa: ANN401 - a transformers model
+def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Module:
     """Read the weights with the selected attention."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -224,7 +220,7 @@ def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
     return eos_ids if end is None or end in eos_ids else (*eos_ids, end)
 
 
-def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Any:  # noqa: ANN401 - a model or a sentence encoder
+def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Module:
     """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
     if spec.kind == "causal":
         return load_model(spec.model_spec(), device=device)

@@ -45,6 +45,8 @@ _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and 
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 HALF_ANGLES = 101  # of that curve of halves: a tenth of the value's, enough for a standard error
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
+Value = Any  # a number, or one a row
+Option = Any  # of `mauve_of_histograms`
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -121,7 +123,7 @@ def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: float = 1.0) -> F6
     return np.asarray(weights / weights.sum())
 
 
-def kl_divergence(p: F64, q: F64) -> Any:  # noqa: ANN401 - a number, or one a row
+def kl_divergence(p: F64, q: F64) -> Value:
     """Return KL(p || q) in nats; infinite where q is 0 and p is not."""
     if p.ndim == 1:
         p, q = p[p > 0], q[p > 0]
@@ -130,13 +132,13 @@ def kl_divergence(p: F64, q: F64) -> Any:  # noqa: ANN401 - a number, or one a r
     return np.maximum(terms.sum(axis=-1), 0.0)  # rounding may leave -1e-17 where the two are equal
 
 
-def js_divergence(p: F64, q: F64) -> Any:  # noqa: ANN401 - as above
+def js_divergence(p: F64, q: F64) -> Value:
     """Return the Jensen-Shannon divergence in nats, in [0, ln 2]."""
     middle = (p + q) / 2
     return (kl_divergence(p, middle) + kl_divergence(q, middle)) / 2
 
 
-def frontier_integral(p: F64, q: F64) -> Any:  # noqa: ANN401 - as above
+def frontier_integral(p: F64, q: F64) -> Value:
     """Return the frontier integral, in [0, 1]."""
     mean = (p + q).sum(axis=-1) / 2
     both = (p > 0) & (q > 0)
@@ -174,7 +176,7 @@ def curve_through(divergences: Sequence[tuple[Any, Any]], scaling_factor: float)
     return np.moveaxis(np.concatenate([ends[:1], inner, ends[1:]]), (0, 1), (-2, -1))
 
 
-def curve_area(curve: F64) -> Any:  # noqa: ANN401 - as above
+def curve_area(curve: F64) -> Value:
     """Return the area under a curve by the trapezoid rule along each axis, averaged; in [0, 1]."""
     areas: Any = 0.0
     for x, y in ((curve[..., 0], curve[..., 1]), (curve[..., 1], curve[..., 0])):
@@ -194,7 +196,7 @@ def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
     return np.clip(precision, 0.0, 1.0), np.clip(recall, 0.0, 1.0)
 
 
-def best_f(precision: F64, recall: F64, beta: float) -> Any:  # noqa: ANN401 - as above
+def best_f(precision: F64, recall: F64, beta: float) -> Value:
     """Return the largest F-beta on a curve; beta > 1 weighs recall, beta < 1 precision; 0 where both are 0."""
     weighed = beta**2 * precision + recall
     both = (1 + beta**2) * precision * recall
@@ -202,13 +204,7 @@ def best_f(precision: F64, recall: F64, beta: float) -> Any:  # noqa: ANN401 - a
 
 
 def mauve_of_cells(
-    *,
-    human: I64,
-    model: I64,
-    num_buckets: int,
-    smoothing: Smoothing = "none",
-    seen_only: bool = False,
-    **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
+    *, human: I64, model: I64, num_buckets: int, smoothing: Smoothing = "none", seen_only: bool = False, **curve: Option
 ) -> MauveResult:
     """Compute MAUVE from the cell of each text; `seen_only` leaves out the cells that hold no text of either side."""
     p, q = histogram(human, num_buckets), histogram(model, num_buckets)
@@ -278,15 +274,9 @@ def histogram_values(
 
 
 def resample_mauve(
-    p: F64,
-    q: F64,
-    n_human: float,
-    n_model: float,
-    *,
-    lambdas: Sequence[float],
-    smoothing: Smoothing = "none",
-    **curve: Any,  # noqa: ANN401 - options of `mauve_of_histograms`
-) -> dict[str, F64]:
+    p: F64, q: F64, n_human: float, n_model: float, *, lambdas: Sequence[float], smoothing: Smoothing = "none",
+    **curve: Option,
+) -> dict[str, F64]:  # fmt: skip
     """Return every value of the two functions above for each pair of rows of histograms, each of half of the texts."""
     scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, part=0.5, **curve)
     names = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")

@@ -121,13 +121,13 @@ class SamplesMetric(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> Mapping[str, F64]:
-        """Return name → one value per prompt, shape (p,), the primary one first."""
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
+        """Return one value per prompt, shape (p,)."""
         raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {embeddings.shape}")
 
     def compute(self, features: Features) -> MetricResult:
         prompts = prompts_of(features.model.ids)
-        values = self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)
+        values = {self.name: self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)}
         return average_over_prompts(self, features, prompts, values)
 
 

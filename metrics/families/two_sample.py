@@ -18,6 +18,7 @@ from openended.metrics._embeddings.blocks import Rows, check_side, check_sides, 
 from openended.metrics._mauve import kmeans, quantizers
 from openended.metrics._mauve.scores import count_half_histograms, histogram
 
+Prepared = Any  # what `prepare` of a metric returns
 Space = Literal["surface", "embeddings"]
 Estimates = tuple[Mapping[str, float], ReplicatesByName]
 """Values of a system and their replicates."""
@@ -53,29 +54,19 @@ class ComparisonMetric(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("texts", scope=self.scope),)
 
-    def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
+    def compute(self, features: Features, prepared: Prepared = None) -> MetricResult:
         return self.evaluate(features, self.prepare(features) if prepared is None else prepared)
 
     def replicates(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: Any = None,  # noqa: ANN401
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared = None
     ) -> ReplicatesByName:
         return self.resample(features, result, plan, self.prepare(features) if prepared is None else prepared)
 
-    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         """Compute the metric from what `prepare` returned."""
         raise TypeError(f"{type(self).__name__} does not define compute() of {len(features.model)} texts: {prepared}")
 
-    def resample(
-        self,
-        features: Features,
-        result: MetricResult,
-        plan: Plan,
-        prepared: Any,  # noqa: ANN401
-    ) -> ReplicatesByName:
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
         """Return replicates from what `prepare` returned."""
         return super().replicates(features, result, plan)
 
@@ -118,11 +109,11 @@ class PermutationMetric(ComparisonMetric):
 
     permutations: int
 
-    def compare(self, prepared: Any, first: F64, second: F64) -> F64:  # noqa: ANN401
+    def compare(self, prepared: Prepared, first: F64, second: F64) -> F64:
         """Return the value of each pair of sets of rows, given by indicators of shape (draws, rows)."""
         raise TypeError(f"{type(self).__name__} does not compare {first.shape} and {second.shape} rows")
 
-    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         is_human, is_model = mark_sides(len(features.human), len(features.model))
         values = {self.name: float(self.compare(prepared, is_human, is_model)[0])}
         labels = self.relabel(features, self.permutations)
@@ -132,7 +123,7 @@ class PermutationMetric(ComparisonMetric):
             values["p_value"] = core.permutation_p_value(values[self.name], permuted)
         return self.result(features, self.name, values)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> ReplicatesByName:  # noqa: ANN401
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
         human, model = self.halves(features, plan)
         none = np.zeros_like(human), np.zeros_like(model)
         draws = [
@@ -370,7 +361,7 @@ class Quantized(TwoSample):
         """Return the cells whose histograms `score_halves` reads."""
         return cells
 
-    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - a subclass may return something else
+    def prepare(self, features: Features) -> Prepared:
         """Cluster both sides with each seed and score the cells."""
         human, model = self.pair(features)
         cluster, count = self._fit_clusters(features, human, model)
@@ -414,7 +405,7 @@ class Quantized(TwoSample):
         sd = {name: float(v.std(ddof=1)) for name, v in values.items()} if len(runs) > 1 else None
         return self.result(features, primary, means, sd=sd, notes=notes, arrays=arrays)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> ReplicatesByName:  # noqa: ANN401
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
         return self.score_all_halves(features, plan, prepared)
 
     def score_all_halves(

@@ -14,6 +14,7 @@ from openended.harness.backends.openai.replies import Listing, PromptLogProbs, R
 from openended.harness.core import DataError, Json, Tokenizer
 from openended.harness.models import get_bos_prefix
 
+Reader = Callable[[Reply], Any]
 COPIES = 256  # maximum number of draws per request
 _NAME_LENGTH = 120  # characters of a name that a server reports
 _MAX_CONTEXT = 1 << 31
@@ -134,10 +135,7 @@ class ServerSession:
         return (*get_bos_prefix(self.bos_prefix, ids), *ids)
 
     async def send(
-        self,
-        request: CompletionRequest,
-        endpoints: Sequence[int] | None = None,
-        read: Callable[[Reply], Any] = lambda reply: reply,
+        self, request: CompletionRequest, endpoints: Sequence[int] | None = None, read: Reader = lambda reply: reply
     ) -> Any:  # noqa: ANN401 - what `read` makes of it
         """Send a request, check the reply, and return what `read` makes of it; by default the reply."""
         return await self.client.post(

@@ -21,6 +21,7 @@ from openended.harness.core import CausalModel
 from openended.harness.generation.kv_cache import base
 from openended.harness.models import get_body
 
+Module = Any  # a model of transformers, or a layer of one
 NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
 _GROUPED = "grouped_mm"
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
@@ -28,7 +29,7 @@ _OWN_LENGTH = frozenset({"dynamic", "longrope"})  # rotary embeddings that chang
 _now: ContextVar[tuple[base.KeyValues, base.ForwardPass]] = ContextVar("_now")
 
 
-def takes_ragged_rows(model: Any) -> bool:  # noqa: ANN401 - a transformers model
+def takes_ragged_rows(model: Module) -> bool:
     """Return whether rows of different lengths may share a pass."""
     config = model.config.get_text_config(decoder=True)
     rope = getattr(config, "rope_parameters", None) or {}
@@ -92,7 +93,7 @@ class GeneralRunner(KeyValueRunner):
 
 
 @contextmanager
-def _install_attention(model: Any, keys: base.KeyValues, batch: base.ForwardPass) -> Iterator[None]:  # noqa: ANN401
+def _install_attention(model: Module, keys: base.KeyValues, batch: base.ForwardPass) -> Iterator[None]:
     """Replace the attention and the experts of a model for one pass."""
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
     ALL_EXPERTS_FUNCTIONS.register(NAME, _run_experts)
@@ -123,7 +124,7 @@ def _limit_to_one_thread(needed: bool) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _run_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:  # noqa: ANN401
+def _run_experts(module: Module, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
     """Run transformers' experts, each padded with tokens of weight 0 to a row count that the BLAS treats uniformly."""
     each = chosen.shape[1]
     counts = np.bincount(chosen.flatten().numpy(), minlength=module.num_experts)
@@ -142,17 +143,14 @@ def _run_experts(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -
 
 
 def _attend(
-    module: Any,  # noqa: ANN401 - a transformers attention layer
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001 - none is made for attention that transformers does not know
-    *,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    **options: Any,  # noqa: ANN401
-) -> tuple[Tensor, None]:
-    """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s)."""
+    module: Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *,
+    scaling: float | None = None, sliding_window: int | None = None, **options: object,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Attention in transformers' form: query (1, H, T, s), key and value (1, K, T, s) → (1, T, H, s).
+
+    No mask is made for attention that transformers does not know.
+    """
+    del attention_mask
     keys, batch = _now.get()
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")
