@@ -302,7 +302,6 @@ def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
 
 # Chat templates: where a prompt parts, what the model reads, what ends a turn, and what goes wrong
 
-pytestmark_chat = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 PLAIN = (
     "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}<|endoftext|>{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
