@@ -1,4 +1,4 @@
-"""Metrics of a scorer's numbers: face, gen_ppl, kl_to_scorer, rank_histogram."""
+"""Metrics of a scorer's numbers, of the decoder's Q on human text, and of classifiers trained on both sides."""
 
 import math
 
