@@ -179,7 +179,7 @@ def main() -> None:
         if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()
-        given = {name: getattr(options, name) for name in ("texts", "samples", "seconds")}
+        given = {option: getattr(options, option) for option in ("texts", "samples", "seconds")}
         shares = simulate(cls(), options.n, options.draws, **given)  # type: ignore[arg-type]
         rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)

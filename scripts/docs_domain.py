@@ -55,8 +55,9 @@ SYSTEMS = (
     "docs-s temperature=1.3", "docs-m ancestral", "docs-s greedy",
 )  # fmt: skip
 SAMPLING_SYSTEMS = SYSTEMS[:7]  # greedy is far from the others and varies differently
-load_backend_once = cache(load_backend)
 PAIRS = ((0, 1), (1, 2), (2, 3), (0, 4), (0, 5), (0, 6))
+
+load_backend_once = cache(load_backend)
 
 
 def find_texts(outputs: Path, *, make: bool) -> dict[str, Path]:
