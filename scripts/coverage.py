@@ -179,8 +179,8 @@ def main() -> None:
         if (names and name not in names) or cls.family == "human":  # type: ignore[attr-defined]
             continue
         start = time.process_time()
-        given = {option: getattr(options, option) for option in ("texts", "samples", "seconds")}
-        shares = simulate(cls(), options.n, options.draws, **given)  # type: ignore[arg-type]
+        arguments = {option: getattr(options, option) for option in ("texts", "samples", "seconds")}
+        shares = simulate(cls(), options.n, options.draws, **arguments)  # type: ignore[arg-type]
         rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
