@@ -115,17 +115,17 @@ def build_comparison(results: Results, reference: str) -> Table:
         signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
         like = measured[0].title if measured else where["title"]
         title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
-        found = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
+        measured_cells = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
-        more = max(digits, min(choose_column_decimals(found), digits + 1))
-        for at, (value, cell) in enumerate(zip(values, found, strict=True)):
+        more = max(digits, min(choose_column_decimals(measured_cells), digits + 1))
+        for at, (value, cell) in enumerate(zip(values, measured_cells, strict=True)):
             paper = Cell(value.value, value.sd, decimals=digits)
             gap = BLANK if value.read_off else _subtract(cell, paper)
             cells = (paper, replace(cell, decimals=more), replace(gap, decimals=more))
             label = _label(value.name, names, matches[value.name][0])
             rows.append(TableRow(f"{title}: {label}", "model", cells, rule=at == 0))
         few = "Fewer than three systems in common, or constant values."
-        both = ((value.value, cell.value) for value, cell in zip(values, found, strict=True))
+        both = ((value.value, cell.value) for value, cell in zip(values, measured_cells, strict=True))
         ranks = correlate(both, OVER, few, decimals=3)
         rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", (BLANK, BLANK, ranks)))
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]

@@ -27,9 +27,19 @@ from tests.harness.rating.studies import PLAYERS, Clock, study, whole
 pytest.importorskip("starlette")
 
 
-def test_a_time_longer_than_since_the_item_was_leased_is_refused(pool):
+def take_item(pool):
+    """Return a rater and the first item of the rater."""
     rater = next(iter(pool.tokens))
-    item = pool.next_item(rater)
+    return rater, pool.next_item(rater)
+
+
+@pytest.fixture
+def token(pool):
+    return next(iter(pool.tokens.values()))
+
+
+def test_a_time_longer_than_since_the_item_was_leased_is_refused(pool):
+    rater, item = take_item(pool)
     with pytest.raises(AnswerRefused, match="longer than the 0 seconds since you got this item"):
         pool.store(rater, item.task, item.lease, whole(pool), 30_000)
     pool.clock.now += 20
@@ -59,8 +69,7 @@ def test_an_item_is_dealt_to_one_rater_and_no_prompt_twice_to_any(pool):
 
 
 def test_an_answer_sent_twice_is_stored_once_and_another_one_is_refused(pool):
-    rater = next(iter(pool.tokens))
-    item = pool.next_item(rater)
+    rater, item = take_item(pool)
     assert pool.store(rater, item.task, item.lease, whole(pool), 5)
     assert not pool.store(rater, item.task, item.lease, whole(pool), 5)
     with pytest.raises(AnswerRefused, match="the first answer stands"):
@@ -92,8 +101,7 @@ def test_a_lease_that_ran_out_goes_to_another_and_the_late_answer_is_told(pool):
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(pool, changes, said):
-    rater = next(iter(pool.tokens))
-    item = pool.next_item(rater)
+    rater, item = take_item(pool)
     given = {"task": item.task, "lease": item.lease, "choices": whole(pool), "ms": 5, **changes}
     with pytest.raises(AnswerRefused, match=said):
         pool.store(rater, **given)
@@ -150,8 +158,7 @@ def test_another_study_and_lost_links(tmp_path, pool):
     assert not any(link.rpartition("/s/")[2].rstrip("/") in stored for link in links.values())
 
 
-def test_no_item_without_a_token_and_none_on_the_page(pool, client):
-    token = next(iter(pool.tokens.values()))
+def test_no_item_without_a_token_and_none_on_the_page(pool, client, token):
     for method, path in [("GET", "/s/x/"), ("POST", "/s/x/next"), ("POST", "/s//next"), ("GET", "/key.json"), ("GET", "/s/../answers.db")]:  # fmt: skip
         reply = client.request(method, path)
         assert reply.status_code == 404
@@ -182,13 +189,11 @@ def test_no_item_without_a_token_and_none_on_the_page(pool, client):
         ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
     ],
 )  # fmt: skip
-def test_no_other_origin_and_no_other_host(pool, client, headers, status):
-    token = next(iter(pool.tokens.values()))
+def test_no_other_origin_and_no_other_host(pool, client, headers, status, token):
     assert client.post(f"/s/{token}/next", headers=headers).status_code == status
 
 
-def test_answers_by_the_web_are_stored_and_nonsense_is_told(pool, client):
-    token = next(iter(pool.tokens.values()))
+def test_answers_by_the_web_are_stored_and_nonsense_is_told(pool, client, token):
     item = client.post(f"/s/{token}/next").json()["item"]
     body = {"id": item["id"], "lease": item["lease"], "answers": whole(pool), "ms": 3_000}
     assert client.post(f"/s/{token}/answer", json=body).json() == {"stored": True, "new": True}
@@ -200,8 +205,7 @@ def test_answers_by_the_web_are_stored_and_nonsense_is_told(pool, client):
     assert pool.counts()[0] == 1
 
 
-def test_who_asks_too_often_waits(pool, client):
-    token = next(iter(pool.tokens.values()))
+def test_who_asks_too_often_waits(pool, client, token):
     replies = [client.post(f"/s/{token}/next") for _ in range(60)]
     busy = [reply for reply in replies if reply.status_code == 429]
     assert busy
@@ -237,9 +241,6 @@ def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):
     assert not tally.refused
 
 
-pytest.importorskip("starlette")
-
-
 @pytest.fixture
 def served(pool, monkeypatch):
     """A real server on a free port; yields the port."""
@@ -260,8 +261,7 @@ def served(pool, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", ["", "POST /s/TOKEN/an", "POST", "answer", "answer+drip", "next"])
-def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, caplog, capfd):
-    token = next(iter(pool.tokens.values()))
+def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, caplog, capfd, token):
     head = "POST /s/{}/{} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-length: 500\r\n\r\n{{"
     path = sent.partition("+")[0]
     text = head.format(token, path, served) if path in ("answer", "next") else sent.replace("TOKEN", token)
@@ -281,8 +281,7 @@ def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, c
 
 
 @pytest.mark.slow
-def test_a_client_that_disconnects_prints_no_traceback(pool, served, caplog, capfd):
-    token = next(iter(pool.tokens.values()))
+def test_a_client_that_disconnects_prints_no_traceback(pool, served, caplog, capfd, token):
     for path in ("answer", "next"):
         with socket.create_connection(("127.0.0.1", served), timeout=10) as connection:
             head = f"POST /s/{token}/{path} HTTP/1.1\r\nhost: 127.0.0.1:{served}\r\ncontent-length: 500\r\n\r\n{{"
@@ -292,8 +291,7 @@ def test_a_client_that_disconnects_prints_no_traceback(pool, served, caplog, cap
     assert pool.counts()[0] == 0
 
 
-def test_a_database_that_fails_while_serving_is_one_line(pool, client, caplog):
-    token = next(iter(pool.tokens.values()))
+def test_a_database_that_fails_while_serving_is_one_line(pool, client, caplog, token):
     with sqlite3.connect(pool.path) as base:
         base.execute("DROP TABLE answers")
     assert client.post(f"/s/{token}/next").status_code == 503
@@ -313,8 +311,7 @@ def test_a_database_that_fails_while_serving_is_one_line(pool, client, caplog):
     ],
 )  # fmt: skip
 def test_a_tampered_answer_is_one_line(pool, column, value, said):
-    rater = next(iter(pool.tokens))
-    item = pool.next_item(rater)
+    rater, item = take_item(pool)
     pool.store(rater, item.task, item.lease, whole(pool), 5)
     with sqlite3.connect(pool.path) as base:
         base.execute(f"UPDATE answers SET {column} = ?", (value,))

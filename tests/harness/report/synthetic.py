@@ -17,32 +17,11 @@ from openended.harness.storage.store import write_manifest
 
 DECODERS: dict[str, dict[str, Any]] = {
     "greedy": {"title": "greedy", "stochastic": False, "quality": 0.05, "entropy": 2.2, "ppl": 4.1},
-    "beam": {
-        "title": "beam b=4",
-        "stochastic": False,
-        "quality": 0.08,
-        "entropy": 2.4,
-        "ppl": 3.2,
-        "options": {"num_beams": 4},
-    },
+    "beam": {"title": "beam b=4", "stochastic": False, "quality": 0.08, "entropy": 2.4, "ppl": 3.2, "options": {"num_beams": 4}},
     "ancestral": {"title": "ancestral", "stochastic": True, "quality": 0.84, "entropy": 4.6, "ppl": 61.0},
-    "nucleus": {
-        "title": "nucleus p=0.95",
-        "stochastic": True,
-        "quality": 0.90,
-        "entropy": 4.3,
-        "ppl": 39.0,
-        "options": {"p": 0.95},
-    },
-    "top_k": {
-        "title": "top-k k=40",
-        "stochastic": True,
-        "quality": 0.85,
-        "entropy": 4.0,
-        "ppl": 24.0,
-        "options": {"k": 40},
-    },
-}
+    "nucleus": {"title": "nucleus p=0.95", "stochastic": True, "quality": 0.90, "entropy": 4.3, "ppl": 39.0, "options": {"p": 0.95}},
+    "top_k": {"title": "top-k k=40", "stochastic": True, "quality": 0.85, "entropy": 4.0, "ppl": 24.0, "options": {"k": 40}},
+}  # fmt: skip
 HUMAN = {"gen_ppl": 36.4, "entropy": 4.42, "loop_rate": 0.012, "distinct_4": 0.961, "zipf": 0.971}
 TITLES = {
     "gen_ppl": "Gen. PPL",
@@ -220,6 +199,17 @@ def quickstart(folder, *, arrays=True, texts=True, decoders=tuple(DECODERS)):
         for seed in (0, 1, 2) if DECODERS[decoder]["stochastic"] else (None,):
             write_run(folder, decoder, seed, arrays=arrays, texts=texts)
     return folder / "runs"
+
+
+def read_cells(table: Any) -> dict[str, dict[str, Any]]:
+    """Return label of a row → title of a column → cell."""
+    titles = [column.title for column in table.columns]
+    return {row.label: dict(zip(titles, row.cells, strict=True)) for row in table.rows}
+
+
+def make_interval(low: float, high: float, **more: Any) -> dict[str, Any]:
+    """One interval of a record's results."""
+    return {"low": low, "high": high, "std_error": (high - low) / 4, "level": 0.95, "method": "bootstrap", "replicates": 200} | more  # fmt: skip
 
 
 def stored(folder: Path) -> None:
