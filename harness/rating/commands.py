@@ -76,10 +76,6 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
     },
 }  # fmt: skip
-_EPILOGS = {
-    "simulate": "By default a player with less repetition in its texts is preferred.",
-    "serve": "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
-}
 _SERVER_HELP = {
     "path": "the id by which the server knows the model",
     "base_url": "address of the server, with or without /v1",
@@ -90,7 +86,7 @@ _SERVER_HELP = {
 
 def _add_options(parser: core.CommandParser, command: str) -> None:
     """Add the options of a command; those of a spec that were not typed stay out of the namespace."""
-    parser.epilog = _EPILOGS.get(command)
+    parser.epilog = COMMANDS[command].epilog or None
     for flags, options in _OPTIONS[command].items():
         parser.add_argument(*flags.split(), **options)
     if command == "make":
@@ -271,6 +267,7 @@ class Command(NamedTuple):
     work: Callable[[argparse.Namespace], None]
     after_interrupt: str  # what remains if it is interrupted
     example: str
+    epilog: str = ""
 
 
 COMMANDS = {
@@ -290,6 +287,7 @@ COMMANDS = {
         "fill a study's sheets with simulated raters, for a complete trial run",
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
         simulate, "the files written so far are complete", "openended rate simulate study",
+        "By default a player with less repetition in its texts is preferred.",
     ),
     "judge": Command(
         "let an LLM behind a server rate in place of people",
@@ -307,6 +305,7 @@ COMMANDS = {
         "serve a study on a local network: a link per rater, answers stored at once",
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
         serve, "every acknowledged answer is in answers.db", "openended rate serve study",
+        "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
     ),
 }  # fmt: skip
 

@@ -95,14 +95,30 @@ RaterHandler = Callable[[Request, ItemPool, str], Awaitable[Response]]
 
 
 def make_app(pool: ItemPool, host: str) -> Starlette:
-    """Return the application."""
-    guard = _RequestGuard(pool)
+    """Return the application: tokens are checked and request rates limited, strictly for unknown clients."""
+    raters, strangers = RateLimit(burst=40, rate=10), RateLimit(burst=20, rate=0.2)
+
+    def require_rater(answer: RaterHandler) -> Handler:
+        async def handle(request: Request) -> Response:
+            try:
+                rater = await run_in_threadpool(pool.find_rater, request.path_params["token"])
+                if rater is None:
+                    wait = strangers.wait(request.client.host if request.client else "")
+                    return _make_error(429, _BUSY, wait) if wait else _make_error(404, _UNKNOWN)
+                wait = raters.wait(rater)
+                return _make_error(429, _BUSY, wait) if wait else await answer(request, pool, rater)
+            except DATABASE_ERRORS as err:
+                log.error("%s: %s: the request was refused, the rater's page sends it again", pool.path, err)
+                return _make_error(503, "The answers cannot be stored right now.")
+
+        return handle
+
     routes = [
         Route("/", lambda _: PlainTextResponse(_FRONT_PAGE)),
         Route("/s/{token}", lambda request: RedirectResponse(f"{request.url.path}/", status_code=308)),
-        Route("/s/{token}/", guard.require_rater(_send_page), methods=["GET"]),
-        Route("/s/{token}/next", guard.require_rater(_send_next_item), methods=["POST"]),
-        Route("/s/{token}/answer", guard.require_rater(_store_answer), methods=["POST"]),
+        Route("/s/{token}/", require_rater(_send_page), methods=["GET"]),
+        Route("/s/{token}/next", require_rater(_send_next_item), methods=["POST"]),
+        Route("/s/{token}/answer", require_rater(_store_answer), methods=["POST"]),
     ]
     middleware = [
         Middleware(TrustedHostMiddleware, allowed_hosts=[host, "127.0.0.1", "localhost"], www_redirect=False),
@@ -147,33 +163,6 @@ def _refuse(request: Request) -> Response | None:
 def _make_error(status: int, why: str, wait: float = 0.0) -> JSONResponse:
     headers = {"retry-after": f"{wait:.0f}"} if wait else None
     return JSONResponse({"error": why}, status_code=status, headers=headers)
-
-
-class _RequestGuard:
-    """Checks tokens and limits request rates, strictly for unknown clients."""
-
-    def __init__(self, pool: ItemPool) -> None:
-        self.pool = pool
-        self.raters = RateLimit(burst=40, rate=10)
-        self.strangers = RateLimit(burst=20, rate=0.2)
-
-    def require_rater(self, answer: RaterHandler) -> Handler:
-        async def handle(request: Request) -> Response:
-            try:
-                return await reply_to_rater(request)
-            except DATABASE_ERRORS as err:
-                log.error("%s: %s: the request was refused, the rater's page sends it again", self.pool.path, err)
-                return _make_error(503, "The answers cannot be stored right now.")
-
-        async def reply_to_rater(request: Request) -> Response:
-            rater = await run_in_threadpool(self.pool.find_rater, request.path_params["token"])
-            if rater is None:
-                wait = self.strangers.wait(request.client.host if request.client else "")
-                return _make_error(429, _BUSY, wait) if wait else _make_error(404, _UNKNOWN)
-            wait = self.raters.wait(rater)
-            return _make_error(429, _BUSY, wait) if wait else await answer(request, self.pool, rater)
-
-        return handle
 
 
 async def _send_page(_: Request, pool: ItemPool, rater: str) -> Response:

@@ -47,11 +47,12 @@ def write_methods(results: Results, folder: Path, version: str) -> list[Path]:
             signatures.setdefault(row.metric, row.signature)
     has_intervals = any(row.intervals for run in results.runs for row in run.results)
     intervals = "Intervals are 95\\,\\% intervals over examples. " if has_intervals else ""
+    metrics = [f"{_cite(name, name)}{_list_options(name, signature)}" for name, signature in signatures.items()]
     sentences = [
         _describe_data(results.runs),
         _describe_systems(results.runs),
         _describe_models(results.runs, signatures),
-        _describe_metrics(signatures),
+        f"We report {_join(metrics)}." if metrics else "",
         f"{intervals}All values are computed with openended {escape(version)}.",
     ]
     text = "\n".join(filter(None, sentences))
@@ -125,11 +126,6 @@ def _describe_models(runs: Sequence[Run], signatures: Mapping[str, str]) -> str:
             at = f" (revision {_join(commits)})" if commits else ""
             out.append(f"{purpose} those of {_join(map(escape, names))}{at}.")
     return " ".join(out)
-
-
-def _describe_metrics(signatures: Mapping[str, str]) -> str:
-    parts = [f"{_cite(name, name)}{_list_options(name, signature)}" for name, signature in signatures.items()]
-    return f"We report {_join(parts)}." if parts else ""
 
 
 def _list_options(name: str, signature: str) -> str:

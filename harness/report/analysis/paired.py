@@ -149,14 +149,9 @@ def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tup
     if (sides := _load_examples(results, a, b)) is not None:
         apart = sides[0] - sides[1]
         return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.nan
-    (first, second), parts = _load_estimates(results, a, b)
+    (first, second), parts = load_estimates(results, a, b)
     both = _combine((1.0, -1.0), parts)
     return first - second, both.std_error() if both is not None and both.varies else math.nan
-
-
-def estimate_values(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float]:
-    """Return two values as they are compared: in the space that both share, else as they are printed."""
-    return _load_estimates(results, a, b)[0]
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
@@ -172,7 +167,7 @@ def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> Sys
 
 
 def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
-    (first, second), parts = _load_estimates(results, a, b)
+    (first, second), parts = load_estimates(results, a, b)
     both = _combine((1.0, -1.0), parts)
     if both is None or not both.varies:
         return None
@@ -181,7 +176,7 @@ def _test_over_replicates(results: Results, a: SystemValue, b: SystemValue) -> S
     return SystemComparison(apart, both.p_value(apart), "draws", both.draws.size, interval.low, interval.high)
 
 
-def _load_estimates(
+def load_estimates(
     results: Results, a: SystemValue, b: SystemValue
 ) -> tuple[tuple[float, float], list[Replicates | None]]:
     """Return values and replicates of two systems: those of a space that both share, else the printed ones."""
@@ -231,7 +226,7 @@ def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
-    (first, second), parts = _load_estimates(results, a, b)
+    (first, second), parts = load_estimates(results, a, b)
     of_human = measured.load_replicates(results, human) if human is not None else None
     both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
     if both is not None:

@@ -59,7 +59,9 @@ def measure_worsening(
         reason = next((i.reason for i in (value, baseline) if i.reason), "no human value to compare with")
         return dataclasses.replace(worsening, reason=f"no value: {reason}")
     # What was tested: for metrics of embeddings, values in the space that the systems share.
-    means = paired.estimate_values(results, value, baseline) if test.over == "draws" else (value.mean, baseline.mean)
+    means = value.mean, baseline.mean
+    if test.over == "draws":
+        means, _ = paired.load_estimates(results, value, baseline)
     apart = means[0] - means[1]
     p_value = paired.compute_equality_p_value(results, items, value, baseline)
     low, high = test.low, test.high

@@ -221,16 +221,9 @@ def format_numbers_plainly(axis: Any) -> None:  # noqa: ANN401 - an axis of matp
 
 
 def draw_matrix(
-    figure: Figure,
-    panel: Axes,
-    matrix: F64,
-    texts: Sequence[Sequence[str]],
-    is_dark: Any,  # noqa: ANN401 - an array of truth values
-    *,
-    fontsize: float = 5.5,
-    bar: Mapping[str, Any],
-    **colors: Any,  # noqa: ANN401 - options of `imshow`
-) -> Any:  # noqa: ANN401 - the color bar
+    figure: Figure, panel: Axes, matrix: F64, texts: Sequence[Sequence[str]], is_dark: Any,  # noqa: ANN401 - an array
+    *, fontsize: float = 5.5, bar: Mapping[str, Any], **colors: Any,  # noqa: ANN401 - options of `imshow`
+) -> Any:  # fmt: skip # noqa: ANN401 - the color bar
     """Draw a heat map with a text in each cell, white on dark cells, and a color bar; NaN cells have no color."""
     image = panel.imshow(np.ma.masked_invalid(matrix), **colors)
     panel.grid(visible=False)

@@ -61,29 +61,22 @@ class Errors:
 
     def __init__(self, results: Results | None) -> None:
         self._results = results
-        self._joint: dict[int, tuple[float, Replicates] | None] = {}
-        self._draws: dict[int, F64 | None] = {}
+        self._estimates: dict[int, tuple[float, F64 | None]] = {}
 
     def get(self, item: SystemValue) -> F64 | None:
         """Return the errors of a value, shape (DRAWS,); None if their size is unknown."""
-        if id(item) not in self._draws:
-            self._draws[id(item)] = self._draw(item)
-        return self._draws[id(item)]
+        return self.estimate(item)[1]
 
-    def find_center(self, item: SystemValue) -> float:
-        """Return the value that the errors are added to: in a space that all systems share, else the printed one."""
-        joint = self._find_joint(item)
-        return item.mean if joint is None else joint[0]
-
-    def _find_joint(self, item: SystemValue) -> tuple[float, Replicates] | None:
-        if id(item) not in self._joint and self._results is not None:
-            self._joint[id(item)] = measured.find_joint_estimate(self._results, item)
-        return self._joint.get(id(item))
+    def estimate(self, item: SystemValue) -> tuple[float, F64 | None]:
+        """Return the value that errors are added to (in a space of all systems, else as printed), and the errors."""
+        if id(item) not in self._estimates:
+            joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
+            self._estimates[id(item)] = (
+                (item.mean, self._draw(item)) if joint is None else (joint[0], draw_replicate_errors(joint[1]))
+            )
+        return self._estimates[id(item)]
 
     def _draw(self, item: SystemValue) -> F64 | None:
-        joint = self._find_joint(item)
-        if joint is not None:
-            return draw_replicate_errors(joint[1])
         replicates = measured.load_replicates(self._results, item) if self._results is not None else None
         if replicates is not None:
             return draw_replicate_errors(replicates)
@@ -128,13 +121,12 @@ class Sample:
     def means(self, item: SystemValue) -> F64:
         """Return the mean of a value in every draw, shape (1 + DRAWS,)."""
         self.read[id(item)] = item
-        error = self._errors.get(item)
+        center, error = self._errors.estimate(item)
         if error is None:
             return np.full(1 + DRAWS, item.mean)
         # Values of several signatures are in several spaces, so that only the printed ones are on one scale.
         signatures = {i.signature for i in self.items if i.system == "model" and i.pair == item.pair}
-        center = self._errors.find_center(item) if len(signatures) == 1 else item.mean
-        return np.concatenate([[item.mean], center + self._scale * error])
+        return np.concatenate([[item.mean], (center if len(signatures) == 1 else item.mean) + self._scale * error])
 
     def find_human(self, item: SystemValue) -> F64 | None:
         """Return the human value that a system's value is compared with in every draw; None if there is none."""

@@ -297,7 +297,7 @@ def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | No
     if len(settings) < 2 or not all(is_ranked(*entry) for row in rows for entry in row):
         return None
     costs = [[float(-orient(v.mean, v.direction, target)) for v, target in row] for row in rows]
-    front = find_front(costs)
+    front = [i for i, cost in enumerate(costs) if not any(measured.dominates(other, cost) for other in costs)]
     columns = []
     for pair, entries in zip(pairs, zip(*rows, strict=True), strict=True):
         printed = [v.mean if target is None else abs(v.mean - target) for v, target in entries]
@@ -313,11 +313,6 @@ def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | No
         f"{part.stem}-pareto-{make_slug(pairs[0][0])}", "Quality and diversity: Pareto front", names, columns,
         [_DOMINATED], about=part.about,
     )  # fmt: skip
-
-
-def find_front(costs: Sequence[list[float]]) -> list[int]:
-    """Return the indices of the costs that no other one dominates."""
-    return [i for i, cost in enumerate(costs) if not any(measured.dominates(other, cost) for other in costs)]
 
 
 def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -> Table | None:

@@ -287,7 +287,8 @@ def each_is_higher(sample):
 class DrawnErrors(Errors):
     def __init__(self, items, kinds):
         super().__init__(None)
-        self._draws = {id(item): draw_replicate_errors(rows) for item, rows in zip(items, kinds, strict=True)}
+        errors = zip(items, map(draw_replicate_errors, kinds), strict=True)
+        self._estimates = {id(item): (item.mean, error) for item, error in errors}
 
 
 def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
