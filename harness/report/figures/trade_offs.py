@@ -125,19 +125,19 @@ def generative_frontier(results: Results, _: SystemStyles, part: Sequence[System
     entries = frontier.find_frontiers(results, part)[:MOST]
     if not entries:
         return None
-    below = [pair for pair in DIVERSITY if any(s.value(*pair) for e in entries for s in e.sweep.systems)]
-    names = [escape_mathtext(entry.sweep.name) for entry in entries]
+    below = [pair for pair in DIVERSITY if any(s.value(*pair) for e in entries for s in e.systems)]
+    names = [escape_mathtext(entry.name) for entry in entries]
     figure, panels = drawing.create_figure(COLUMN, 2.5 + 1.2 * len(below), 1 + len(below), legend=[*names, "human"])
     for index, (entry, name) in enumerate(zip(entries, names, strict=True)):
-        style, (low, high) = drawing.choose_style(index), entry.frontier.reach
+        style, (low, high) = drawing.choose_style(index), entry.reach
         grid = np.linspace(low, high, GRID)
-        middle, bottom, top = (np.exp(values) for values in frontier.compute_bands(entry.frontier, grid))
-        points = entry.frontier.entropy[0], np.exp(entry.frontier.log_ppl[0])
+        middle, bottom, top = (np.exp(values) for values in frontier.compute_bands(entry, grid))
+        points = entry.entropy[0], np.exp(entry.log_ppl[0])
         panels[0].fill_between(grid, bottom, top, color=style["color"], alpha=0.15, linewidth=0)
         panels[0].plot(grid, middle, color=style["color"], linestyle=style["linestyle"], linewidth=0.9)
         panels[0].plot(*points, label=name, **(style | {"linestyle": ""}))
         for panel, pair in zip(panels[1:], below, strict=True):
-            pairs = [(h, v) for s in entry.sweep.systems if (h := s.value(*frontier.ENTROPY)) and (v := s.value(*pair))]
+            pairs = [(h, v) for s in entry.systems if (h := s.value(*frontier.ENTROPY)) and (v := s.value(*pair))]
             if pairs:
                 x, y = zip(*sorted((h.mean, v.mean) for h, v in pairs), strict=True)
                 panel.plot(x, y, color=style["color"], marker=style["marker"], linewidth=0.9)
@@ -168,7 +168,7 @@ def steps_at_equal_entropy(results: Results, _: SystemStyles, part: Sequence[Sys
     samplers: dict[str, list[tuple[int | None, Estimate]]] = {}
     for entry in entries:
         try:
-            at_human = frontier.estimate_at(entry.frontier, human_entropy)
+            at_human = frontier.estimate_at(entry, human_entropy)
         except UndefinedMetric:  # the frontier does not reach the human entropy
             continue
         interval = at_human.interval()

@@ -18,7 +18,7 @@ from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, Decode
 from openended.harness.report.tables.selection import TablePart, check_signatures, split_results
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
 from openended.harness.report.tables.values import build_value_tables
-from openended.harness.results import Layout, Results, SystemValue, load_replicates
+from openended.harness.results import Layout, Results, System, SystemValue, load_replicates
 
 GEN_PPL, ENTROPY, KL = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"), ("kl_to_scorer", "kl_per_token")
 STEPS = "decoder.steps"
@@ -35,11 +35,15 @@ _REMARKS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """The operating points of one system; row 0 holds the values, the others their replicates."""
+    """The operating points of one system; row 0 of the arrays holds the values, the others their replicates."""
 
     name: str
     entropy: F64  # shape (1 + replicates, points), nats
     log_ppl: F64  # the same shape, nats
+    points: tuple[tuple[SystemValue, SystemValue], ...] = ()  # entropy and Gen-PPL of each operating point
+    systems: tuple[System, ...] = ()  # the settings of its sweep
+    sampler: str = ""  # name of the decoder without its number of steps
+    steps: int | None = None  # number of steps, where the frontiers of a sampler are separate for each number
 
     @property
     def reach(self) -> tuple[float, float]:
@@ -67,18 +71,7 @@ class Estimate:
         return Replicates(self.draws[None, :]).interval(self.value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SystemFrontier:
-    """A decoder's sweep and its frontier."""
-
-    sweep: DecoderSweep
-    frontier: Frontier
-    points: tuple[tuple[SystemValue, SystemValue], ...]  # entropy and Gen-PPL of each operating point
-    sampler: str  # name of the decoder without its number of steps
-    steps: int | None = None  # number of steps, where the frontiers of a sampler are separate for each number
-
-
-def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[SystemFrontier]:
+def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Frontier]:
     """Return the frontier of every decoder that was run at two settings or more.
 
     A sampler with several settings at each of several numbers of steps has a frontier for each number. Systems without
@@ -92,8 +85,7 @@ def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Syste
             continue
         entropy = np.stack([_load_values(results, h) for h, _ in points], axis=1)
         log_ppl = np.log(np.stack([_load_values(results, g) for _, g in points], axis=1))
-        frontier = Frontier(sweep.name, entropy, log_ppl)
-        frontiers.append(SystemFrontier(sweep, frontier, tuple(points), sampler, steps))
+        frontiers.append(Frontier(sweep.name, entropy, log_ppl, tuple(points), sweep.systems, sampler, steps))
     return frontiers
 
 
@@ -204,31 +196,31 @@ def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[T
     return [*values, *tables]
 
 
-def _build_table(results: Results, part: TablePart, frontiers: list[SystemFrontier], layout: Layout) -> Table:
+def _build_table(results: Results, part: TablePart, frontiers: list[Frontier], layout: Layout) -> Table:
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, part.items, entropy), measured.find_human_value(part.items, gen_ppl)
-    has_kl = any(system.value(*KL) for f in frontiers for system in f.sweep.systems)
+    has_kl = any(system.value(*KL) for f in frontiers for system in f.systems)
     columns = [
         Column("", "points", "points", "none", 0),
         Column("", "from", "entropy from"),
         Column("", "to", "to"),
         Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
-        Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.sweep.name}"),
-        Column("gen_ppl", "frontier_area", f"area to {first.sweep.name}"),
+        Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}"),
+        Column("gen_ppl", "frontier_area", f"area to {first.name}"),
         *([Column(*KL, "lowest KL a token", "lower", 3)] if has_kl else []),
     ]
     rows = []
     for entry in frontiers:
-        low, high = entry.frontier.reach
-        compared, both = [BLANK, BLANK], (entry.frontier, first.frontier)
+        low, high = entry.reach
+        compared, both = [BLANK, BLANK], (entry, first)
         if entry is not first:
             compared = [_format_estimate(estimate_gap, *both, human), _format_estimate(estimate_area, *both)]
         cells = [
             Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(estimate_at, entry.frontier, human, convert=np.exp), *compared,
+            _format_estimate(estimate_at, entry, human, convert=np.exp), *compared,
             *([_find_lowest_kl(results, entry)] if has_kl else []),
         ]  # fmt: skip
-        rows.append(TableRow(entry.sweep.name, "model", tuple(cells)))
+        rows.append(TableRow(entry.name, "model", tuple(cells)))
     if human is not None and layout.human:
         ppl = human_ppl.mean if human_ppl is not None else math.nan
         cells = [BLANK, Cell(float(human[0])), Cell(float(human[0])), Cell(ppl)]
@@ -248,8 +240,8 @@ def _format_estimate(
     return Cell(float(convert(value.value)), interval=(float(convert(interval.low)), float(convert(interval.high))))
 
 
-def _find_lowest_kl(results: Results, entry: SystemFrontier) -> Cell:
-    values = [v for s in entry.sweep.systems if (v := s.value(*KL)) is not None and math.isfinite(v.mean)]
+def _find_lowest_kl(results: Results, entry: Frontier) -> Cell:
+    values = [v for s in entry.systems if (v := s.value(*KL)) is not None and math.isfinite(v.mean)]
     if not values:
         return Cell(note="the texts have no log Q, or it was not measured (metric=kl_to_scorer)")
     lowest = min(values, key=lambda v: v.mean)

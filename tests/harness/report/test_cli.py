@@ -15,7 +15,7 @@ from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.cli import main
 from openended.harness.report.looks import FILE
 from openended.harness.report.methods import CITED, read_entries
-from tests.harness.report.synthetic import change_record, quickstart, result, write_run
+from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +58,8 @@ def test_another_layout_leaves_a_report_as_it_is(runs, tmp_path):
 
 def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     more = ["--no-figures", "--no-page", "--out", str(tmp_path)]
-    assert (
-        main([str(runs), "--layout", "decoders,lm", "--baseline", "greedy", "--compare", "mauve2021/table3", *more])
-        == 0
-    )
+    words = ["--layout", "decoders,lm", "--baseline", "greedy", "--compare", "mauve2021/table3"]
+    assert main([str(runs), *words, *more]) == 0
     made = {p.name for p in (tmp_path / "tables").glob("*.md")}
     assert made == {"decoders.md", "lm.md", "significance.md", "significance-p.md", "compare-mauve2021-table3.md"}
     labels = [p.read_text().partition(r"\label{")[2].partition("}")[0] for p in (tmp_path / "tables").glob("*.tex")]
@@ -69,12 +67,9 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     assert main([str(runs), "--metrics", "mauve,zipf", "--width", "column", "--where", "decoder=nucleus", *more]) == 0
     assert "greedy" not in (tmp_path / "tables" / "full.csv").read_text()
     assert r"\begin{table}[tp]" in (tmp_path / "tables" / "full.tex").read_text()
-    interval = {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 9}
-    line = result("model", "m", {"m": 0.5}, direction="higher", intervals={"m": interval})
+    line = result("model", "m", {"m": 0.5}, direction="higher", intervals={"m": make_interval(0.4, 0.6)})
     write_run(tmp_path / "with", "nucleus", 0, results=[line])
-    assert (
-        main([str(tmp_path / "with"), "--intervals", "--no-figures", "--no-page", "--out", str(tmp_path / "ci")]) == 0
-    )
+    assert main([str(tmp_path / "with"), "--intervals", *more[:3], str(tmp_path / "ci")]) == 0
     text = (tmp_path / "ci/tables/full.md").read_text()
     assert r"m ↑ \[95 % CI\]" in text
     assert "0.500 [0.400, 0.600]" in text
@@ -134,12 +129,10 @@ def test_every_key_has_an_entry_and_every_name_exists():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None or shutil.which("bibtex") is None, reason="no TeX is installed")
 def test_it_compiles(folder):
-    head, end = (
-        r"\documentclass{article}\usepackage{natbib}\begin{document}",
-        r"\bibliography{references}\end{document}",
+    head = r"\documentclass{article}\usepackage{natbib}\begin{document}\input{methods}"
+    (folder / "paper.tex").write_text(
+        rf"{head}\bibliographystyle{{plainnat}}\bibliography{{references}}\end{{document}}"
     )
-    body = f"{head}\\input{{methods}}\\bibliographystyle{{plainnat}}{end}"
-    (folder / "paper.tex").write_text(body)
     for words in (["pdflatex", "-interaction=batchmode", "paper"], ["bibtex", "paper"]):
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout

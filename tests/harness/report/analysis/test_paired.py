@@ -53,9 +53,8 @@ def test_p_values_of_sign_flips():
 def test_holm_is_the_definition(p_values):
     # max over the smaller ones of (m - rank) p, capped at 1: written out
     order = sorted(p_values)
-    expected = {
-        p: max(min(1.0, (len(order) - j) * q) for j, q in enumerate(order[: order.index(p) + 1])) for p in order
-    }
+    capped = [min(1.0, (len(order) - rank) * p) for rank, p in enumerate(order)]
+    expected = {p: max(capped[: order.index(p) + 1]) for p in order}
     got = list(map(correct_by_holm(dict(enumerate(p_values))).__getitem__, range(len(p_values))))
     for p, corrected in zip(p_values, got, strict=True):
         assert corrected >= expected[p] - 1e-12
@@ -65,7 +64,6 @@ def test_holm_is_the_definition(p_values):
 
 def test_stars_and_values_without_a_p_value():
     assert correct_by_holm({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
-
     assert [stars(p) for p in (0.2, 0.05, 0.049, 0.009, 0.0009)] == ["", "", "*", "**", "***"]
 
 
@@ -90,9 +88,8 @@ def test_examples_where_there_are_any_else_seeds(tmp_path):
 def test_few_seeds_are_not_tested_and_say_so(tmp_path):
     for decoder, value in (("ancestral", 1.0), ("nucleus", 2.0)):
         for seed in (0, 1):
-            write_run(
-                tmp_path, decoder, seed, results=[result("model", "m", {"m": value + seed / 9}, direction="higher")]
-            )
+            line = result("model", "m", {"m": value + seed / 9}, direction="higher")
+            write_run(tmp_path, decoder, seed, results=[line])
     differences, _ = build_significance_tables(read_results([tmp_path]), "ancestral")
     cell = differences.rows[0].cells[0]
     assert (cell.value, cell.note) == (pytest.approx(1.0), UNTESTED)
@@ -117,9 +114,8 @@ def rejected(samples: int, *, grouped: bool, prompts: int = 30, tables: int = 20
     place = np.repeat(np.arange(prompts), samples) if grouped else None
     hits = 0
     for number in range(tables):
-        own, other = (
-            np.repeat(rng.normal(size=prompts), samples) + 0.5 * rng.normal(size=prompts * samples) for _ in "ab"
-        )
+        means = (np.repeat(rng.normal(size=prompts), samples) for _ in "ab")
+        own, other = (mean + 0.5 * rng.normal(size=prompts * samples) for mean in means)
         hits += compute_sign_flip_p(by_prompt(own, place) - by_prompt(other, place), str(number), draws=400) < 0.05
     return hits / tables
 
@@ -205,10 +201,8 @@ def written(folder, systems, direction="higher", kind="halves", human=None):
 
 def systems(rng, shifts):
     prompt = rng.normal(size=120)
-    return {
-        d: prompt + s + 0.3 * rng.normal(size=120)
-        for d, s in zip(("greedy", "ancestral", "nucleus"), shifts, strict=True)
-    }
+    decoders = zip(("greedy", "ancestral", "nucleus"), shifts, strict=True)
+    return {decoder: prompt + shift + 0.3 * rng.normal(size=120) for decoder, shift in decoders}
 
 
 def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
@@ -320,9 +314,8 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, kind):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.5, 0.5)), kind=kind)
     table, best = best_rows(results)
     assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
-    assert table.explain_bold() == [
-        "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
-    ]
+    (line,) = table.explain_bold()
+    assert line == "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
     assert best_rows(results, intervals=True)[1] == best
 
 

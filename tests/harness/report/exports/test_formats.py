@@ -14,10 +14,9 @@ from openended.harness.results import read_results
 from openended.harness.results.frame import FIXED
 from openended.harness.storage import read_record
 from tests.harness.report.page.made import make_report
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import make_interval, result, write_run
 
 SCHEMAS = Path(__file__).parents[3] / "fixtures" / "every_eval_ever"  # of the package every-eval-ever 0.3.0, MIT
-SPREAD = {"low": 30.0, "high": 40.0, "std_error": 2.5, "level": 0.95, "method": "bootstrap", "replicates": 200}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,9 @@ def runs(tmp_path_factory):
 def measured(tmp_path_factory):
     """One run without texts: a perplexity with an interval and the human one, and a value that aims at 0.5."""
     folder = tmp_path_factory.mktemp("measured")
-    ppl = result("model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals={"gen_ppl": SPREAD})
+    ppl = result(
+        "model", "gen_ppl", {"gen_ppl": 35.0, "entropy": math.nan}, intervals={"gen_ppl": make_interval(30.0, 40.0)}
+    )
     accuracy = result(
         "model", "accuracy", {"accuracy": 0.75}, bounds={"accuracy": (0.0, 1.0)}, directions={"accuracy": "nearest 0.5"}
     )

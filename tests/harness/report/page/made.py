@@ -40,15 +40,12 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
     human = _source(store, "human", "human", 0, count, 1, tokenizer)
     for decoder, own in (("greedy", [None]), ("nucleus", seeds)):
         for seed in own:
-            made = _source(
-                store, "generate", decoder, seed or 0, count, samples if decoder == "nucleus" else 1, tokenizer
-            )
-            inputs = {f"human:{'docs'}": human["rows"], f"generate:{decoder}": made["rows"]}
+            draws = samples if decoder == "nucleus" else 1
+            made = _source(store, "generate", decoder, seed or 0, count, draws, tokenizer)
+            inputs = {"human:docs": human["rows"], f"generate:{decoder}": made["rows"]}
             for role, one in (("human", human), ("model", made)):
-                inputs |= {
-                    f"score:{role} continuation": one["score"],
-                    f"embed:{role} prompt_and_continuation": one["embed"],
-                }
+                inputs[f"score:{role} continuation"] = one["score"]
+                inputs[f"embed:{role} prompt_and_continuation"] = one["embed"]
             mauve = {"mauve": 0.5 + len(decoder) / 20 + (seed or 0) / 100}
             rows = [
                 _scored("model", "gen_ppl", 20.0 + len(decoder) + (seed or 0), made, store),
@@ -56,14 +53,8 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
                 result("model", "mauve", mauve, family="two_sample", direction="higher",
                        options="|quantizer:kmeans|num_buckets:5"),
             ]  # fmt: skip
-            run = write_run(
-                folder,
-                decoder,
-                seed,
-                results=rows,
-                axes={"scorer.path": "bundled:docs-m", "samples": samples},
-                inputs=inputs,
-            )
+            axes = {"scorer.path": "bundled:docs-m", "samples": samples}
+            run = write_run(folder, decoder, seed, results=rows, axes=axes, inputs=inputs)
             _explain(run, rows[-1]["signature"])
     return folder / "runs"
 

@@ -113,12 +113,8 @@ def test_hostile_texts_are_shown_and_nothing_of_them_runs(page):
 
 
 def test_the_policy_allows_the_pages_own_script_alone(page):
-    page.evaluate(
-        "document.body.append(Object.assign(document.createElement('script'), { textContent: 'globalThis.ran = 3' }))"
-    )
-    page.evaluate(
-        "document.body.append(Object.assign(document.createElement('img'), { src: 'https://example.org/x.png' }))"
-    )
+    for name, content in (("script", "textContent: 'globalThis.ran = 3'"), ("img", "src: 'https://example.org/x.png'")):
+        page.evaluate(f"document.body.append(Object.assign(document.createElement('{name}'), {{ {content} }}))")
     page.wait_for_timeout(50)
     assert page.evaluate("globalThis.ran") is None
     assert any("script-src" in fault for fault in page.faults)
@@ -344,11 +340,8 @@ def test_two_reports_stand_side_by_side(blank_tab, runs, tmp_path):
     assert gap.value == pytest.approx(0.01)
     blank_tab.goto((tmp_path / "r/report.html").as_uri())
     reading(blank_tab)
-    assert blank_tab.locator(".example").first.locator("h4").all_text_contents()[:3] == [
-        "human",
-        "one · greedy",
-        "two · greedy",
-    ]
+    systems = blank_tab.locator(".example").first.locator("h4").all_text_contents()
+    assert systems[:3] == ["human", "one · greedy", "two · greedy"]
     assert blank_tab.faults == []
 
 
@@ -377,9 +370,8 @@ def wide_report(tmp_path_factory):
     """Nine columns, each with a standard deviation over seeds and an error of the metric."""
     folder = tmp_path_factory.mktemp("wide")
     for decoder, seed in (("greedy", None), ("nucleus", 0), ("nucleus", 1)):
-        lines = [
-            result("model", m, {m: 0.312 + (seed or 0) / 9}, direction="higher") | {"sd": {m: 0.023}} for m in METRICS
-        ]
+        value = 0.312 + (seed or 0) / 9
+        lines = [result("model", m, {m: value}, direction="higher", sd={m: 0.023}) for m in METRICS]
         write_run(folder, decoder, seed, results=lines)
     build_report([folder / "runs"], folder / "report", figures=False)
     return folder / "report" / "report.html"
@@ -402,13 +394,11 @@ def test_the_first_column_and_the_caption_stay_when_a_phone_scrolls_the_table(bl
     blank_tab.set_viewport_size({"width": 390, "height": 844})
     blank_tab.goto(wide_report.as_uri())
     scroll = blank_tab.locator(".wide").first
-    before = [
-        blank_tab.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")
-    ]
+    fixed = [blank_tab.locator(f"table.data {part}").first for part in ("tbody th", "caption span")]
+    before = [part.bounding_box()["x"] for part in fixed]
     scroll.evaluate("e => { e.scrollLeft = 300; }")
-    after = [blank_tab.locator(f"table.data {part}").first.bounding_box()["x"] for part in ("tbody th", "caption span")]
     assert scroll.evaluate("e => e.scrollLeft") > 100
-    assert after == pytest.approx(before, abs=1)
+    assert [part.bounding_box()["x"] for part in fixed] == pytest.approx(before, abs=1)
 
 
 def test_finding_table_and_figure_are_above_the_fold_and_notes_are_folded(page):
@@ -491,13 +481,10 @@ def test_why_begins_with_a_sentence_and_its_bars_share_one_axis(page):
     body = page.locator("#why-body")
     body.locator("details").first.wait_for()
     sentence = body.locator("p.finding").inner_text()
-    assert re.match(
-        r"greedy has MAUVE 0\.\d+(, .* ceiling of \d\.\d+)?: only 10 % of its texts fall into a cell with 30 % ",
-        sentence,
-    )
-    assert (
-        page.locator("#why-body option").all_inner_texts()[0] == "greedy"
-    )  # no metric, options or seed: they are all alike
+    share = "only 10 % of its texts fall into a cell with 30 % "
+    assert re.match(rf"greedy has MAUVE 0\.\d+(, .* ceiling of \d\.\d+)?: {share}", sentence)
+    names_shown = page.locator("#why-body option").all_inner_texts()
+    assert names_shown[0] == "greedy", "without metric, options or seed, which are all alike"
     axis, bar = (page.locator(f"#why-body {part}").first.bounding_box() for part in (".axis", "svg.bar"))
     assert bar["x"] == pytest.approx(axis["x"], abs=1)
     widths = page.locator("#why-body svg.bar rect").evaluate_all("all => all.map(e => Number(e.getAttribute('width')))")

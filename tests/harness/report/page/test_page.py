@@ -204,18 +204,11 @@ def test_parts_are_whole_and_the_same_again(shelf):
 
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
     told = read_explanations(shelf)
-    assert [(one["system"], one["seed"]) for one in told] == [
-        ("greedy", "–"),
-        ("nucleus p=0.95", "0"),
-        ("nucleus p=0.95", "1"),
-    ]
+    systems = [("greedy", "–"), ("nucleus p=0.95", "0"), ("nucleus p=0.95", "1")]
+    assert [(one["system"], one["seed"]) for one in told] == systems
     (cell,) = told[0]["cells"]
-    assert (cell["human"], cell["model"], cell["human_texts"], cell["model_texts"]) == (
-        0.3,
-        0.1,
-        [[7, 0]],
-        [[1, 0], [8, 0]],
-    )
+    assert (cell["human"], cell["model"]) == (0.3, 0.1)
+    assert (cell["human_texts"], cell["model_texts"]) == ([[7, 0]], [[1, 0], [8, 0]])
     assert told[0]["missed"]["human"] == {"count": 12, "texts": [[9, 0]]}
     path = results.runs[0].folder / "explain.jsonl"
     kept = path.read_text()
@@ -248,11 +241,9 @@ def test_the_cell_that_explains_the_loss_is_overfilled_or_missed():
         "greedy has MAUVE 0.89, 0.06 below the human ceiling of 0.95: 11 % of its texts fall into a cell with 2 % of the "
         "human text, for example “The method is…”."
     )
-    assert summarize_cells("greedy", 0.96, 0.95, CELLS, "").startswith(
-        "greedy has MAUVE 0.96, at the human ceiling of 0.95:"
-    )
+    above = summarize_cells("greedy", 0.96, 0.95, CELLS, "")
+    assert above.startswith("greedy has MAUVE 0.96, at the human ceiling of 0.95:")
     assert summarize_cells("greedy", 0.89, None, CELLS, "").startswith("greedy has MAUVE 0.89: 11 %")
-
     assert summarize_cells("greedy", None, None, CELLS[:1], "") == (
         "greedy: only 5 % of its texts fall into a cell with 30 % of the human text."
     )

@@ -26,7 +26,7 @@ from openended.harness.results import (
 )
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
-from tests.harness.report.synthetic import quickstart, result, seal, store_arrays, write_run
+from tests.harness.report.synthetic import quickstart, read_cells, result, seal, store_arrays, write_run
 from tests.helpers import openended
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
@@ -349,18 +349,13 @@ TWO = SearchResult(
 )
 
 
-def cells(table, label):
-    row = next(row for row in table.rows if row.label == label)
-    return {column.title: cell for column, cell in zip(table.columns, row.cells, strict=True)}
-
-
 def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     best, importance, trials = build_search_tables(ONE)
     assert [row.label for row in best.rows] == ["top_k k=40", "top_k k=80", "nucleus p=0.9"]
-    found = cells(best, "top_k k=40")
+    found = read_cells(best)["top_k k=40"]
     assert found["mauve"].value == 0.9
     assert found["mauve, fresh seeds"].value == pytest.approx(0.75)
-    ends = [float(word) for word in cells(best, "nucleus p=0.9")["95 % over seeds"].words.split(" to ")]
+    ends = [float(word) for word in read_cells(best)["nucleus p=0.9"]["95 % over seeds"].words.split(" to ")]
     assert ends == pytest.approx([0.8 - 1.2706, 0.8 + 1.2706], abs=0.06)  # 12.706 · 0.1414 / √2
     assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
     assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]

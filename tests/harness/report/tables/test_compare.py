@@ -26,7 +26,7 @@ from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_csv
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import build_layout, read_results
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import make_interval, result, write_run
 from tests.helpers import openended
 
 COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
@@ -162,8 +162,7 @@ STEPS = (100, 200, 900, 1000)
 
 def write_training(folder, training, values, *, half=0.02, decoder="nucleus"):
     for step, value in zip(STEPS, values, strict=True):
-        interval = {"low": value - half, "high": value + half, "std_error": half / 2, "level": 0.95, "method": "subsample",
-                    "replicates": 100}  # fmt: skip
+        interval = make_interval(value - half, value + half, method="subsample")
         rows = [
             result("model", "mauve", {"mauve": value}, direction="higher", intervals={"mauve": interval}),
             result("ceiling", "mauve", {"mauve": 0.95}, direction="higher"),

@@ -26,7 +26,7 @@ from openended.harness.report.tables.fair_comparison import (
     tally_wins,
 )
 from openended.harness.results import Layout, find_target, read_results
-from tests.harness.report.synthetic import result, write_run
+from tests.harness.report.synthetic import read_cells, result, write_run
 
 
 @pytest.mark.parametrize("settings", range(1, 8))
@@ -129,18 +129,13 @@ def report(tmp_path_factory):
     return folder, {table.name: table for table in made.tables}
 
 
-def row_of(table, label):
-    row = next(row for row in table.rows if row.label == label)
-    return {column.title: cell for column, cell in zip(table.columns, row.cells, strict=True)}
-
-
 def test_every_decoder_has_the_same_number_of_settings(report):
     table = report[1]["fair-best-mauve"]
     assert [row.label for row in table.rows] == ["nucleus", "min_p"]
     assert [c.title for c in table.columns] == [
         "settings", "N=1", "N=2", "N=3", "N=3, same seeds", "best setting",
     ]  # fmt: skip
-    nucleus, min_p = row_of(table, "nucleus"), row_of(table, "min_p")
+    nucleus, min_p = read_cells(table).values()
     assert nucleus["N=1"].value == pytest.approx(0.88, abs=1e-3)
     assert nucleus["N=3"].value == pytest.approx(0.94, abs=2e-3)
     # of its four settings three are drawn: the good one is among them with 3/4, else 0.72 is the best

@@ -97,7 +97,7 @@ def test_table_and_figure(folder):
     assert len(entry.points) == 3
     human = load_human_entropy(results, items, entry.points[0][0])
     assert len(human) == 41
-    low, high = entry.frontier.reach
+    low, high = entry.reach
     _, table = build_frontier_tables(results, load_layout("frontier"), "frontier")
     row, human_row = table.rows
     assert (row.cells[0].value, row.cells[1].value, row.cells[2].value) == (3, low, high)

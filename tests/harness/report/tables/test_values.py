@@ -25,7 +25,7 @@ from openended.harness.report.tables.values import (
     mark_incomparable,
 )
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
-from tests.harness.report.synthetic import change_record, result, write_run
+from tests.harness.report.synthetic import change_record, make_interval, result, write_run
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -56,12 +56,8 @@ def test_the_human_row_is_first_and_its_value_decides(tmp_path):
 
 
 def test_a_value_that_its_metric_does_not_rank_is_never_bold(tmp_path):
-    for decoder, value, direction in (
-        ("greedy", 1.0, "none"),
-        ("nucleus", 0.6, "higher"),
-        ("ancestral", 0.5, "higher"),
-    ):
-        write(tmp_path, decoder, {"m": value}, direction=direction)
+    for decoder, value in (("greedy", 1.0), ("nucleus", 0.6), ("ancestral", 0.5)):
+        write(tmp_path, decoder, {"m": value}, direction="none" if decoder == "greedy" else "higher")
     made = table(tmp_path)
     assert made.columns[0].heading == "m ↑"
     assert best(made) == ["nucleus p=0.95"]
@@ -194,17 +190,13 @@ def test_a_companion_that_repeats_another_column_is_left_out(tmp_path):
                  result("model", "entropy", {"text_entropy_1": entropy, "entropy_1": 6.0})]  # fmt: skip
         write_run(tmp_path, decoder, None, results=lines)
     assert [c.key for c in table(tmp_path).columns] == ["gen_ppl", "text_entropy_1"]
-    assert [c.key for c in table(tmp_path, metrics=("gen_ppl", "gen_ppl.entropy", "entropy")).columns] == [
-        "gen_ppl",
-        "entropy",
-        "text_entropy_1",
-    ]
+    asked = table(tmp_path, metrics=("gen_ppl", "gen_ppl.entropy", "entropy"))
+    assert [c.key for c in asked.columns] == ["gen_ppl", "entropy", "text_entropy_1"]
 
 
 def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
     for decoder, low, high in (("greedy", 0.5, 0.5), ("ancestral", 0.4, 0.6)):
-        interval = {"low": low, "high": high, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 9}
-        write(tmp_path, decoder, {"m": 0.5}, direction="higher", intervals={"m": interval})
+        write(tmp_path, decoder, {"m": 0.5}, direction="higher", intervals={"m": make_interval(low, high)})
     constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
     assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
     assert (varying.interval, varying.note) == ((0.4, 0.6), "")
@@ -212,11 +204,8 @@ def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
 
 def test_the_human_ceiling_is_the_target_of_a_value_of_two_sides(tmp_path):
     for decoder, value in (("greedy", 0.34), ("nucleus", 0.5)):
-        lines = [
-            result("model", "typicality", {"typicality": value}),
-            result("ceiling", "typicality", {"typicality": 0.33}),
-        ]
-        write_run(tmp_path, decoder, 0, results=lines)
+        sides = (("model", value), ("ceiling", 0.33))
+        write_run(tmp_path, decoder, 0, results=[result(s, "typicality", {"typicality": v}) for s, v in sides])
     results = read_results([tmp_path])
     models = [i for i in results.values if i.system == "model"]
     assert [find_human_value(results.values, item).mean for item in models] == [0.33, 0.33]
@@ -248,9 +237,8 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
 
 def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
     missing = "no interval of mauve, mauve_star: no variation seen"
-    write_noted(
-        tmp_path, "greedy", notes=["few texts", missing], model="naive:unigram", run_notes=["naive:unigram: no model"]
-    )
+    notes = ["few texts", missing]
+    write_noted(tmp_path, "greedy", notes=notes, model="naive:unigram", run_notes=["naive:unigram: no model"])
     write_noted(tmp_path, "nucleus", notes=[missing], model="naive:mirror", run_notes=["naive:mirror: no model"])
     results = read_results([tmp_path])
     items = results.values
@@ -298,7 +286,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
 
 
 def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
-    interval = {"low": 0.4, "high": 0.6, "std_error": 0.05, "level": 0.95, "method": "bootstrap", "replicates": 200}
+    interval = make_interval(0.4, 0.6)
     for decoder, value, option in (("greedy", 0.5, "|k:4"), ("nucleus", 0.4, "|k:4"), ("top_k", 0.9, "|k:5")):
         write(tmp_path / "a", decoder, {"m": value}, direction="higher", options=option, intervals={"m": interval})
     (made,) = build_report([tmp_path / "a"], tmp_path / "out", layout="leaderboard").tables
@@ -361,15 +349,11 @@ def test_many_values_and_commands_are_counted(tmp_path):
 
 def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
     for n, decoder in enumerate(("greedy", "nucleus", "top_k", "beam")):
-        by(
-            write_run(tmp_path, decoder, 0, created=f"2026-02-0{n + 1}T10:20:30+00:00"),
-            "openended",
-            f"decoder={decoder}",
-        )
+        run = write_run(tmp_path, decoder, 0, created=f"2026-02-0{n + 1}T10:20:30+00:00")
+        by(run, "openended", f"decoder={decoder}")
+    options = {"layout": ["full", "findings"], "baseline": "greedy", "figures": False}
     for name in "ab":
-        report = build_report(
-            [tmp_path / "runs"], tmp_path / name, layout=["full", "findings"], baseline="greedy", figures=False
-        )
+        report = build_report([tmp_path / "runs"], tmp_path / name, **options)
     assert len(report.tables) > 2
     for path in (tmp_path / "a").rglob("*"):
         if path.suffix in (".md", ".tex", ".html"):
@@ -435,10 +419,8 @@ def test_the_best_by_direction(direction, human, options, best):
 
 def test_equal_missing_and_single_values():
     assert find_best({"a": 0.901, "b": 0.904, "c": 0.89}, "higher") == {"a", "b"}
-
     assert find_best({"a": math.nan, "b": 0.1}, "higher") == {"b"}
     assert find_best({"a": math.nan, "b": math.nan}, "higher") == set()
-
     assert find_best({"a": 0.5}, "higher") == set()
 
 
@@ -483,9 +465,7 @@ def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
     column = Column("mauve", "mauve", "MAUVE", "higher", signature=signature)
     table = Table("t", "T", (column,), (TableRow("x", "model", (Cell(0.5),)),), warnings=("few texts",))
     assert column.heading == "MAUVE† ↑"
-    assert table.caveats() == [
-        "† embedder docs-m was trained on docstrings only: do not trust its scores here",
-        "few texts",
-    ]
+    caveat = "† embedder docs-m was trained on docstrings only: do not trust its scores here"
+    assert table.caveats() == [caveat, "few texts"]
     assert r"MAUVE$^\dagger$ $\uparrow$" in to_latex(table)
     assert r"; $\dagger$ embedder docs-m was trained" in to_latex(table)
