@@ -1,5 +1,6 @@
-"""`openended` before Hydra: commands by their names, help, version."""
+"""`openended` before Hydra: commands by their names, help, lists, and completion in a real bash."""
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,10 @@ import pytest
 
 from openended import __version__
 from openended.harness.app import cli
+from openended.harness.app.commands import completion
+from openended.harness.app.commands.describe import describe_option, main as describe
+from openended.harness.app.commands.list import STATES, main as list_choices_of, read_papers
+from openended.harness.core.registry import GROUPS, list_choices
 from tests.helpers import ROOT, exit_code, openended
 
 
@@ -57,3 +62,96 @@ def test_commands_of_other_folders_are_the_entry_points_of_their_old_names(tmp_p
         assert scripts[f"openended-{name}"] == f"{cli.list_commands()[name]}:main"
     done = openended("report", str(tmp_path / "gone"), cwd=tmp_path, verbose=False, code=2)
     assert done.stderr == f"openended report: no run folder or run name '{tmp_path / 'gone'}'\n"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_choice_has_a_line_of_meaning(group):
+    assert list_choices(group)
+    assert not [name for name, line in list_choices(group).items() if not line or "\n" in line]
+
+
+def test_a_list_in_the_plural(capsys):
+    assert list_choices_of(["metrics"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(list_choices("metric"))
+    assert any(line.startswith("zipf ") and "log rank" in line for line in lines)
+    assert list_choices_of([]) == 0
+    assert "  quickstart " in capsys.readouterr().out
+
+
+def test_a_metric_has_formula_options_and_sources(capsys):
+    assert describe(["mauve"]) == 0
+    said = capsys.readouterr().out
+    for part in ("metric=[mauve]", "KL(q || r)", "Source: Pillutla et al. 2021", "scaling_factor: 5.0 # the paper's c"):
+        assert part in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ["metric", "decoder", "task", "model", "embedder", "experiment"])
+def test_everything_can_be_described(group):
+    for name in list_choices(group):
+        assert describe_option(f"{group}/{name}").startswith(group)
+
+
+def test_the_papers_list_names_every_experiment_of_a_paper_and_no_other(capsys):
+    items = [item for paper in read_papers().values() for item in paper["items"]]
+    listed = {item["experiment"] for item in items if "experiment" in item}
+    experiments = set(list_choices("experiment"))
+    assert listed <= experiments
+    assert {name for name in experiments if name.startswith(("mauve_", "pr_", "huse_"))} <= listed
+    assert all((item["state"] == "none") == (not {"experiment", "command"} & set(item)) for item in items)
+    assert all(item["state"] in STATES and (item["state"] != "files") <= ("needs" not in item) for item in items)
+    assert list_choices_of(["papers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:3] == ["Table", "3", "mauve_table3"] for line in lines)
+    assert len(lines) == len(items) + len(read_papers()) + 1
+
+
+@pytest.fixture(scope="module")
+def script():
+    if shutil.which("bash") is None:
+        pytest.skip("no bash")
+    return completion.write_script("bash")
+
+
+def complete(script, *words):
+    """Return what a Tab after these words offers."""
+    typed = " ".join(words)
+    quoted = " ".join(f"'{word}'" for word in words)
+    lines = [
+        f'openended() {{ "{sys.executable}" -m openended.harness "$@"; }}',
+        script,
+        f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; COMP_POINT={len(typed)}",
+        '_openended; printf "%s\\n" "${COMPREPLY[@]}"',
+    ]
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("report", "--lay"), "--layout"),
+        (("score", "a.jsonl", "--hum"), "--human"),
+        (("export", "name", "--no"), "--no-store"),
+        (("import", "--tr"), "--trust"),
+        (("status", "--out"), "--outputs"),
+        (("store", "--un"), "--unnamed"),
+        (("show", "--te"), "--texts"),
+        (("list", "--he"), "--help"),
+        (("describe", "--he"), "--help"),
+        (("rate", "ma"), "make"),
+        (("rate", "make", "--proto"), "--protocol"),
+        (("rate", "serve", "--po"), "--port"),
+        (("finetune", "epo"), "epochs="),
+        (("completion", "ba"), "bash"),
+    ],
+)
+def test_flags_of_every_command_are_offered(script, words, offered):
+    assert offered in complete(script, "openended", *words)
+
+
+@pytest.mark.slow
+def test_commands_and_options_are_offered(script):
+    assert "report" in complete(script, "openended", "rep")
+    assert complete(script, "openended", "seed=1", "decoder=nucl") == ["decoder=nucleus"]

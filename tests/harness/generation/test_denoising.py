@@ -245,13 +245,6 @@ def test_texts_follow_the_exact_law(decoder):
     assert chi_squared < len(large) + 4.5 * (2 * len(large)) ** 0.5
 
 
-def distances(*decoders: denoising.DenoisingDecoder) -> list[float]:
-    return [
-        sampler_worlds.total_variation(sampler_worlds.compute_output_law(small_world(), d), small_world().law())
-        for d in decoders
-    ]
-
-
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
 def test_texts_do_not_depend_on_the_batch(decoder):
     assert sample(small_world(), decoder, 15, batch_size=1) == sample(small_world(), decoder, 15, batch_size=7)

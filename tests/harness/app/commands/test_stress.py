@@ -1,10 +1,13 @@
-"""`openended stress`: the grid, its table, `stress.csv`, the heat map, and errors of one line."""
+"""`openended stress`: the grid, its table, `stress.csv`, the heat map; what `describe` says was measured."""
 
 import csv
+import math
 
 import pytest
 
+from openended.harness.app.commands.describe import describe_option
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
+from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
 from openended.harness.imported import list_damages
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.heat_maps import damage_heat_map
@@ -72,3 +75,25 @@ def test_csv_and_table(folder):
 def test_the_same_command_finds_everything(folder):
     again = openended("stress", *WORDS, "plan_only=true", cwd=folder, code=0)
     assert " 0 to compute now" in again.stdout + again.stderr
+
+
+def make_row(strength, detected, damage="negation"):
+    return StressRow("mauve", "docs-m/last", damage, strength, 0.5, 0.4, 0.6, detected)
+
+
+def test_smallest_strength():
+    key = ("mauve", "docs-m/last", "negation")
+    assert find_smallest([make_row(30, True), make_row(10, False), make_row(100, True)])[key] == "30"
+    assert find_smallest([make_row(10, False), make_row(30, False)])[key] == "no"
+    assert find_smallest([make_row(10, None), make_row(30, False)])[key] == "no"
+    assert find_smallest([make_row(10, None)])[key] == "–"
+    assert make_row(0, None, "none").resolution == pytest.approx(math.sqrt(2) * 0.1)
+
+
+def test_the_packaged_table_has_every_damage():
+    rows = load_stress_rows()
+    assert {row.damage for row in rows} == {"none", *list_damages()}
+    assert {row.embedder for row in rows} >= {"", "docs-m/last", "docs-m/mean"}
+    assert "resolves differences of" in describe_stress_results("mauve")
+    assert describe_stress_results("huse") == ""
+    assert "does not see" in describe_option("mauve")
