@@ -1,21 +1,29 @@
-"""Evaluating a model while it trains: with transformers' Trainer, TRL and Lightning."""
+"""Fine-tuning a tiny model from end to end, and evaluating a model while it trains: Trainer, TRL and Lightning."""
 
+import dataclasses
+import math
 import random
 import re
+import sys
 from collections import Counter
 from importlib.util import find_spec
 from itertools import islice
 
 import numpy as np
 import pytest
+import yaml
 
 import openended as oe
-from openended.harness.app.finetune import cut_into_blocks, iterate_documents
+from openended.harness.app import finetune as ft
+from openended.harness.core import DataError, ExtraNotInstalled, SpecError, read_json
 from openended.harness.models import ModelSpec, load_model
 from openended.harness.results import read_results
 from openended.harness.storage import RowFile, read_record
 from openended.tasks.docs import Docs
-from tests.helpers import as_a_process, openended, tiny_model, write_jsonl
+from openended.tasks.jsonl import JsonLines
+from openended.tasks.webtext import WebText
+from openended.tasks.writing_prompts import WritingPrompts
+from tests.helpers import ROOT, as_a_process, exit_code, openended, tiny_model, write_jsonl
 from tests.lazy import torch
 
 pytestmark = [
@@ -23,6 +31,130 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 OPTIONS = ["num_examples=8", "max_new_tokens=4", "metric=[repetition,distinct_n]", "runtime.device=cpu", "intervals=40"]
+
+
+TEXT = "the cat sat on the mat and the dog sat on the log"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+class LetterTokenizer:
+    def encode(self, text):
+        return [ord(c) - 96 for c in text]
+
+    def decode(self, ids):
+        return ""
+
+
+def test_documents_are_joined_by_the_end_token_and_cut():
+    # abc 0 de 0 f 0 → 1 2 3 0 | 4 5 0 6 | 0 is dropped.
+    made = ft.cut_into_blocks(LetterTokenizer(), ["abc", "de", "f"], end_id=0, size=4)
+    assert made.tolist() == [[1, 2, 3, 0], [4, 5, 0, 6]]
+    assert ft.cut_into_blocks(LetterTokenizer(), [], end_id=0, size=4).shape == (0, 4)
+    many = ft.cut_into_blocks(LetterTokenizer(), ["ab"] * 3000, end_id=0, size=7)
+    assert many.reshape(-1).tolist() == ([1, 2, 0] * 3000)[: 9000 // 7 * 7]
+    assert many.dtype == np.int32
+
+
+def loss(folder):
+    lm = load_model(ModelSpec(path=str(folder)))
+    ids = torch.tensor([lm.encode(TEXT)])
+    with torch.no_grad():
+        return float(lm.model(ids, labels=ids).loss)
+
+
+def spec(**options):
+    return ft.FinetuneSpec(**{"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": 0.03, **options})
+
+
+@pytest.mark.slow
+def test_the_command_makes_a_model_that_fits_the_texts(tiny, tmp_path, monkeypatch):
+    row = {"prompt": "the cat sat", "human": TEXT.removeprefix("the cat sat")}
+    data = write_jsonl(tmp_path / "train.jsonl", [row] * 82)
+    out = tmp_path / "model"
+    options = {"block_size": 16, "batch_size": 4, "accumulation": 2, "learning_rate": "3e-2"}
+    asked = [f"{k}={v}" for k, v in options.items()]
+    words = ["task=jsonl", f"task.path={data}", "model=folder", f"model.path={tiny}", f"output={out}", "device=cpu"]
+    evaluation = "['num_examples=20','max_new_tokens=4','metric=[repetition,distinct_n]','intervals=0']"
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(ft.main, *words, *asked, "evaluate_steps=16", f"evaluate_options={evaluation}") == 0
+    steps = read_results([tmp_path / "outputs/runs/model"]).frame["model.step"].dropna()
+    assert sorted(set(steps)) == [0, 16, 32]
+    assert loss(tiny) == pytest.approx(math.log(257), abs=0.5)
+    assert loss(out) < 0.7 * loss(tiny)
+    record = read_json(out / "finetune.json")
+    assert record["finetune"]["learning_rate"] == 0.03
+    assert record["blocks"] == 82 * 50 // 16  # 49 letters and the end token
+    assert not (out / "checkpoints").exists()
+    assert ModelSpec(path=str(out)).identity() != ModelSpec(path=str(tiny)).identity()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on(tiny, tmp_path, monkeypatch):
+    out = tmp_path / "model"
+    save = ft._save
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ft, "_save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 30, spec(save_steps=2), out, device="cpu")
+    assert list((out / "checkpoints").iterdir())
+    monkeypatch.setattr(ft, "_save", save)
+    ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 30, spec(save_steps=2), out, device="cpu")
+    assert loss(out) < loss(tiny)
+
+
+def test_stories_are_read_whole(tmp_path):
+    (tmp_path / "train.wp_source").write_text("[ WP ] Go .\n")
+    (tmp_path / "train.wp_target").write_text("It went on .\n")
+    stories = WritingPrompts(path=str(tmp_path), split="train")
+    assert list(ft.iterate_documents(stories, Counter())) == ["Go.\n\nIt went on."]
+    with pytest.raises(SpecError, match="whole documents"):
+        list(ft.iterate_documents(WebText(path="x"), Counter()))
+    (tmp_path / "a.jsonl").write_text('{"prompt": "a", "human": " b"}\n')
+    assert list(ft.iterate_documents(JsonLines(path=str(tmp_path / "a.jsonl")), Counter())) == ["a b"]
+
+
+def test_too_little_text_and_too_long_a_block(tiny, tmp_path):
+    with pytest.raises(DataError, match="do not fill one block of 16 tokens"):
+        ft.finetune(ModelSpec(path=str(tiny)), ["the cat"], spec(), tmp_path / "m", device="cpu")
+    with pytest.raises(SpecError, match=r"at most the context, 64, got 65"):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(block_size=65), tmp_path / "m", device="cpu")
+
+
+def test_without_accelerate(tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(ExtraNotInstalled, match=r"openended\[finetune\]"):
+        ft.finetune(ModelSpec(path=str(tiny)), [TEXT], spec(), tmp_path / "m", device="cpu")
+
+
+def test_options_of_the_configuration_are_those_of_the_spec_with_its_defaults():
+    node = yaml.safe_load((ROOT / "conf/finetune.yaml").read_text())
+    own = {key: node[key] for key in node if key not in ("defaults", "hydra", "output", "device")}
+    own["evaluate_options"] = tuple(own["evaluate_options"])
+    assert own == {f.name: f.default for f in dataclasses.fields(ft.FinetuneSpec)}
+
+
+def test_docstrings_are_read_whole_from_the_training_split(tmp_path, monkeypatch):
+    asked = {}
+
+    def take(model, texts, spec, output, *, device):
+        asked.update(model=model, texts=list(texts), device=device)
+        output.mkdir()
+        (output / "finetune.json").write_text('{"loss": 1.0}')
+        return output
+
+    monkeypatch.setattr(ft, "finetune", take)
+    words = ["task=docs", "model=docs-s", f"output={tmp_path / 'm'}", "max_texts=3", "device=cpu"]
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(ft.main, *words) == 0
+    train = [text for _, text in islice(Docs(split="train").documents(Counter()), 3)]
+    assert asked == {"model": ModelSpec(path="bundled:docs-s"), "texts": train, "device": "cpu"}
 
 
 class Letters:
@@ -202,8 +334,8 @@ def test_a_planted_collapse_is_noticed_at_the_next_evaluation(tmp_path):
     spec = ModelSpec(path="bundled:docs-s")
     lm = load_model(spec)
     lm.model.requires_grad_(requires_grad=True)
-    texts = islice(iterate_documents(Docs(split="train"), Counter()), 1500)
-    blocks = cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids)), size=64).astype(np.int64)
+    texts = islice(ft.iterate_documents(Docs(split="train"), Counter()), 1500)
+    blocks = ft.cut_into_blocks(lm.tokenizer, texts, end_id=next(iter(lm.eos_ids)), size=64).astype(np.int64)
     data = [{"input_ids": torch.from_numpy(block), "labels": torch.from_numpy(block)} for block in blocks]
 
     class Collapse(TrainerCallback):
