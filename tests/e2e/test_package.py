@@ -168,6 +168,7 @@ print(sorted(c.__name__ for c in found if "openended" in c.__module__))
 OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"PluginPackages"}))
 
 
+@pytest.mark.slow
 def test_hydra_finds_ours_in_the_wheel(installed, tmp_path):
     where, found = checked(installed, "-c", PLUGINS, cwd=tmp_path).splitlines()
     assert "site-packages" in where

@@ -355,7 +355,7 @@ def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array(["x" * (48 << 20)]))
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array(["x" * (17 << 20)]))
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
     assert (tmp_path / "a.parquet").stat().st_size < 4 << 20
     with pytest.raises(DataError, match="64 rows after row 0 take more than 1 GiB"):

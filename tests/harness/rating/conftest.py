@@ -1,5 +1,6 @@
 """A served study and a client of it."""
 
+import functools
 import shutil
 
 import pytest
@@ -25,9 +26,11 @@ def pool(written, tmp_path):
 
 
 @pytest.fixture
-def client(pool):
+def client(pool, monkeypatch):
+    """A client of the server, for whose rates of requests no time passes."""
     from starlette.testclient import TestClient
 
-    from openended.harness.rating.server import make_app
+    from openended.harness.rating import server
 
-    return TestClient(make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")
+    monkeypatch.setattr(server, "RateLimit", functools.partial(server.RateLimit, clock=Clock()))
+    return TestClient(server.make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")
