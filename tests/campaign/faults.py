@@ -36,13 +36,14 @@ from tests.e2e.test_grids import LAUNCHERS, grid_process, is_alive
 
 
 def kills(world: World, count: int, draw: random.Random) -> Tally:
-    """Kill a run with SIGKILL at any moment, again and again; what it leaves in the end must be that of a calm run."""
+    """Kill a run of several sizes with SIGKILL at any moment; what it leaves in the end must be that of a calm run."""
     tally, calm = Tally("kills"), world.run("calm")
     seconds = _seconds(lambda: world.run("timed"))
     for number in range(count):
         out = f"kill-{number // 4}"  # each folder is killed four times, then finished
         with tally.one(f"kill {number}"):
-            child = _fork(lambda out=out: world.run(out))
+            size = draw.choice(["num_examples=5", "num_examples=3", "samples=2"])
+            child = _fork(lambda out=out, size=size: world.run(out, size))
             time.sleep(draw.random() * seconds)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
