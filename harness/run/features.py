@@ -22,7 +22,6 @@ from openended.harness.run import artifacts
 from openended.harness.run.artifacts import ArtifactBuilder, Build, PlannedArtifact, TextRows, get_content
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
-from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.storage import Entry, RowFile, join_ragged
 
@@ -67,7 +66,6 @@ class Featurizer:
     def __init__(self, settings: Settings, builder: ArtifactBuilder) -> None:
         self.settings = settings
         self.builder = builder
-        self.passes = ModelPasses(settings.runtime, builder.session)
         self._features: dict[tuple[object, core.Need], FeatureHandle | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
@@ -151,7 +149,12 @@ class Featurizer:
             return FeatureHandle(self.builder.try_or_note(lambda: digest_corpus(path)), partial(load_corpus, path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
-            return FeatureHandle(self.builder.digest_model(model), partial(self._make_classifier, model))
+            device = self.settings.runtime.device
+
+            def load_classifier() -> Callable[..., NDArray[np.bool_]]:
+                return partial(models.finetune_classifier, model, models.pick_device(device))
+
+            return FeatureHandle(self.builder.digest_model(model), load_classifier)
         if need.kind == "texts":
             return FeatureHandle(source.digest, partial(load_texts, source, need.scope))
         if need.kind == "stops":
@@ -168,23 +171,30 @@ class Featurizer:
         if need.kind == "end_tokens":
             if spec is None:
                 raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
-            return FeatureHandle(tokenizer, partial(self.passes.end_tokens, spec))
+
+            def load_end_tokens() -> core.I64:
+                known: Any = self.builder.session.tokenizer(spec)
+                return np.array(known.eos_ids, dtype=np.int64)
+
+            return FeatureHandle(tokenizer, load_end_tokens)
         if spec is None:
-            return FeatureHandle(source.digest, partial(self.passes.words, source, need.scope, need.by == "chars"))
+
+            def load_words() -> core.Ragged:
+                texts = _iterate_texts(source, need.scope)
+                return models.number_words(map(" ".join, texts) if need.by == "chars" else texts)
+
+            return FeatureHandle(source.digest, load_words)
         options = ScoringOptions.from_need(need)
         if tokenizer is not None and source.tokenizer == tokenizer and not options.tokenizes_again:
             return FeatureHandle(source.digest, partial(load_row_tokens, source, need.scope))
 
         def write(folder: Path) -> Mapping[str, Any]:
-            artifacts.save_ragged(folder, self.passes.tokens(spec, source, options))
+            artifacts.save_ragged(folder, self.tokenize(spec, source, options))
             return {}
 
         inputs = {"rows": source.digest, "tokenizer": tokenizer}
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
-
-    def _make_classifier(self, spec: models.ModelSpec) -> Callable[..., NDArray[np.bool_]]:
-        return partial(models.finetune_classifier, spec, models.pick_device(self.settings.runtime.device))
 
     def _compute_embeddings(self, source: TextRows, need: core.Need) -> FeatureHandle:
         """Compute embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
@@ -198,7 +208,7 @@ class Featurizer:
         planned = [self._plan_vectors(source, need, embedder) for embedder in specs]
         for i, n in enumerate(other_lengths, start=1):
             planned[i] = replace(planned[i], what=f"{planned[i].what} cut to {n}")
-        compute = partial(self.passes.embed, specs, source, need.scope)
+        compute = partial(self.embed, specs, source, need.scope)
         return FeatureHandle.from_entry(self.builder.build_together(planned, compute)[0], artifacts.load_vectors)
 
     def _read_user_vectors(self, source: TextRows) -> FeatureHandle:
@@ -235,7 +245,7 @@ class Featurizer:
         stage_names = list(requested.values())
 
         def compute(indices: Sequence[int]) -> Sequence[Build]:
-            return self.passes.score_and_embed(spec, embedder, source, options, [stage_names[i] for i in indices])
+            return self.score_and_embed(spec, embedder, source, options, [stage_names[i] for i in indices])
 
         entries = self.builder.build_together(planned, compute)
         return {
@@ -250,7 +260,7 @@ class Featurizer:
         options = ScoringOptions.from_need(replace(need, options=tuple(further.items())))
         artifact = self._plan_scores(source, options, spec, "gradients")
         artifact = replace(artifact, spec={**artifact.spec, "size": size})
-        entry = self.builder.build(artifact, partial(self.passes.sketch_gradients, spec, source, options, size))
+        entry = self.builder.build(artifact, partial(self.sketch_gradients, spec, source, options, size))
         return FeatureHandle.from_entry(entry, artifacts.load_vectors)
 
     def _compute_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> FeatureHandle:
@@ -265,7 +275,7 @@ class Featurizer:
         q_decoder = decoder
 
         def write(folder: Path) -> Mapping[str, Any]:
-            return self.passes.read_q(folder, model, q_decoder, source, least)
+            return self.read_q(folder, model, q_decoder, source, least)
 
         facts = {"decoder": core.canonicalize(decoder), "min_new_tokens": least}
         inputs = {"rows": source.digest, "model": self.builder.digest_model(model), **_digest_chat(source, model)}
@@ -301,6 +311,106 @@ class Featurizer:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in _BY_MODEL else format_hint("scorer"))
         return spec
+
+    def tokenize(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
+        """Return token ids under a model's tokenizer."""
+        tokenizer = self.builder.session.tokenizer(spec)
+        if options.scope != "continuation":
+            return models.tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
+        texts = _read_texts(source, options, tokenizer)
+        return models.tokenize_pairs(tokenizer, RowFile(source.path).prompts, texts)[1]
+
+    def score_and_embed(
+        self, spec: models.BackendSpec, embedder: models.EmbedderSpec | None, source: TextRows, options: ScoringOptions,
+        requested: Sequence[str],
+    ) -> list[Build]:  # fmt: skip
+        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
+        if embedder is not None and list(requested) == ["embed"]:
+            return self.embed([embedder], source, "prompt_and_continuation", [0])
+        lm = self.builder.session.model(spec, self.settings.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
+        ranks = "rank" in requested
+        builds: dict[str, Build] = {}
+        with self._show_progress(f"score {source.title}", len(texts)) as advance:
+            if embedder is not None and "embed" in requested:
+                both = models.EmbeddingRequest(
+                    prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
+                    batch_size=batch,
+                )  # fmt: skip
+                vectors, scores = lm.embed_and_score(both, advance)
+                builds["embed"] = partial(_save_vectors, vectors, lm)
+            else:
+                request = models.ScoringRequest(
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
+                    window=options.window, stride=options.stride, batch_size=batch,
+                )  # fmt: skip
+                scores = lm.score(request, advance)
+        nll, rank = models.split_columns(scores)
+        builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
+        return [builds[name] for name in requested]
+
+    def sketch_gradients(
+        self, spec: models.BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write a sketch of the gradient of each text's loss."""
+        lm = self.builder.session.model(spec, self.settings.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
+            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
+            sketches = lm.sketch_gradients(request, advance)
+        artifacts.save_array(folder / artifacts.VECTORS, sketches)
+        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
+
+    def embed(
+        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope, indices: Sequence[int]
+    ) -> list[Build]:
+        """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
+        spec = specs[0]
+        model = self.builder.session.embedder(spec, self.settings.runtime)
+        batch = self._choose_batch_size(model)
+        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
+            if spec.kind == "sentence":
+                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                return [partial(_save_vectors, embedded, model)]
+            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
+            if scope == "continuation":
+                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+            by_length = model.embed(request, advance)
+        return [partial(_save_vectors, by_length[specs[i].max_length], model) for i in indices]
+
+    def read_q(
+        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
+    ) -> Mapping[str, Any]:
+        """Write the statistics of a decoder's Q on a source."""
+        lm = self.builder.session.model(spec, self.settings.runtime)
+        rows = RowFile(source.path)
+        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
+            request = models.QStatisticsRequest(
+                prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
+            )  # fmt: skip
+            (stats,) = lm.q_statistics(request, advance)
+        return {**artifacts.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
+
+    def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+        return CPU_ROWS if model.device.type == "cpu" else self.settings.runtime.feature_batch_size
+
+    def _read_ids(
+        self, source: TextRows, spec: models.BackendSpec, options: ScoringOptions
+    ) -> tuple[core.Ragged, core.Ragged]:
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
+        rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
+        if tokenizer_spec is None:
+            raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
+        if source.tokenizer == models.tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
+            return _read_prompt_ids(source, spec), rows.token_ids
+        tokenizer = self.builder.session.tokenizer(tokenizer_spec)
+        return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+
+    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
+        return core.show_progress(title, total, unit="texts", enabled=self.settings.runtime.progress)
 
 
 def _lock_arrays(values: Iterable[Any]) -> None:
@@ -380,8 +490,7 @@ class ScoringOptions:
     def from_need(cls, need: core.Need) -> ScoringOptions:
         """Return the options of a need."""
         options: dict[str, Any] = dict(need.options)
-        unknown = set(options) - {"bos", "retokenize", "without_end", "window", "stride"}
-        if unknown:
+        if unknown := options.keys() - {each.name for each in fields(cls)}:
             raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
         return cls(scope=need.scope, **options)
 
@@ -393,13 +502,12 @@ class ScoringOptions:
     @property
     def is_plain(self) -> bool:
         """True if an embedder may share the pass."""
-        return self == ScoringOptions(scope=self.scope)
+        return not self.changed_options
 
     @property
     def changed_options(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
-        names = ("bos", "retokenize", "without_end", "window", "stride")
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
+        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
 
     @property
     def title(self) -> str:
@@ -415,125 +523,6 @@ class ScoringOptions:
     def facts(self) -> dict[str, Any]:
         """Return what identifies the scores."""
         return {"scope": self.scope, "bos": self.bos, **self.changed_options}
-
-
-class ModelPasses:
-    """Passes the models of a run over its sources."""
-
-    def __init__(self, runtime: core.Runtime, session: Session) -> None:
-        self.runtime = runtime
-        self.session = session
-
-    def words(self, source: TextRows, scope: core.Scope, chars: bool) -> core.Ragged:
-        """Return ids of whitespace words, or of characters other than white space."""
-        texts = _iterate_texts(source, scope)
-        return models.number_words(map(" ".join, texts) if chars else texts)
-
-    def tokens(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
-        """Return token ids under a model's tokenizer."""
-        tokenizer = self.session.tokenizer(spec)
-        if options.scope == "continuation":
-            return models.tokenize_pairs(
-                tokenizer, RowFile(source.path).prompts, _read_texts(source, options, tokenizer)
-            )[1]
-        return models.tokenize_texts(tokenizer, _iterate_texts(source, options.scope))
-
-    def end_tokens(self, spec: models.ModelSpec) -> core.I64:
-        """Return the ids that end a text under a model's tokenizer."""
-        tokenizer: Any = self.session.tokenizer(spec)
-        return np.array(tokenizer.eos_ids, dtype=np.int64)
-
-    def score_and_embed(
-        self, spec: models.BackendSpec, embedder: models.EmbedderSpec | None, source: TextRows, options: ScoringOptions,
-        requested: Sequence[str],
-    ) -> list[Build]:  # fmt: skip
-        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
-        if embedder is not None and list(requested) == ["embed"]:
-            return self.embed([embedder], source, "prompt_and_continuation", [0])
-        lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(source, spec, options)
-        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
-        ranks = "rank" in requested
-        builds: dict[str, Build] = {}
-        with self._show_progress(f"score {source.title}", len(texts)) as advance:
-            if embedder is not None and "embed" in requested:
-                both = models.EmbeddingRequest(
-                    prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
-                    batch_size=batch,
-                )  # fmt: skip
-                vectors, scores = lm.embed_and_score(both, advance)
-                builds["embed"] = partial(_save_vectors, vectors, lm)
-            else:
-                request = models.ScoringRequest(
-                    prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
-                    window=options.window, stride=options.stride, batch_size=batch,
-                )  # fmt: skip
-                scores = lm.score(request, advance)
-        nll, rank = models.split_columns(scores)
-        builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
-        return [builds[name] for name in requested]
-
-    def sketch_gradients(
-        self, spec: models.BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
-    ) -> Mapping[str, Any]:
-        """Write a sketch of the gradient of each text's loss."""
-        lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(source, spec, options)
-        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
-            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
-            sketches = lm.sketch_gradients(request, advance)
-        artifacts.save_array(folder / artifacts.VECTORS, sketches)
-        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
-
-    def embed(
-        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope, indices: Sequence[int]
-    ) -> list[Build]:
-        """Embed at the maximum lengths of `specs`, which differ in nothing else; in one pass where the model can."""
-        spec = specs[0]
-        model = self.session.embedder(spec, self.runtime)
-        batch = self._choose_batch_size(model)
-        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
-            if spec.kind == "sentence":
-                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
-                return [partial(_save_vectors, embedded, model)]
-            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
-            if scope == "continuation":
-                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
-            by_length = model.embed(request, advance)
-        return [partial(_save_vectors, by_length[specs[i].max_length], model) for i in indices]
-
-    def read_q(
-        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
-    ) -> Mapping[str, Any]:
-        """Write the statistics of a decoder's Q on a source."""
-        lm = self.session.model(spec, self.runtime)
-        rows = RowFile(source.path)
-        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
-            request = models.QStatisticsRequest(
-                prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
-                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
-            )  # fmt: skip
-            (stats,) = lm.q_statistics(request, advance)
-        return {**artifacts.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
-
-    def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
-        return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
-
-    def _read_ids(
-        self, source: TextRows, spec: models.BackendSpec, options: ScoringOptions
-    ) -> tuple[core.Ragged, core.Ragged]:
-        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
-        rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
-        if tokenizer_spec is None:
-            raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == models.tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
-            return _read_prompt_ids(source, spec), rows.token_ids
-        tokenizer = self.session.tokenizer(tokenizer_spec)
-        return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
-
-    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
-        return core.show_progress(title, total, unit="texts", enabled=self.runtime.progress)
 
 
 def load_texts(source: TextRows, scope: core.Scope) -> list[str]:

@@ -13,7 +13,7 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
 from openended.harness.run.artifacts import Build, TextRows, load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
-from openended.harness.run.features import ModelPasses, ScoringOptions, load_row_tokens, load_texts
+from openended.harness.run.features import Featurizer, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.generate import DATA
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.storage import Entry, Row, write_rows
@@ -155,10 +155,10 @@ def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) ->
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory) -> ModelPasses:
+def passes(tmp_path_factory) -> Featurizer:
     folder = tmp_path_factory.mktemp("run")
     made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-    return ModelPasses(made.runtime, open_session(folder))
+    return Featurizer(made, make_builder(folder))
 
 
 def scores(build: Build, folder: Path) -> Ragged:
@@ -174,15 +174,17 @@ def vectors(build: Build, folder: Path) -> Any:
 
 
 def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
-    rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
+    rows, tokenizer = source(tmp_path), passes.builder.session.tokenizer(SPEC)
     assert load_texts(rows, "continuation") == [text for _, _, text in TEXTS]
     assert load_texts(rows, WHOLE)[0] == "Return the number of rows."
     assert load_row_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
     assert load_row_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
-    assert [len(ids) for ids in passes.words(rows, WHOLE, chars=False)] == [5, 6, 2]
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, TAIL)]
+    words = Need("tokens", by="words", scope=WHOLE)
+    passes.compute([(rows, [words])], None)
+    assert [len(ids) for ids in passes.value(rows, words)] == [5, 6, 2]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, TAIL)]
     assert decoded == [text for _, _, text in TEXTS]
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokens(SPEC, rows, ScoringOptions(scope=WHOLE))]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, ScoringOptions(scope=WHOLE))]
     assert decoded == [prompt + text for _, prompt, text in TEXTS]
 
 
@@ -227,7 +229,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     facts = passes.read_q(tmp_path, SPEC, Nucleus(p=0.9), source(tmp_path), 1)
     got = load_next_token(tmp_path, facts)
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
-    lm = passes.session.model(SPEC, passes.runtime)
+    lm = passes.builder.session.model(SPEC, passes.settings.runtime)
     (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
     assert got.gold.tolist() == tails.values.tolist()
     assert [ids.tolist() for ids in got.context] == [[1, 2]] * 3
@@ -242,7 +244,7 @@ def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
         for name, rows in (("own", own), ("other", other))
     )
     assert kept.lengths.tolist() == [3, 4, 5]
-    assert made.lengths.tolist() == passes.tokens(SPEC, own, TAIL).lengths.tolist()
+    assert made.lengths.tolist() == passes.tokenize(SPEC, own, TAIL).lengths.tolist()
 
 
 def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
