@@ -93,17 +93,13 @@ class ArtifactBuilder:
         """Return a digest that is equal for equal models; None if a plan finds it missing."""
         return self.try_or_note(lambda: core.digest(spec.identity()))
 
-    def defer(self, artifact: PlannedArtifact) -> None:
-        """Note an artifact that depends on inputs not built or downloaded yet."""
-        waiting = {(line.stage, line.what) for line in self.plan if line.state == "waits"}
-        if (artifact.stage, artifact.what) not in waiting:
-            self.plan.append(artifact)
-
     def build(self, artifact: PlannedArtifact, write: Build) -> Entry | None:
-        """Return the artifact; None if it is missing and this is a plan."""
+        """Return the artifact; None if this is a plan and it, or one of its inputs, is missing."""
         recipe = artifact.recipe
         if recipe is None:
-            self.defer(artifact)
+            waiting = {(line.stage, line.what) for line in self.plan if line.state == "waits"}
+            if (artifact.stage, artifact.what) not in waiting:
+                self.plan.append(artifact)
             return None
         if recipe.key in self._entries:
             return self._entries[recipe.key]

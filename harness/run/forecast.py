@@ -133,7 +133,7 @@ class Forecast:
             (*rates.find_generation_rate(m, d), tokens) for m, d, _, tokens in self.generate.values() if m is not None
         ]
         passes = {(rows, spec): tokens for (_, rows, spec), (_, tokens) in self.reads.items()}
-        rates_and_tokens += [(*rates.find_pass_rate(spec), tokens) for (_, spec), tokens in passes.items()]
+        rates_and_tokens += [(*find_rate(spec, rates.passes), tokens) for (_, spec), tokens in passes.items()]
         if any(rate is None for rate, _, _ in rates_and_tokens):
             return None, "unknown"
         seconds = sum(tokens / rate for rate, _, tokens in rates_and_tokens if rate)
@@ -180,33 +180,29 @@ class Rates:
     def find_generation_rate(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Certainty]:
         """Return tokens per second of a model under a decoder."""
         same_decoder = {model: speed for (model, name), speed in self.generate.items() if name == decoder}
-        rate, certainty = _find_rate(spec, same_decoder)
+        rate, certainty = find_rate(spec, same_decoder)
         if rate is None:
-            rate, certainty = _find_rate(spec, {model: speed for (model, _), speed in self.generate.items()})
+            rate, certainty = find_rate(spec, {model: speed for (model, _), speed in self.generate.items()})
             certainty = "scaled" if certainty == "measured" else certainty
         return rate, certainty
 
-    def find_pass_rate(self, spec: BackendSpec) -> tuple[float | None, Certainty]:
-        """Return tokens per second of one pass."""
-        return _find_rate(spec, self.passes)
 
-
-def _find_rate(spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
+def find_rate(spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
     """Return the measured rate of a model, else one scaled from a bundled model by the number of parameters."""
 
-    def find_rate(model: BackendSpec) -> float | None:
+    def look_up(model: BackendSpec) -> float | None:
         try:
             return rates.get(core.digest(model.identity()))
         except core.HarnessError:
             return None
 
-    if (rate := find_rate(spec)) is not None:
+    if (rate := look_up(spec)) is not None:
         return rate, "measured"
     size = spec.describe_size()
     if size is None or not size.parameters:
         return None, "unknown"
     bundled = [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]
-    measured = [(other.describe_size().parameters, find_rate(other)) for other in bundled]
+    measured = [(other.describe_size().parameters, look_up(other)) for other in bundled]
     scaled = [rate * count / size.parameters for count, rate in measured if rate and count]
     return (min(scaled), "scaled") if scaled else (None, "unknown")
 

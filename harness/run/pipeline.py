@@ -23,7 +23,6 @@ from openended.harness.run.settings import Settings
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
 
-NO_PROMPTS = "not defined without prompts"
 # Kind of feature → what the model that computes it must be able to do.
 _ABILITIES: Mapping[str, tuple[Ability, ...]] = {
     "token_nll": ("score",), "token_rank": ("score", "rank"), "gradients": ("gradients",),
@@ -157,8 +156,9 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
         out += [runner.build_undefined(m, "model", human, model, reason) for m in metrics if m.sides != "one"]
     elif no_ceiling:
         out += [runner.build_undefined(m, "ceiling", human, model, no_ceiling) for m in with_ceiling]
-    need_prompts = [m for m in settings.metrics if m not in metrics]
-    out += [runner.build_undefined(m, "model", human, model, NO_PROMPTS) for m in need_prompts]
+    for metric in settings.metrics:
+        if metric not in metrics:
+            out.append(runner.build_undefined(metric, "model", human, model, "not defined without prompts"))
     return [m for m in out if m is not None]
 
 
@@ -227,18 +227,14 @@ def _list_checks(settings: Settings) -> Iterator[Callable[[], object]]:
         yield scorer.identity if scorer.runs_in_process else scorer.check_ready  # a server is asked when it is needed
         yield partial(_check_windows, settings.metrics, scorer)
     if embedder is not None:
-        yield partial(_check_embedder, embedder)
+        yield embedder.identity
+        yield embedder.check_options
 
 
 def _find_embedder(settings: Settings) -> EmbedderSpec | None:
     """Return the embedder if a metric of the run needs it; None too where the user gives the vectors."""
     kinds = {need.kind for metric in settings.metrics for need in metric.needs()}
     return settings.embedder if "embeddings" in kinds and not settings.vector_files else None
-
-
-def _check_embedder(embedder: EmbedderSpec) -> None:
-    embedder.identity()
-    embedder.check_options()
 
 
 def _check_windows(metrics: Sequence[core.Metric], scorer: BackendSpec) -> None:

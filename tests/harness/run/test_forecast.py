@@ -9,6 +9,7 @@ from openended.harness.core import DataError, UnavailableFileError, UnavailableM
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run import Outcome, Rates, forecast_plans, plan, read_rates
 from openended.harness.run.artifacts import PlannedArtifact
+from openended.harness.run.forecast import find_rate
 from tests.harness.run.small import open_session, settings
 
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
@@ -95,7 +96,7 @@ def store(tmp_path):
 def test_the_largest_entry_counts_and_what_was_not_measured_is_scaled(store):
     rates = read_rates(store)
     assert rates.find_generation_rate(SMALL, "nucleus") == (500.0, "measured")
-    assert rates.find_pass_rate(MODEL) == (400.0, "measured")
+    assert find_rate(MODEL, rates.passes) == (400.0, "measured")
     assert rates.measures == {"mauve": 3.0}
     assert rates.find_generation_rate(SMALL, "beam") == (500.0, "scaled")
     ratio = SMALL.describe_size().parameters / MODEL.describe_size().parameters
@@ -103,4 +104,4 @@ def test_the_largest_entry_counts_and_what_was_not_measured_is_scaled(store):
 
 
 def test_an_empty_store_knows_nothing(tmp_path):
-    assert read_rates(tmp_path).find_pass_rate(SMALL) == (None, "unknown")
+    assert find_rate(SMALL, read_rates(tmp_path).passes) == (None, "unknown")
