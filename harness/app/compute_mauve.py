@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import Features, Plan, Ragged, Runtime, Side, SpecError
 from openended.harness.models import EmbedderSpec, EmbeddingRequest, ModelCache, tokenize_texts
-from openended.harness.run import add_intervals
+from openended.harness.run import compute_metric
 from openended.metrics.mauve import Mauve
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ def compute_mauve(
     # The sides' texts are not known to share prompts, so they are resampled independently.
     p, q = (Side(name, [f"{name}/{i:09d}" for i in range(len(side))], {need: side}) for name, side in rows.items())
     features = Features(p, q, {"n": f"{len(p)}/{len(q)}"})
-    prepared = spec.prepare(features)
-    result = add_intervals(spec, features, spec.compute(features, prepared), Plan(), {"prepared": prepared})
+    result = compute_metric(spec, features, Plan())
     interval = result.intervals.get("mauve")
     numbers = ("mauve", "frontier_integral", "mauve_star", "frontier_integral_star")
     return ComputedMauve(

@@ -8,7 +8,7 @@ from .facts import collect_axes as collect_axes, derive_system_name as derive_sy
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
 from .measure import (
     RESAMPLING_VERSION as RESAMPLING_VERSION,
-    add_intervals as add_intervals,
+    compute_metric as compute_metric,
     pack_replicates as pack_replicates,
 )
 from .pipeline import (

@@ -173,8 +173,8 @@ class Featurizer:
                 raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
 
             def load_end_tokens() -> core.I64:
-                known: Any = self.builder.session.tokenizer(spec)
-                return np.array(known.eos_ids, dtype=np.int64)
+                loaded: Any = self.builder.session.tokenizer(spec)
+                return np.array(loaded.eos_ids, dtype=np.int64)
 
             return FeatureHandle(tokenizer, load_end_tokens)
         if spec is None:

@@ -83,11 +83,8 @@ class MetricRunner:
             features, notes = self._load_features(metric, human, model, facts), list[str]()
             if isinstance(metric, TwoSample):
                 features, notes = metric.limit_texts(features)
-            shared: dict[str, Any] = {}
             try:
-                prepared = metric.prepare(features)
-                shared = {} if prepared is None else {"prepared": prepared}
-                result = check_result(metric.compute(features, **shared))
+                result = compute_metric(metric, features, self.resampling)
             except core.UndefinedMetric as err:
                 result = _build_undefined_result(metric, facts, human, model, str(err))
             except core.HarnessError:
@@ -95,7 +92,6 @@ class MetricRunner:
             except (Exception, SystemExit) as err:
                 reason = f"{type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
                 raise _MetricCodeError(f"failed with {reason}") from err
-            result = add_intervals(metric, features, result, self.resampling, shared)
             for side in (features.human, features.model):
                 if len(side) >= MANY:
                     side.drop_derived()
@@ -109,8 +105,8 @@ class MetricRunner:
         }
         if ids:
             spec["ids"] = ids
-        if self.resampling.count:
-            spec["intervals"] = [self.resampling.count, RESAMPLING_VERSION]
+        if self.settings.intervals:
+            spec["intervals"] = [self.settings.intervals, RESAMPLING_VERSION]
         try:
             artifact = PlannedArtifact("measure", what, spec, inputs, system, metric=metric.name)
             entry = self.builder.build(artifact, write)
@@ -168,6 +164,13 @@ class MetricRunner:
             raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         check_judgments_file(Path(path))
         return Path(path)
+
+
+def compute_metric(metric: core.Metric, features: core.Features, plan: core.Plan) -> core.MetricResult:
+    """Compute a metric and the intervals of its values; what both need is prepared once."""
+    prepared = metric.prepare(features)
+    shared = {} if prepared is None else {"prepared": prepared}
+    return add_intervals(metric, features, check_result(metric.compute(features, **shared)), plan, shared)
 
 
 def check_result(result: object) -> core.MetricResult:

@@ -302,12 +302,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
             scored, features = metric.from_file(path, columns)
             with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
-            prepared = scored.prepare(with_columns)
-            shared = {} if prepared is None else {"prepared": prepared}
-            result = scored.compute(with_columns, **shared)
-            return save_result(
-                folder, measure.add_intervals(scored, with_columns, result, core.Plan(settings.intervals), shared)
-            )
+            return save_result(folder, measure.compute_metric(scored, with_columns, core.Plan(settings.intervals)))
 
         spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
         if settings.intervals:
