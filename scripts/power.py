@@ -2,11 +2,15 @@
 
     python scripts/power.py RUNS [--n 300] [--human 1158] [--worlds 60] [--equal 60] [--metrics mauve,kid] [--mix 0.15]
                             [--name docs --write docs/resolution.md]
+    python scripts/power.py RUNS --looks 8 [--n 400] [--worlds 60] [--equal 60] [--metrics mauve,kid]
 
 RUNS are finished runs of two systems on the same prompts whose embeddings are in the store. With `--mix`, the second
 system is the first, with this share of its texts replaced by texts of the other. A world draws n of the prompts, and
 human texts of as many prompts as `--human` says. Three ways are compared: docs/resolution.md. A world of equal systems
 has the two seeds of the first system, exchanged at random by prompt, or texts of other prompts if it has one seed.
+
+With `--looks`, a world is a decision at so many equal looks, the last with n texts, against the human texts that runs
+of these sizes have (prompts and ceiling): how often it is decided, and after which share of the texts.
 """
 
 from __future__ import annotations
@@ -21,6 +25,14 @@ from pathlib import Path
 import numpy as np
 
 from openended.harness.core import F64, HUMAN, I64, Features, Need, Plan, Side, combine_replicates, load_members
+from openended.harness.report.analysis.group_sequential import (
+    OPEN,
+    DecisionPlan,
+    Look,
+    PlannedComparison,
+    compute_statistic,
+    find_outcome,
+)
 from openended.harness.results import group_systems, read_results
 from openended.harness.results.joint import read_human_vectors, read_vectors
 from openended.metrics.families import Quantized, TwoSample
@@ -112,15 +124,55 @@ def compare_ways(
         yield from ((way, key, a[key] - b[key]) for key in VALUES[metric.name])
 
 
+def draw_equal_systems(pool: Pool, prompts: I64, n: int, rng: np.random.Generator) -> tuple[F64, F64]:
+    """Return the texts of two equal systems for the first n prompts."""
+    others = pool.first[1][prompts[:n]] if len(pool.first) > 1 else pool.first[0][prompts[n : 2 * n]]
+    texts, swaps = (pool.first[0][prompts[:n]], others), rng.random((n, 1)) < 0.5
+    return np.where(swaps, *texts), np.where(swaps, *texts[::-1])
+
+
+def follow_looks(
+    metric: TwoSample, pool: Pool, plan: DecisionPlan, equal: bool, rng: np.random.Generator
+) -> tuple[bool, float]:
+    """Decide between two systems in one world; return whether one is called better, and the share of the texts."""
+    prompts, largest = rng.permutation(len(pool.human)), plan.looks[-1]
+    texts = pool.first[0][prompts[:largest]], pool.second[prompts[:largest]]
+    texts = draw_equal_systems(pool, prompts, largest, rng) if equal else texts
+    looks: list[Look] = []
+    for n in plan.looks:
+        human = make_side(HUMAN, pool.human[prompts[: 2 * n]], prompts[: 2 * n])
+        sides = [make_side(name, part[:n], prompts[:n]) for name, part in zip("ab", texts, strict=True)]
+        (a, first), (b, second) = metric.estimate_jointly(human, sides, Plan())
+        key = plan.comparisons[0].value
+        both = combine_replicates((1.0, -1.0), (first[key], second[key]))
+        estimate = (a[key] - b[key], both.std_error(), both.freedom) if both is not None else (0.0, np.nan, np.nan)
+        looks.append(Look(n, *estimate[:2], compute_statistic(*estimate, metric.best_of(key))))
+        outcome = find_outcome(plan, plan.comparisons[0], looks)
+        if outcome != OPEN:
+            break
+    return outcome in ("a", "b"), looks[-1].n / largest
+
+
+def format_decisions(metric: TwoSample, key: str, pool: Pool, options: argparse.Namespace) -> str:
+    """Return a line of the table of decisions."""
+    sizes = tuple(options.n * part // options.looks for part in range(1, options.looks + 1))
+    plan = DecisionPlan((PlannedComparison("a", "b", key),), sizes)
+    cells = []
+    for equal, worlds in ((False, options.worlds), (True, options.equal)):
+        rngs = (np.random.default_rng([2, equal, world]) for world in range(worlds))
+        decided, shares = zip(*(follow_looks(metric, pool, plan, equal, rng) for rng in rngs), strict=True)
+        cells += [f"{np.mean(decided):.1%} of {worlds}", f"{np.mean(shares):.0%}"]
+    return f"| {metric.name if key == metric.name else f'{metric.name} {key}'} | {' | '.join(cells)} |"
+
+
 def compare_equal_systems(
     metric: TwoSample, pool: Pool, n: int, num_human: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Test]]:
     """Yield value and test of two equal systems in one world."""
     prompts = rng.permutation(len(pool.human))
     here, everywhere = prompts[:n], prompts[:num_human]
-    texts = pool.first[0][here], (pool.first[1][here] if len(pool.first) > 1 else pool.first[0][prompts[n : 2 * n]])
-    swaps = rng.random((n, 1)) < 0.5
-    sides = [make_side(name, np.where(swaps == swapped, *texts), here) for name, swapped in (("a", 0), ("b", 1))]
+    texts = draw_equal_systems(pool, prompts, n, rng)
+    sides = [make_side(name, part, here) for name, part in zip("ab", texts, strict=True)]
     human = make_side(HUMAN, pool.human[everywhere], everywhere)
     (a, first), (b, second) = metric.estimate_jointly(human, sides, Plan())
     for key in VALUES[metric.name]:
@@ -146,6 +198,7 @@ def main() -> None:
     for name, default in (("n", 300), ("human", 1158), ("worlds", 60), ("equal", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--metrics", default=",".join(VALUES))
+    parser.add_argument("--looks", type=int, default=0)
     parser.add_argument("--mix", type=float, default=0.0)
     parser.add_argument("--name", default="docs", help="of the texts, in the page")
     parser.add_argument("--write", type=Path)
@@ -153,6 +206,10 @@ def main() -> None:
     pool, lines = load_pool(options.runs), [HEAD]
     for name in options.metrics.split(","):
         metric = load_members("metric")[name]()
+        if options.looks:
+            lines += [format_decisions(metric, key, pool, options) for key in VALUES[name][:1]]
+            print(lines[-1], flush=True)
+            continue
         differences: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         tests: dict[str, list[Test]] = defaultdict(list)
         for world in range(options.worlds):

@@ -1,3 +1,12 @@
+from .analysis.group_sequential import (
+    OPEN as OPEN,
+    DecisionPlan as DecisionPlan,
+    PlannedComparison as PlannedComparison,
+    check_plan as check_plan,
+    judge_comparisons as judge_comparisons,
+    read_decision_plan as read_decision_plan,
+    save_decisions as save_decisions,
+)
 from .analysis.power import format_power as format_power
 from .analysis.worsening import (
     NOT_WORSE as NOT_WORSE,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
+from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.findings.claims import build_findings_tables
 from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
@@ -22,10 +23,20 @@ from openended.harness.report.tables import (
     selection,
     values,
 )  # fmt: skip
+from openended.harness.report.tables.decisions import build_decision_table
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Layout, Results, build_layout, check_axes, load_layout, read_results, write_frame
+from openended.harness.results import (
+    Layout,
+    Results,
+    build_layout,
+    check_axes,
+    filter_results,
+    load_layout,
+    read_results,
+    write_frame,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,6 +120,7 @@ def build_report(
     figures: bool = True,
     page: bool = True,
     required_axes: Sequence[str] = (),
+    decisions: DecisionPlan | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Report:
     """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy data frame and an HTML page for any runs.
@@ -124,6 +136,7 @@ def build_report(
         figures: Whether to draw the figures that the runs have data for.
         page: Whether to write the HTML page.
         required_axes: Axes that the runs must have, because the user typed them; a layout may name others.
+        decisions: What the runs are to decide; other tables then show each system at its last look.
         options: Layout options; they override those of `layout`.
 
     Raises:
@@ -131,13 +144,17 @@ def build_report(
             signatures.
     """
     layouts = _load_layouts(layout, options)
-    results = read_results(paths, where)
+    results = read_results(paths)
+    decided = [build_decision_table(decisions, results)] if decisions is not None else []
+    results = select_last_looks(results) if decided else results
+    results = filter_results(results, where) if where else results
     check_axes(results, required_axes)
     tables = judgments.build_ability_tables(results)
     rest = judgments.drop_abilities(results) if tables else results
     tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
     tables += [comparison.build_comparison(results, reference) for reference in compare]
     tables += comparison.build_significance_tables(results, baseline) if baseline is not None else []
+    tables += decided
     about = selection.summarize_sources(results.values, results.runs)
     earlier, look = read_looks(Path(out_dir)), describe_look(results)
     remarks = (*results.remarks(), *warn_of_looks(earlier, look))

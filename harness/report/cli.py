@@ -108,6 +108,7 @@ def _run(args: argparse.Namespace) -> None:
 
 def _build_report(args: argparse.Namespace) -> Report:
     from openended import __version__
+    from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
     from openended.harness.results import parse_filter, resolve_report_request
@@ -130,7 +131,8 @@ def _build_report(args: argparse.Namespace) -> Report:
     report = build_report(
         request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
         layout=layout, compare=_split_at_commas(args.compare), baseline=args.baseline, where=where,
-        figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes, **options,
+        figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes,
+        decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
     texts = write_methods(report.results, report.folder, __version__) if args.methods else []
     texts += [write_checklist(report.results, report.folder, __version__)] if args.checklist else []

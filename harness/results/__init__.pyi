@@ -12,6 +12,7 @@ from .frame import (
     write_frame as write_frame,
 )
 from .grids import (
+    DECISIONS as DECISIONS,
     GridFolder as GridFolder,
     SearchObjective as SearchObjective,
     SearchResult as SearchResult,

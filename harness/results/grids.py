@@ -11,7 +11,7 @@ from openended.harness.core import DataError, read_json, suggest, temporary_file
 from openended.harness.results.runs import find_records, read_run
 from openended.harness.storage import GRID
 
-RUNS, GRIDS, SEARCH = "runs", "grids", "search.json"
+RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class ReportRequest:
     paths: tuple[Path, ...]
     name: str  # of the report's folder
     options: Mapping[str, Any] | None  # None if the runs belong to no grid or to grids with different options
+    grid: Path | None = None  # folder of the grid, if the runs are those of one
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -105,18 +106,19 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
         DataError: If a word is neither a path nor a known name; lists the known names.
     """
     resolved = [_resolve_word(word, outputs) for word in words]
-    same = all(options == resolved[0][1] for _, options in resolved)
+    same = all(options == resolved[0][1] for _, options, _ in resolved)
     first = Path(words[0]).resolve()
     if (grid := read_grid(first)) is not None:
         name = grid.name
     else:
         name = first.parent.name if first.name == "record.json" else first.name
     title = name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
-    return ReportRequest(tuple(p for paths, _ in resolved for p in paths), title, resolved[0][1] if same else None)
+    paths = tuple(path for of_word, _, _ in resolved for path in of_word)
+    return ReportRequest(paths, title, resolved[0][1] if same else None, resolved[0][2] if len(words) == 1 else None)
 
 
-def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None]:
-    """Return the runs that a word names and the layout options of their last report."""
+def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None, Path | None]:
+    """Return the runs that a word names, the layout options of their last report, and their grid if there is one."""
     path = Path(word)
     grid = read_grid(path)
     if grid is None and not path.exists() and not (outputs / RUNS / word).is_dir():
@@ -129,13 +131,16 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
     if grid is not None:  # the runs of a grid over a series carry the names of its experiments
         if not (runs := grid.runs()):
             raise DataError(f"{grid.folder}: no job of this grid has finished")
-        return runs, grid.find_layout(grid.name, runs)
+        return runs, grid.find_layout(grid.name, runs), grid.folder
     path = path if path.exists() else outputs / RUNS / word
     runs_folder = path.resolve().parent
     if runs_folder.name != RUNS:
-        return [path], None
-    name, last_first = path.resolve().name, reversed(read_grids(runs_folder.parent))
-    return [path], next(filter(None, (grid.find_layout(name, [path]) for grid in last_first)), None)
+        return [path], None, None
+    for grid in reversed(read_grids(runs_folder.parent)):
+        if layout := grid.find_layout(path.resolve().name, [path]):
+            decides = (grid.folder / DECISIONS).is_file()  # about its own runs, not others of its name
+            return (grid.runs() if decides else [path]), layout, grid.folder if decides else None
+    return [path], None, None
 
 
 # Searches -------------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed",
                   "batch", "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+# Options of a grid that ends when comparisons are decided, likewise.
+DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|model\.engine|hydra\.launcher\.resources)\b")
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
@@ -94,9 +96,9 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     for word in options:
         _refuse_list(word)
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
-    search_option = next(filter(None, map(_find_search_option, options)), None)
+    search_option = next((name for name in map(_find_sweeper_option, options) if name in SEARCH_OPTIONS), None)
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
-    options = [_quote_for_hydra(_to_search_override(word) if _find_search_option(word) else word) for word in options]
+    options = [_quote_for_hydra(_to_sweeper_override(word) if _find_sweeper_option(word) else word) for word in options]
     return CommandLine(
         (*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags), search_option
     )
@@ -129,13 +131,13 @@ def _expand_wildcards(word: str, *, multirun: bool) -> str:
     return f"{key}={','.join(dict.fromkeys(folders))}"
 
 
-def _find_search_option(word: str) -> str | None:
-    """Return the option of a search that an override sets."""
+def _find_sweeper_option(word: str) -> str | None:
+    """Return the option of a search or of decisions that an override sets."""
     option = re.split(r"[.=]", word, maxsplit=1)[0].strip()
-    return option if option in SEARCH_OPTIONS else None
+    return option if option in (*SEARCH_OPTIONS, *DECISION_OPTIONS) else None
 
 
-def _to_search_override(word: str) -> str:
+def _to_sweeper_override(word: str) -> str:
     """Rewrite `maximize=[mauve]` as an override of `hydra.sweeper`; spaces are quoted, since the search parses them."""
     key, _, value = word.partition("=")
     if key.startswith("spaces.") and not value.startswith(("'", '"')):

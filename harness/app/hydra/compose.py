@@ -87,7 +87,7 @@ class Composer:
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
         typed_axes = next((word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")), None)
         if typed_axes and mode != RunMode.MULTIRUN and not line.search_option:
-            raise SpecError(f"{typed_axes:.80} concerns a grid: add -m")
+            raise SpecError(f"{typed_axes.removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
         if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
         if self.root == CONFIG:

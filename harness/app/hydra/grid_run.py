@@ -26,7 +26,13 @@ from openended.harness.app.hydra.jobs import (
 )
 from openended.harness.app.hydra.launchers import make_launcher
 from openended.harness.app.hydra.plan import check_series, plan_jobs
-from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
+from openended.harness.report import (
+    build_tracker_options,
+    read_decision_plan,
+    require_tracker,
+    track_report,
+    track_runs,
+)
 from openended.harness.results import read_search
 from openended.harness.storage import GRID, create_unique_folder
 
@@ -103,6 +109,17 @@ class GridRun:
             )  # fmt: skip
         self.launcher.run(self.jobs[first:], self.detail)
 
+    def launch_words(self, jobs: Jobs, axes: Collection[str], total: int) -> list[dict[str, Any]]:
+        """Compose and launch jobs; return their states, in their order."""
+        if not jobs:
+            return []
+        first = len(self.jobs)
+        self.launch([self.composer.compose_job(words, unnamed="") for words in jobs], axes, total)
+        states = read_jobs(self.folder)
+        if len(states) != len(self.jobs):
+            raise core.StoreError(f"{self.folder}/jobs: expected {len(self.jobs)} files, found {len(states)}")
+        return states[first:]
+
     def write_facts(self, jobs: Sequence[Job], axes: Mapping[str, int], total: int) -> None:
         """Write what `openended status`, `openended report` and the jobs need to know about the grid."""
         facts = {
@@ -139,7 +156,8 @@ class GridRun:
         show_shared_runs(rows)
         if folders:
             target = outputs / "reports" / self.name
-            show_report(sorted(folders), target, to_plain(self.config.get("report")), self.detail)
+            options = {**to_plain(self.config.get("report")), "decisions": read_decision_plan(self.folder)}
+            show_report(sorted(folders), target, options, self.detail)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
 

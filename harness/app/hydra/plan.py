@@ -26,7 +26,7 @@ _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from r
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
 _NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
-_ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
+ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 Jobs = Sequence[Sequence[str]]
 Result = TypeVar("Result")
 
@@ -160,7 +160,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     if errors:
         _refuse(errors, len(jobs), total)
     check_layout(composed)
-    if config.hydra.runtime.choices.get("hydra/launcher") in _ELSEWHERE:
+    if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
         return composed
     checked: dict[str, core.HarnessError | None] = {}
     fetched: dict[str, core.DataError | None] = {}

@@ -68,10 +68,17 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     refuse_unused_options(words)
     detail = LogOptions.read(config)
     detail.apply()
-    if config.hydra.mode == RunMode.MULTIRUN and config.hydra.runtime.choices.get(SWEEPER) == OPTUNA:
+    is_search = config.hydra.runtime.choices.get(SWEEPER) == OPTUNA
+    if is_search and config.hydra.sweeper.get("decide"):
+        raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
+    if config.hydra.mode == RunMode.MULTIRUN and is_search:
         from openended.harness.app.hydra.search import run_search
 
         run_search(composer, config)
+    elif config.hydra.mode == RunMode.MULTIRUN and config.hydra.sweeper.get("decide"):
+        from openended.harness.app.hydra.decide import run_decisions
+
+        run_decisions(composer, config)
     elif config.hydra.mode == RunMode.MULTIRUN:
         run_grid(composer, config)
     elif config.plan_only:

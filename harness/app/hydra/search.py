@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid_run import GridRun
-from openended.harness.app.hydra.grid_state import has_failed_job, read_jobs
+from openended.harness.app.hydra.grid_state import has_failed_job
 from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import add_integer_hint, parse_objectives, parse_space
 from openended.harness.app.hydra.study import (
@@ -28,7 +28,7 @@ from openended.harness.app.hydra.study import (
     describe_study_errors,
     reject_false_trials,
 )
-from openended.harness.core import DataError, HarnessError, SpecError, StoreError, canonicalize, digest, format_error
+from openended.harness.core import DataError, HarnessError, SpecError, canonicalize, digest, format_error
 from openended.harness.results import SearchResult, save_search
 from openended.harness.storage import read_record
 
@@ -174,7 +174,11 @@ class Search:
         space, alive = self.options.plan.space, list(batch)
         for rung, size in enumerate((*self.options.plan.rungs, None)):
             more = [] if size is None else [f"num_examples={size}"]
-            rows = self._launch([space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds])
+            rows = self.grid.launch_words(
+                [space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds],
+                self._axes,
+                self._total,
+            )
             going = []
             for at, setting in enumerate(alive):
                 setting_rows = rows[at * len(space.seeds) : (at + 1) * len(space.seeds)]
@@ -215,18 +219,6 @@ class Search:
         record = read_record(Path(str(row["folder"])))
         return tuple(objective.value(record) for objective in self.options.plan.objectives)
 
-    def _launch(self, jobs: list[list[str]]) -> list[Mapping[str, Any]]:
-        """Launch jobs; return the states of their files, in their order."""
-        if not jobs:
-            return []
-        first = len(self.grid.jobs)
-        composed = [self.composer.compose_job(words, unnamed="") for words in jobs]
-        self.grid.launch(composed, self._axes, self._total)
-        states = read_jobs(self.grid.folder)
-        if len(states) != len(self.grid.jobs):
-            raise StoreError(f"{self.grid.folder}/jobs: expected {len(self.grid.jobs)} files, found {len(states)}")
-        return list(states[first:])
-
     def _confirm(self, study: StudyRunner, searched: SearchResult) -> None:
         """Run the best settings with fresh seeds, because the best of many values is partly luck."""
         options = self.options
@@ -235,7 +227,8 @@ class Search:
         best = searched.front()
         for tried in best if len(options.plan.objectives) > 1 else best[:1]:
             missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
-            rows = self._launch([options.plan.space.words(tried.setting, seed) for seed in missing])
+            jobs = [options.plan.space.words(tried.setting, seed) for seed in missing]
+            rows = self.grid.launch_words(jobs, self._axes, self._total)
             for seed, row in zip(missing, rows, strict=True):
                 try:
                     values = self._read_values(row)

@@ -232,7 +232,7 @@ def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
     return text
 
 
-Aim = Literal["maximize", "minimize", "toward_human", "stop_if"]
+Aim = Literal["maximize", "minimize", "toward_human", "stop_if", "decide"]
 AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")
 
 
@@ -264,9 +264,7 @@ class Objective:
                 "add its metric, or name a value as metric.key"
             )
         if metric.reads_grid:
-            raise SpecError(
-                f"{self.aim}: {metric.name} is measured when all runs have ended; a search cannot wait for it"
-            )
+            raise SpecError(f"{self.aim}: {metric.name} is measured when all runs have ended; nothing can wait for it")
         if self.aim == "toward_human" and metric.sides != "one":
             raise SpecError(
                 f"toward_human: {metric.name} has no human value (it compares with the human text): maximize it"

@@ -144,14 +144,21 @@ def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: 
     return nearer if math.isfinite(nearer) else test.p_value
 
 
-def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float]:
-    """Return the difference of two values and its standard error, which is NaN where it cannot be estimated."""
+def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float, float]:
+    """Return the difference of two values, its standard error and the degrees of freedom of Student's test.
+
+    The last two are NaN where they cannot be estimated.
+    """
     if (sides := _load_examples(results, a, b)) is not None:
         apart = sides[0] - sides[1]
-        return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(apart)) if len(apart) > 1 else math.nan
+        n = len(apart)
+        error = float(apart.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+        return float(apart.mean()), error, n - 1 if n > 1 else math.nan
     (first, second), parts = load_estimates(results, a, b)
     both = _combine((1.0, -1.0), parts)
-    return first - second, both.std_error() if both is not None and both.varies else math.nan
+    if both is None or not both.varies:
+        return first - second, math.nan, math.nan
+    return first - second, both.std_error(), both.freedom
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:

@@ -56,7 +56,7 @@ def format_power(results: Results, metrics: Sequence[str], difference: float | N
     lines = 0
     for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
         for a, b in itertools.combinations(items, 2):
-            apart, error = estimate_difference(results, a, b)
+            apart, error, _ = estimate_difference(results, a, b)
             if not error > 0:
                 continue
             lines += 1

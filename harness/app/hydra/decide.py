@@ -1,0 +1,238 @@
+"""`decide='nucleus>greedy: mauve'`: a grid that generates texts in steps, and ends once its comparisons are decided.
+
+At each look the systems with an open comparison run with more examples, of which only the new ones are generated. Runs
+are found in the store, so that the same command resumes. The test is that of `report/analysis/group_sequential.py`.
+"""
+
+import logging
+import math
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from openended.harness import run
+from openended.harness.app.hydra.compose import Composer, Job
+from openended.harness.app.hydra.grid import find_axes, get_option_name, list_jobs
+from openended.harness.app.hydra.grid_run import GridRun
+from openended.harness.app.hydra.grid_state import has_failed_job
+from openended.harness.app.hydra.plan import ELSEWHERE, plan_jobs
+from openended.harness.app.hydra.search_space import Objective
+from openended.harness.core import Metric, SpecError, escape_controls_in_line
+from openended.harness.models import load_tokenizer
+from openended.harness.report import (
+    OPEN,
+    DecisionPlan,
+    PlannedComparison,
+    check_plan,
+    judge_comparisons,
+    save_decisions,
+)
+from openended.harness.results import (
+    Results,
+    System,
+    SystemValue,
+    format_axis_value,
+    group_by,
+    group_systems,
+    order_axes,
+    read_results,
+)
+
+log = logging.getLogger(__name__)
+
+SIZE = "num_examples"
+_NUM_LOOKS = 8  # of equal size, if no looks are given
+
+
+class Decider:
+    """Fills the looks of a plan by jobs of a grid."""
+
+    def __init__(self, grid: GridRun) -> None:
+        self.grid, self.words = grid, list_jobs(grid.composer, grid.config)
+        sweeper = grid.config.hydra.sweeper
+        if sweeper.get("experiments"):
+            raise SpecError("decide: compares the systems of one grid, and this is a series of experiments")
+        self.jobs = [grid.composer.compose_job(words) for words in self.words]
+        self.systems = name_systems(self.jobs)
+        looks = sweeper.get("looks")
+        looks = parse_looks(list(looks) if OmegaConf.is_list(looks) else looks, self.jobs)
+        texts = sweeper.decide if OmegaConf.is_list(sweeper.decide) else [sweeper.decide]
+        metrics = self.jobs[0].settings.metrics
+        comparisons = tuple(parse_comparison(str(text), self.systems, metrics) for text in texts)
+        alpha = sweeper.get("alpha")
+        if not isinstance(alpha, int | float):
+            raise SpecError(f"alpha: expected a number above 0 and below 0.5, got {alpha!r:.40}")
+        self.plan = DecisionPlan(comparisons, looks, alpha)
+        check_plan(self.plan)
+        compared = {name for c in comparisons for name in (c.first, c.second)}
+        if left := [system.name for system in self.systems if system.name not in compared]:
+            raise SpecError(f"decide: {left[0]} is in no comparison; compare it, or leave it out of the grid")
+        if not self.jobs[0].settings.intervals:
+            raise SpecError("intervals=0: decide needs the standard errors of differences; leave it out")
+
+    def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
+        """Return the overrides of the jobs of some systems, or of all, at one size."""
+        return [
+            [*(word for word in self.words[at] if get_option_name(word) != SIZE), f"{SIZE}={size}"]
+            for system in self.systems if names is None or system.name in names for at, _ in system.items[0].sources
+        ]  # fmt: skip
+
+    def run(self, checked: list[Job]) -> None:
+        """Run look after look while a comparison is open, and write what each shows."""
+        grid, plan = self.grid, self.plan
+        if grid.config.hydra.runtime.choices.get("hydra/launcher") not in ELSEWHERE:
+            check_number_of_examples(checked, plan.looks[-1])
+        axes = find_axes([*self.list_jobs(plan.looks[0]), *self.list_jobs(plan.looks[-1])])
+        total = len(self.words) * len(plan.looks)
+        grid.write_facts([], axes, total)
+        stop = str(grid.config.runtime.on_error) == "stop"
+        going, folders = {system.name for system in self.systems}, list[Path]()
+        for number, size in enumerate(plan.looks, 1):
+            systems = [system for system in self.systems if system.name in going]
+            rows = grid.launch_words(self.list_jobs(size, going), axes, total)
+            folders += [Path(str(row["folder"])) for row in rows if row.get("folder")]
+            if not folders or (stop and has_failed_job(grid.folder)):
+                return  # the end of the grid lists what failed
+            results = read_results(folders)
+            if number == 1:  # tables name systems by their records, which may know more than the settings
+                names = name_by_records(systems, rows, results)
+                renamed = [replace(c, first=names[c.first], second=names[c.second]) for c in plan.comparisons]
+                plan = replace(plan, comparisons=tuple(renamed))
+            decisions = judge_comparisons(plan, results)
+            save_decisions(grid.folder, plan, decisions)
+            for decision in decisions:
+                if len(decision.looks) == number:
+                    look = decision.looks[-1]
+                    log.info(
+                        "decide     look %d of %d, %d examples: %s: %+.3g ± %.2g, %.2f standard errors: %s",
+                        number, len(plan.looks), size, decision.comparison.title, look.difference, look.std_error,
+                        look.statistic, decision.outcome,
+                    )  # fmt: skip
+            open_pairs = zip(self.plan.comparisons, decisions, strict=True)
+            going = {name for c, decision in open_pairs if decision.outcome == OPEN for name in (c.first, c.second)}
+            if not going:
+                return
+
+
+def run_decisions(composer: Composer, config: DictConfig) -> None:
+    """Plan or run a grid that ends when its comparisons are decided."""
+    decider = Decider(GridRun(composer, config))
+    jobs = decider.list_jobs(decider.plan.looks[-1])
+    if not config.plan_only:
+        decider.grid.run(jobs, decider.run)
+        return
+    if config.plan_only != "json":
+        sys.stdout.writelines(f"{escape_controls_in_line(line)}\n" for line in format_looks(decider.plan))
+    plan_jobs(composer, config, jobs)
+
+
+def format_looks(plan: DecisionPlan) -> list[str]:
+    """Return the comparisons, looks and boundaries as lines; the plan of the last look follows."""
+    numbers = {"decided": plan.boundaries, "stopped": plan.limits[:-1]}
+    listed = {name: ", ".join(f"{value:.2f}" for value in values) for name, values in numbers.items()}
+    return [
+        *(f"decide     {comparison.title}" for comparison in plan.comparisons),
+        f"looks      {', '.join(f'{size:,}' for size in plan.looks)} examples; alpha={plan.alpha:g} over all of them",
+        f"decided    above {listed['decided']} standard errors",
+        f"stopped    below {listed['stopped']} standard errors, for lack of effect",
+        "at most, if nothing is decided before the last look:",
+    ]
+
+
+def name_systems(jobs: Sequence[Job]) -> list[System]:
+    """Group jobs by system, named as in tables; the sources of a system's item are the numbers of its jobs."""
+    axes = [run.collect_axes(job.settings, job.settings.decoder) for job in jobs]
+    names = order_axes(name for of_job in axes for name in of_job if name != "seed")
+    rows = [tuple(format_axis_value(of_job.get(name)) for name in names) for of_job in axes]
+    items = []
+    for values, numbers in group_by(range(len(jobs)), lambda number: rows[number]).items():
+        settings = jobs[numbers[0]].settings
+        if settings.model is None or settings.decoder is None:
+            raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
+        titles = settings.model.title, settings.decoder.title
+        sources = tuple((number, None) for number in numbers)
+        items.append(
+            SystemValue(
+                "model", "", "", math.nan, math.nan, 0, "", "none", "", "", "", False, "",
+                dict(zip(names, values, strict=True)), titles, {}, sources,
+            )
+        )  # fmt: skip
+    return group_systems(items)
+
+
+def name_by_records(
+    systems: Sequence[System], rows: Sequence[Mapping[str, Any]], results: Results
+) -> Mapping[str, str]:
+    """Return the name of each planned system → the one in a table of its runs; that of a failed one stays."""
+    recorded = {
+        results.runs[at].folder.resolve(): system.name
+        for system in group_systems(results.values) for item in system.items for at, _ in item.sources
+    }  # fmt: skip
+    owners = [system.name for system in systems for _ in system.items[0].sources]
+    folders = {owner: Path(str(row.get("folder") or "")).resolve() for owner, row in zip(owners, rows, strict=True)}
+    return {owner: recorded.get(folder, owner) for owner, folder in folders.items()}
+
+
+def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
+    """Return the numbers of examples at which is looked: those given, else eighths of `num_examples`."""
+    sizes = {job.settings.num_examples for job in jobs}
+    typed = any(get_option_name(word) == SIZE for job in jobs for word in job.overrides)
+    largest = max((size for size in sizes if isinstance(size, int)), default=0)
+    if looks is None:
+        if len(sizes) > 1 or not largest:
+            raise SpecError("num_examples: expected the number at the last look, or looks=[125,250,500,1000]")
+        return tuple(sorted({math.ceil(largest * part / _NUM_LOOKS) for part in range(1, _NUM_LOOKS + 1)}))
+    if not isinstance(looks, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in looks):
+        raise SpecError(f"looks: expected numbers of examples that grow, as looks=[125,250,500], got {looks!r:.60}")
+    if typed and looks and sizes != {looks[-1]}:
+        raise SpecError(f"num_examples: the last of looks={looks} says it; leave it out")
+    return tuple(looks)
+
+
+def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Metric]) -> PlannedComparison:
+    """Read `FIRST>SECOND: VALUE`."""
+    names, _, value = (part.strip() for part in text.rpartition(":"))
+    first, _, second = (part.strip() for part in names.partition(">"))
+    if not (first and second and value):
+        raise SpecError(f"decide: expected SYSTEM>SYSTEM: METRIC, as decide='nucleus>greedy: mauve', got {text!r:.80}")
+    first, second = (find_system(name, systems) for name in (first, second))
+    if first == second:
+        raise SpecError(f"decide: {first} is compared with itself")
+    Objective("decide", value).check(metrics)
+    head, _, key = value.partition(".")
+    metric = next(m for m in metrics if head == m.name or value in {*m.titles, *m.directions})
+    if metric.best_of(key or value) not in ("higher", "lower"):
+        raise SpecError(
+            f"decide: {value} is better neither when higher nor when lower; compare a value as mauve or kid"
+        )
+    if metric.resampling == "none":
+        raise SpecError(f"decide: {metric.name} has no standard errors; compare another value")
+    return PlannedComparison(first, second, value)
+
+
+def find_system(name: str, systems: Sequence[System]) -> str:
+    """Return the name in tables of the only system with this name, model or decoder."""
+    exact = [system.name for system in systems if system.name == name]
+    parts = [s.name for s in systems if name in (*s.items[0].titles, s.items[0].axes["decoder"])]
+    if len(parts) > 1 and not exact:
+        raise SpecError(f"decide: {name} is {len(parts)} systems; name one of {', '.join(parts)}")
+    if not exact and not parts:
+        names = ", ".join(system.name for system in systems)
+        raise SpecError(f"decide: no system {name!r} in this grid; it has {names}")
+    return (exact or parts)[0]
+
+
+def check_number_of_examples(jobs: Sequence[Job], largest: int) -> None:
+    """Check, before the first look, that the tasks have enough examples for the last."""
+    for task, settings in {job.settings.task: job.settings for job in jobs}.items():
+        spec = settings.row_tokenizer
+        tokenizer = load_tokenizer(spec) if task.needs_tokenizer() and spec is not None else None
+        count = sum(1 for _ in islice(task.examples(tokenizer, Counter()), largest))
+        if count < largest:
+            raise SpecError(f"looks: task {task.name} has {count} examples, and the last look needs {largest}")

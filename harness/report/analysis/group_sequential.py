@@ -1,0 +1,269 @@
+"""Decide between systems at several looks at growing numbers of texts, with at most 5 % false decisions over all looks.
+
+The error is spent as 4 - 4Φ(z(1 - α/4) / √t) (Lan and DeMets 1983), whose boundaries have the shape of O'Brien and
+Fleming (1979): hardly anything is spent early, and the last look is nearly a test at α. The time t is n / the largest
+n: it is known before any text, so that the data moves no boundary, and the variance of a difference falls as 1 / n.
+Several comparisons share α equally (Bonferroni), so that the boundaries of one do not depend on the others.
+
+A comparison also stops if the predictive power (the probability of a decision at the last look, given the texts so far
+and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_POWER`. The boundaries do not count on it
+(it is not binding), so that it only lowers the false decisions. docs/resolution.md has the measured numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+
+from openended.harness.core import DataError, SpecError, parse_signature, read_json, write_json
+from openended.harness.report.analysis.paired import LEVEL, estimate_difference
+from openended.harness.results import (
+    DECISIONS,
+    Results,
+    System,
+    SystemValue,
+    describe_differences,
+    filter_results,
+    format_axis_value,
+    group_systems,
+    orient,
+)
+
+LEAST_POWER = 0.12
+SIZE = "num_examples"
+MOST_LOOKS = 100
+OPEN, UNDECIDED, STOPPED, FAILED = "open", "undecided", "no effect", "not measured"
+_POINTS = 801  # of the integration over what has not crossed a boundary
+_OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedComparison:
+    """The claim that one system is better than another in a value."""
+
+    first: str
+    second: str
+    value: str
+    """`metric`, `metric.key` or a key."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.first} > {self.second}: {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPlan:
+    """What is decided, and when it is looked at."""
+
+    comparisons: tuple[PlannedComparison, ...]
+    looks: tuple[int, ...]
+    """Growing numbers of examples."""
+    alpha: float = LEVEL
+    """Probability of a false decision about equal systems, over all looks and comparisons."""
+
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The statistic that decides at each look, in standard errors."""
+        return compute_boundaries(self._times, self.alpha / len(self.comparisons))
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """The statistic below which a comparison stops at each look, in standard errors."""
+        return compute_stopping_limits(self._times, self.boundaries[-1])
+
+    @property
+    def _times(self) -> tuple[float, ...]:
+        return tuple(n / self.looks[-1] for n in self.looks)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a comparison shows."""
+
+    n: int
+    difference: float
+    """First minus second."""
+    std_error: float
+    statistic: float
+    """Positive where the first is better; a standard normal variable if the systems are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The looks at a comparison, and what they decide."""
+
+    comparison: PlannedComparison
+    looks: tuple[Look, ...]
+    outcome: str
+    """The name of the better system, or one of the words at the top."""
+
+
+@lru_cache
+def compute_boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, ...]:
+    """Return the two-sided boundary at each look, by integration over the paths that crossed none before.
+
+    >>> [round(b, 3) for b in compute_boundaries((0.2, 0.4, 0.6, 0.8, 1.0), 0.05)]
+    [4.877, 3.357, 2.68, 2.29, 2.031]
+    """
+    from scipy.optimize import brentq
+    from scipy.special import ndtr, ndtri
+
+    spent = 4 * ndtr(ndtri(alpha / 4) / np.sqrt(times))
+    # Brownian motion at the look before: positions and their probabilities.
+    positions, weights, before = np.zeros(1), np.ones(1), 0.0
+    boundaries: list[float] = []
+    for time, share in zip(times, np.diff(spent, prepend=0.0), strict=True):
+        step = math.sqrt(time - before)
+
+        def spend(boundary: float) -> float:
+            edge = boundary * math.sqrt(time)  # noqa: B023 - called in this round
+            tails = ndtr((positions - edge) / step) + ndtr((-edge - positions) / step)  # noqa: B023
+            return float(weights @ tails - share)  # noqa: B023
+
+        boundaries.append(float(brentq(spend, 0.0, 40.0, xtol=1e-10)))
+        edge = boundaries[-1] * math.sqrt(time)
+        grid = np.linspace(-edge, edge, _POINTS)
+        jumps = (grid[:, None] - positions) / step
+        density = np.exp(-(jumps**2) / 2) @ weights / (step * math.sqrt(2 * math.pi))
+        simpson = np.full(_POINTS, 2.0)
+        simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
+        weights = density * simpson * (grid[1] - grid[0]) / 3
+        positions, before = grid, time
+    return tuple(boundaries)
+
+
+def compute_stopping_limits(times: Sequence[float], last: float) -> tuple[float, ...]:
+    """Return the statistic at each look below which the predictive power of the last boundary is too small."""
+    from scipy.special import ndtri
+
+    power = float(ndtri(1 - LEAST_POWER))
+    return tuple(max(last * math.sqrt(t) - power * math.sqrt(1 - t), 0.0) for t in times)
+
+
+def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
+    """Judge each comparison by the runs of all looks so far; systems are named as in a table of the first look."""
+    sizes = {format_axis_value(size) for size in results.frame[SIZE]} if SIZE in results.axes else set()
+    parts = [filter_results(results, {SIZE: str(n)}) for n in takewhile(lambda n: str(n) in sizes, plan.looks)]
+    systems = [{_identify(system): system for system in group_systems(part.values)} for part in parts]
+    names = {system.name: identity for identity, system in systems[0].items()} if systems else {}
+    decisions = []
+    for comparison in plan.comparisons:
+        looks: list[Look] = []
+        outcome = OPEN
+        for number, (part, of_look) in enumerate(zip(parts, systems, strict=True)):
+            both = [of_look.get(names.get(name, ())) for name in (comparison.first, comparison.second)]
+            a, b = (find_value(system, comparison.value) if system is not None else None for system in both)
+            if a is None or b is None:
+                outcome = FAILED
+                break
+            _check_values(a, b)
+            estimate = estimate_difference(part, a, b)
+            looks.append(Look(plan.looks[number], *estimate[:2], compute_statistic(*estimate, a.direction)))
+            outcome = find_outcome(plan, comparison, looks)
+            if outcome != OPEN:
+                break
+        decisions.append(Decision(comparison, tuple(looks), outcome))
+    return decisions
+
+
+def _identify(system: System) -> tuple[tuple[str, str], ...]:
+    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in _OF_THE_SIZE)
+
+
+def find_value(system: System, name: str) -> SystemValue | None:
+    """Return the value that `metric`, `metric.key` or a key names; None if there is none."""
+    by_name = {item.key: item for item in reversed(system.items)}
+    by_name |= {item.metric: item for item in system.items if item.primary}
+    by_name |= {".".join(item.pair): item for item in system.items}
+    return by_name.get(name)
+
+
+def _check_values(a: SystemValue, b: SystemValue) -> None:
+    if a.direction not in ("higher", "lower"):
+        raise DataError(f"decide: {a.title} is better neither when higher nor when lower; compare another value")
+    if a.signature != b.signature:
+        differ = describe_differences(parse_signature(a.signature), parse_signature(b.signature), ", ")
+        raise DataError(f"decide: the values of {a.title} cannot be compared; they differ in {differ}")
+
+
+def compute_statistic(difference: float, error: float, freedom: float, direction: str) -> float:
+    """Return Student's statistic as the normal one with the same p-value; positive where the first is better.
+
+    >>> round(compute_statistic(-2.0, 1.0, 30, "lower"), 3)
+    1.926
+    """
+    from scipy.special import ndtri, stdtr
+
+    if not error > 0:
+        return math.nan
+    return math.copysign(float(ndtri(stdtr(freedom, -abs(difference) / error))), orient(difference, direction))
+
+
+def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:
+    """Return the outcome at the last of some looks; without a standard error it is open, or undecided at the end."""
+    number, statistic = len(looks) - 1, looks[-1].statistic
+    if abs(statistic) >= plan.boundaries[number]:
+        return comparison.first if statistic > 0 else comparison.second
+    if looks[-1].n == plan.looks[-1]:
+        return UNDECIDED
+    return STOPPED if abs(statistic) < plan.limits[number] else OPEN
+
+
+def select_last_looks(results: Results) -> Results:
+    """Keep the values of the last look at each system, and the human values next to them."""
+    frame = results.frame
+    is_model = frame["system"] == "model"
+    axes = [axis for axis in results.axes if axis not in _OF_THE_SIZE]
+    models = frame[is_model]
+    last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[SIZE].transform("max")
+    models = models[models[SIZE] == last]
+    selected = frame.index.isin(models.index) | (~is_model & frame[SIZE].isin(models[SIZE].unique()))
+    return replace(results, frame=frame[selected])
+
+
+# The file of a grid's folder ------------------------------------------------------------------------------------------
+
+
+def save_decisions(folder: Path, plan: DecisionPlan, decisions: Sequence[Decision]) -> None:
+    """Write looks, boundaries and estimates into the folder of the grid."""
+    node = asdict(plan) | {"boundaries": plan.boundaries, "limits": plan.limits}
+    write_json(folder / DECISIONS, node | {"decisions": [asdict(decision) for decision in decisions]})
+
+
+def read_decision_plan(folder: Path) -> DecisionPlan | None:
+    """Read what the grid in a folder decides; None if nothing. Its estimates are those of the runs, not of the file.
+
+    Raises:
+        DataError: If the file is damaged.
+    """
+    path = folder / DECISIONS
+    if not path.is_file():
+        return None
+    node = read_json(path)
+    try:
+        comparisons = tuple(
+            PlannedComparison(*(str(c[name]) for name in ("first", "second", "value"))) for c in node["comparisons"]
+        )
+        plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
+        check_plan(plan)
+    except (KeyError, TypeError, ValueError, SpecError) as err:
+        raise DataError(f"{path}: not a valid file of decisions ({type(err).__name__}: {err})") from err
+    return plan
+
+
+def check_plan(plan: DecisionPlan) -> None:
+    """Check that there is something to decide, that looks grow, and that alpha is a small probability."""
+    if not plan.comparisons or len(set(plan.comparisons)) < len(plan.comparisons):
+        raise SpecError("decide: expected comparisons, each once, as decide='nucleus>greedy: mauve'")
+    looks = list(plan.looks)
+    if looks != sorted(set(looks)) or not 1 <= len(looks) <= MOST_LOOKS or looks[0] < 1:
+        what = f"up to {MOST_LOOKS} numbers of examples that grow"
+        raise SpecError(f"looks: expected {what}, as looks=[125,250,500], got {looks!s:.80}")
+    if not 0 < plan.alpha < 0.5:
+        raise SpecError(f"alpha: expected a number above 0 and below 0.5, got {plan.alpha:g}")

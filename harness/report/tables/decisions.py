@@ -1,0 +1,58 @@
+"""The table of what a grid with `decide=` decided, and how many texts that took."""
+
+from openended.harness.report.analysis.group_sequential import (
+    FAILED,
+    OPEN,
+    STOPPED,
+    UNDECIDED,
+    Decision,
+    DecisionPlan,
+    judge_comparisons,
+    select_last_looks,
+)
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
+from openended.harness.results import Results
+
+_WORDS = {
+    OPEN: "not decided yet", UNDECIDED: "undecided at the last look", STOPPED: "no effect seen", FAILED: FAILED,
+}  # fmt: skip
+
+
+def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
+    """Build a table with a row per comparison, from the runs of all looks."""
+    decisions = judge_comparisons(plan, results)
+    last = [item for item in select_last_looks(results).values if item.system == "model"]
+    sizes = [results.runs[at].axes for at in {at for item in last for at, _ in item.sources}]
+    used = sum(int(axes["num_examples"]) * int(axes["samples"]) for axes in sizes)
+    most = sum(plan.looks[-1] * int(axes["samples"]) for axes in sizes)
+    outcomes = [_WORDS.get(decision.outcome, f"{decision.outcome} is better") for decision in decisions]
+    numbers = [decision.looks[-1].n if decision.looks else 0 for decision in decisions]
+    cells = [_build_difference_cell(plan, decision) for decision in decisions]
+    columns = [
+        (Column("", "outcome", "decision"), [Cell(words=outcome) for outcome in outcomes]),
+        (Column("", "difference", "difference", decimals=choose_column_decimals(cells)), cells),
+        (Column("", "looks", "looks"), [Cell(words=f"{len(d.looks)} of {len(plan.looks)}") for d in decisions]),
+        (Column("", "examples", "examples", decimals=0), [Cell(number) for number in numbers]),
+    ]
+    count = len(plan.comparisons)
+    share = f" and {count} comparisons (Bonferroni)" if count > 1 else ""
+    looks = ", ".join(f"{n:,}" for n in plan.looks)
+    remarks = [
+        f"Texts: {used:,} of {most:,} generated; {most - used:,} ({(most - used) / most:.0%}) saved.",
+        f"Test at alpha={plan.alpha:g} over all looks{share}, with {looks} examples (Lan and DeMets 1983).",
+        f"[…] {1 - plan.alpha:.0%} intervals for all of them together.",
+        "No effect seen: the texts that were left would hardly have decided it; this does not show equality.",
+    ]
+    titles = [decision.comparison.title for decision in decisions]
+    return Table.from_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
+
+
+def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
+    """Return the difference at the last look, with the interval that holds at all looks together."""
+    if not decision.looks:
+        return BLANK
+    look, boundary = decision.looks[-1], plan.boundaries[len(decision.looks) - 1]
+    if not look.std_error > 0:
+        return Cell(look.difference, signed=True, note="no standard error: the replicates do not vary")
+    away = boundary * look.std_error
+    return Cell(look.difference, signed=True, interval=(look.difference - away, look.difference + away))

@@ -1,0 +1,78 @@
+"""Boundaries against published values, and the whole procedure on simulated paths of its statistic."""
+
+import json
+
+import numpy as np
+import pytest
+
+from openended.harness.core import DataError
+from openended.harness.report.analysis.group_sequential import (
+    DecisionPlan,
+    PlannedComparison,
+    compute_boundaries,
+    read_decision_plan,
+    save_decisions,
+)
+from openended.harness.results import DECISIONS
+
+COMPARISON = PlannedComparison("a", "b", "m")
+RESOLVED = 1.959964 + 0.841621  # the drift that one test at 5 % finds with a power of 80 %
+
+
+def simulate(plan: DecisionPlan, drift: float, worlds: int = 100_000) -> tuple[float, float]:
+    """Return the share of worlds in which a difference is decided, and the mean share of the texts that are used."""
+    times = np.array(plan.looks) / plan.looks[-1]
+    steps = np.diff(times, prepend=0.0)
+    paths = np.cumsum(np.random.default_rng(0).normal(size=(worlds, len(times))) * np.sqrt(steps), axis=1)
+    statistic = np.abs(paths + drift * times) / np.sqrt(times)
+    crosses, stops = statistic >= plan.boundaries, statistic < plan.limits
+    crosses[:, -1], last = crosses[:, -1], (crosses | stops | (times == 1)).argmax(axis=1)
+    return float(crosses[np.arange(worlds), last].mean()), float(times[last].mean())
+
+
+def test_boundaries_are_the_published_ones():
+    """Jennison and Turnbull 2000; Reboussin et al. 2000: five equal looks, 5 % two-sided, O'Brien-Fleming shape."""
+    fifths = (0.2, 0.4, 0.6, 0.8, 1.0)
+    assert compute_boundaries(fifths, 0.05) == pytest.approx((4.877, 3.357, 2.680, 2.290, 2.031), abs=5e-4)
+    assert compute_boundaries((1.0,), 0.05) == pytest.approx((1.959964,), abs=1e-6)
+    half = compute_boundaries((0.5, 1.0), 0.05)  # the first look spends 4 (1 - Φ(2.2414 / √.5)) = .003051: 2.9626
+    assert half == pytest.approx((2.9626, 1.9686), abs=5e-4)
+
+
+@pytest.mark.parametrize("looks", [tuple(range(125, 1001, 125)), (125, 250, 500, 1000), (100, 1000)])
+def test_equal_systems_are_decided_in_at_most_five_percent_of_worlds(looks):
+    plan = DecisionPlan((COMPARISON,), looks)
+    assert simulate(plan, 0.0)[0] < 0.05
+    without_stops = DecisionPlan((COMPARISON,), looks)
+    crossed = simulate_without_stops(without_stops)
+    assert crossed == pytest.approx(0.05, abs=0.002), "all of alpha is spent where nothing stops early"
+    both = DecisionPlan((COMPARISON, PlannedComparison("a", "c", "m")), looks)
+    assert simulate_without_stops(both) == pytest.approx(0.025, abs=0.002)
+
+
+def simulate_without_stops(plan: DecisionPlan) -> float:
+    times = np.array(plan.looks) / plan.looks[-1]
+    steps = np.random.default_rng(1).normal(size=(100_000, len(times))) * np.sqrt(np.diff(times, prepend=0.0))
+    return float((np.abs(np.cumsum(steps, axis=1)) / np.sqrt(times) >= plan.boundaries).any(axis=1).mean())
+
+
+def test_equal_systems_stop_early_and_little_power_is_lost():
+    plan = DecisionPlan((COMPARISON,), tuple(range(125, 1001, 125)))
+    assert simulate(plan, 0.0)[1] < 0.60
+    power, used = simulate(plan, RESOLVED)
+    assert power > 0.73, "of 80 % with one look at all texts"
+    assert used < 0.72
+    assert simulate(plan, 3 * RESOLVED)[1] < 0.40
+
+
+@pytest.mark.parametrize(
+    "change", [{"looks": [3, 2]}, {"alpha": 2}, {"comparisons": []}, {"comparisons": [{"first": "a"}]}, {"looks": None}]
+)
+def test_a_damaged_file_of_decisions_is_one_line(tmp_path, change):
+    plan = DecisionPlan((COMPARISON,), (10, 20), 0.1)
+    save_decisions(tmp_path, plan, [])
+    assert read_decision_plan(tmp_path) == plan
+    node = json.loads((tmp_path / DECISIONS).read_text())
+    (tmp_path / DECISIONS).write_text(json.dumps(node | change))
+    with pytest.raises(DataError, match="not a valid file of decisions"):
+        read_decision_plan(tmp_path)
