@@ -28,9 +28,7 @@ from openended.metrics.typicality import Typicality, typicality
 from openended.metrics.vendi import Vendi, vendi
 from tests.helpers import features
 from tests.metrics.helpers import SEEDS, check_edges, compare, normal
-from tests.oracles import embeddings as oracle
-from tests.oracles.copying import slow_auth_pct, slow_clipped, slow_expected_share, slow_mann_whitney_z
-from tests.oracles.distributional import slow_energy_distance, slow_gradient_moment, slow_typicality
+from tests.oracles import two_sample as oracle
 
 GRID = st.tuples(st.integers(0, 10_000), st.integers(4, 25), st.integers(4, 25), st.integers(1, 3))
 
@@ -67,7 +65,7 @@ def test_clipped_by_hand():
     result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(1.1, 9), k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 1.0}
     assert compute_expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
-    expected = [slow_expected_share(m, 40, 5) for m in range(31)]
+    expected = [oracle.expected_share(m, 40, 5) for m in range(31)]
     assert compute_expected_shares(40, 30, 5) == pytest.approx(expected, abs=1e-9)
 
 
@@ -78,9 +76,9 @@ def test_pairs_agree_with_loops(seed, n, m, d):
     # 1e-9 of the size of the terms: float64 sums in another order
     near = {"rel": 1e-9, "abs": 1e-9}
     assert kid(human=human, model=model).kid == pytest.approx(oracle.kid(human, model), **near)
-    assert energy_distance(human=human, model=model) == pytest.approx(slow_energy_distance(human, model), **near)
-    assert gradient_moment(human=human, model=model) == pytest.approx(slow_gradient_moment(human, model), **near)
-    assert auth_pct(human=human, model=model) == pytest.approx(slow_auth_pct(human, model))
+    assert energy_distance(human=human, model=model) == pytest.approx(oracle.energy_distance(human, model), **near)
+    assert gradient_moment(human=human, model=model) == pytest.approx(oracle.gradient_moment(human, model), **near)
+    assert auth_pct(human=human, model=model) == pytest.approx(oracle.auth_pct(human, model))
 
 
 @settings(max_examples=25, deadline=None)
@@ -88,7 +86,7 @@ def test_pairs_agree_with_loops(seed, n, m, d):
 def test_clipped_agrees_with_loops(seed, n, m, k):
     human, model = normal(n, 2, seed), normal(m, 2, seed + 1, 0.7)
     found = tuple(dict(clipped_density_coverage(human=human, model=model, k=k)).values())
-    assert found == pytest.approx(slow_clipped(human, model, k), abs=1e-9)
+    assert found == pytest.approx(oracle.clipped(human, model, k), abs=1e-9)
 
 
 @settings(max_examples=30, deadline=None)
@@ -99,7 +97,7 @@ def test_moments_agree_with_other_code(seed, n, m, d):
     assert frechet_distance(human=human, model=model) == pytest.approx(oracle.frechet(human, model), rel=1e-8)
     few = human[: 5 + seed % 16]
     covariance = pytest.importorskip("sklearn.covariance").ledoit_wolf(few)[0]
-    assert typicality(human=few, model=model) == pytest.approx(slow_typicality(few, model, covariance), abs=1e-9)
+    assert typicality(human=few, model=model) == pytest.approx(oracle.typicality(few, model, covariance), abs=1e-9)
 
 
 def test_p_values():
@@ -372,7 +370,7 @@ def test_z_in_one_cell_agrees_with_pairs():
     train, test, model = normal(30), normal(20, seed=1), normal(25, seed=2, shift=0.3)
     distances = [np.linalg.norm(side[:, None] - train[None], axis=2).min(axis=1) for side in (test, model)]
     value = copying_z(train=train, test=test, model=model, cells=1)
-    assert value == pytest.approx(slow_mann_whitney_z(*distances), abs=1e-9)
+    assert value == pytest.approx(oracle.mann_whitney_z(*distances), abs=1e-9)
 
 
 def test_copies_are_seen_and_other_human_texts_are_not_copies():

@@ -1,14 +1,9 @@
 """Newer decoders straight from their definitions: one row of logits, plain NumPy and Python, no order shared, no head."""
 
 import numpy as np
+from scipy.special import softmax
 
 from openended.harness.core.types import F64
-
-
-def softmax(logits: F64) -> F64:
-    """Probabilities of one row; minus infinity has none."""
-    weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
 
 
 def renormalized(p: F64, keep: np.ndarray) -> F64:

@@ -92,21 +92,13 @@ def kappa(mode: str, a_t: float, a_s: float, eta: float) -> float:
 
 def revealed_counts(length: int, steps: int) -> list[int]:
     """LLaDA: the same number in each step, one more in the first ones."""
-    counts = [0] * steps
-    for token in range(length):
-        counts[token % steps] += 1
-    return counts
+    return [length // steps + (step < length % steps) for step in range(steps)]
 
 
 def most_confident(confidence: Sequence[float | None], count: int) -> set[int]:
     """Positions of the largest values, the leftmost of equal ones; None cannot be chosen."""
-    chosen: set[int] = set()
-    while len(chosen) < count:
-        left = [i for i, c in enumerate(confidence) if c is not None and i not in chosen]
-        if not left:
-            break
-        chosen.add(max(left, key=lambda i: (confidence[i], -i)))
-    return chosen
+    order = sorted((-c, i) for i, c in enumerate(confidence) if c is not None)
+    return {i for _, i in order[:count]}
 
 
 def invert(probs: Sequence[float], uniform: float) -> int:

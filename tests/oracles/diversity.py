@@ -1,9 +1,11 @@
 """Statistics of several texts a prompt, one pair after the other, straight from their definitions."""
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import cdist, pdist
 
 
 def grouped(rows: Sequence[Any], ids: Sequence[str]) -> list[list[Any]]:
@@ -18,43 +20,31 @@ def over_prompts(statistic: Callable[[list[Any]], float], rows: Sequence[Any], i
     return sum(values) / len(values)
 
 
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+def compare(group: list[Any]) -> Any:
+    """Cosines of all pairs; of a row with itself minus infinity."""
+    cosines = 1 - cdist(group, group, "cosine")
+    np.fill_diagonal(cosines, -np.inf)
+    return cosines
 
 
 def similarity(group: list[Any]) -> float:
-    pairs = [cosine(a, b) for a, b in combinations(group, 2)]
-    return sum(pairs) / len(pairs)
+    return 1 - pdist(group, "cosine").mean()
 
 
 def similar_share(group: list[Any], threshold: float) -> float:
-    pairs = [cosine(a, b) > threshold for a, b in combinations(group, 2)]
-    return sum(pairs) / len(pairs)
+    return (1 - pdist(group, "cosine") > threshold).mean()
 
 
 def remote_clique(group: list[Any]) -> float:
-    means = [
-        sum(1 - cosine(a, b) for j, b in enumerate(group) if j != i) / (len(group) - 1) for i, a in enumerate(group)
-    ]
-    return sum(means) / len(means)
+    return pdist(group, "cosine").mean()
 
 
 def chamfer(group: list[Any]) -> float:
-    least = [min(1 - cosine(a, b) for j, b in enumerate(group) if j != i) for i, a in enumerate(group)]
-    return sum(least) / len(least)
+    return (1 - compare(group).max(axis=1)).mean()
 
 
 def classes(group: list[Any], threshold: float) -> int:
-    left, found = set(range(len(group))), 0
-    while left:
-        found += 1
-        todo = [left.pop()]
-        while todo:
-            one = todo.pop()
-            near = {j for j in left if cosine(group[one], group[j]) >= threshold}
-            left -= near
-            todo += near
-    return found
+    return connected_components(compare(group) >= threshold)[0]
 
 
 def lcs(a: Sequence[Any], b: Sequence[Any]) -> int:

@@ -1,12 +1,8 @@
-"""HUSE by brute force: every text against every other, in plain Python."""
+"""HUSE by brute force: every text against every other."""
 
 import math
 
-
-def scaled(values):
-    mean = sum(values) / len(values)
-    sd = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
-    return [v / sd for v in values]
+import numpy as np
 
 
 def leave_one_out_error(points, labels, k, *, ties="include", vote_tie=0):
@@ -27,8 +23,9 @@ def leave_one_out_error(points, labels, k, *, ties="include", vote_tie=0):
 
 
 def huse(judgments, log_probs, lengths, is_model, k, **options):
-    rating = scaled(judgments)
-    logp = scaled([lp / n for lp, n in zip(log_probs, lengths, strict=True)])
+    rating = np.divide(judgments, np.std(judgments))
+    logp = np.divide(log_probs, lengths)
+    logp /= logp.std()
     labels = [int(b) for b in is_model]
     value = 2 * leave_one_out_error(list(zip(rating, logp, strict=True)), labels, k, **options)
     quality = 2 * leave_one_out_error([(r,) for r in rating], labels, k, **options)

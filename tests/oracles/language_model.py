@@ -1,5 +1,6 @@
-"""Slow re-derivations of the teacher-forced metrics, from whole distributions."""
+"""Slow re-derivations of metrics of a scorer's numbers, and of teacher-forced ones from whole distributions."""
 
+import cmath
 import math
 
 import numpy as np
@@ -41,3 +42,29 @@ def rep(best: list[int], gold: list[int], context: list[int], length: int, *, wr
         before = (context + gold[:t])[-length:]
         hits += candidate in before and not (wrong and candidate == gold[t])
     return hits / len(best)
+
+
+def spectrum(losses, frequencies):
+    """Absolute values of the discrete Fourier transform, joined by straight lines."""
+    n = len(losses)
+    values = [
+        abs(sum(x * cmath.exp(-2j * math.pi * f * t / n) for t, x in enumerate(losses))) for f in range(n // 2 + 1)
+    ]
+    return np.interp(np.linspace(0, 0.5, frequencies), np.arange(n // 2 + 1) / n, values)
+
+
+def rank_divergence(human, model, divergence):
+    tops = [*range(1, 21), 50, 125, 312, 781, 1953, 4882, 12207, math.inf]
+
+    def histogram(ranks):
+        counts = [0.5] * len(tops)
+        for rank in ranks:
+            counts[next(i for i, top in enumerate(tops) if rank <= top)] += 1
+        return [c / sum(counts) for c in counts]
+
+    p, q = histogram(human), histogram(model)
+    if divergence == "chi2":
+        return math.fsum((b - a) ** 2 / a for a, b in zip(p, q, strict=True))
+    # In logs from the largest term on: ratios to the power of 100 overflow.
+    logs = [100 * math.log(b) - 99 * math.log(a) for a, b in zip(p, q, strict=True)]
+    return max((max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))) / 99, 0.0)

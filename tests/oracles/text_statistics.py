@@ -97,3 +97,36 @@ def zipf(texts: Texts, definition: str, max_rank: int) -> float:
         return math.nan
     mx, my = mean([x for x, _ in points]), mean([y for _, y in points])
     return -sum((x - mx) * (y - my) for x, y in points) / sum((x - mx) ** 2 for x, _ in points)
+
+
+def match_lengths(text, corpus):
+    """The longest sequence of tokens from each position on that some text of the corpus contains."""
+
+    def contains(part):
+        return any(known[i : i + len(part)] == part for known in corpus for i in range(len(known) - len(part) + 1))
+
+    return [max(n for n in range(len(text) - at + 1) if contains(text[at : at + n])) for at in range(len(text))]
+
+
+def novelty(texts, corpus, order):
+    known = {tuple(text[i : i + order]) for text in corpus for i in range(len(text) - order + 1)}
+    grams = [tuple(text[i : i + order]) for text in texts for i in range(len(text) - order + 1)]
+    return sum(gram not in known for gram in grams) / len(grams) if grams else math.nan
+
+
+def overused(human, model, order, prior):
+    """Phrase → z of those that the model uses three times or more."""
+
+    def count(side):
+        return Counter(tuple(t.split()[i : i + order]) for t in side for i in range(len(t.split()) - order + 1))
+
+    h, m = count(human), count(model)
+    n_h, n_m = sum(h.values()), sum(m.values())
+    out = {}
+    for phrase, y in m.items():
+        if y < 3:
+            continue
+        a = prior * (y + h[phrase]) / (n_h + n_m)
+        delta = math.log((y + a) / (n_m + prior - y - a)) - math.log((h[phrase] + a) / (n_h + prior - h[phrase] - a))
+        out[" ".join(phrase)] = delta / math.sqrt(1 / (y + a) + 1 / (h[phrase] + a))
+    return out

@@ -165,13 +165,8 @@ def test_at_least_one_token_and_extremes():
             assert q[0, 1] == 1, decoder.title
             assert torch.isfinite(q).all()
     banned = torch.tensor([[1.0, float("-inf"), 0.5, 0.2]])
-    for decoder in (
-        *EVERY,
-        Nucleus(p=0.99),
-        sampling.TopNSigma(n=9.0),
-        sampling.TopH(h=1.0, candidates=4),
-        sampling.MinK(tau=99.0),
-    ):
+    wide = [Nucleus(p=0.99), sampling.TopNSigma(n=9.0), sampling.TopH(h=1.0, candidates=4), sampling.MinK(tau=99.0)]
+    for decoder in (*EVERY, *wide):
         assert compute_dense_q(decoder, banned)[0, 1] == 0, decoder.title
         assert torch.isfinite(compute_dense_q(decoder, banned)).all(), decoder.title
 
@@ -265,14 +260,8 @@ WIDE = [
 def test_the_head_draws_what_whole_rows_draw(monkeypatch):
     rows = torch.randn(16, 3000, generator=torch.Generator().manual_seed(3)) * 2
     u = torch.from_numpy(np.random.default_rng(1).random(16))
-    for decoder in (
-        *SAMPLED,
-        TopK(k=700),
-        Nucleus(p=0.999),
-        sampling.Mirostat(tau=9.0),
-        sampling.Entmax(alpha=1.05),
-        *WIDE,
-    ):
+    longer = [TopK(k=700), Nucleus(p=0.999), sampling.Mirostat(tau=9.0), sampling.Entmax(alpha=1.05)]
+    for decoder in (*SAMPLED, *longer, *WIDE):
         first = decoder.first_state()
         state = torch.tensor([first] * 16, dtype=torch.float64) if first else None
         token, log_q, _ = draw_tokens(decoder, rows, u, state)

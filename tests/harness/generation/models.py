@@ -19,17 +19,14 @@ class Letters:
         return " ".join(map(str, ids))
 
 
-def wrap(model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int = 128) -> LanguageModel:
+def wrap(
+    model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int | None = 128, vocab_size: int | None = None
+) -> LanguageModel:
     return LanguageModel(
-        model=model.eval().requires_grad_(False),
-        tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True),
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-        eos_ids=eos_ids,
-        vocab_size=model.get_output_embeddings().weight.shape[0],
-        context_length=context_length,
-        spec=ModelSpec(path="gpt2"),
-    )
+        model=model.eval().requires_grad_(False), tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True),
+        device=torch.device("cpu"), dtype=torch.float32, eos_ids=eos_ids, context_length=context_length,
+        vocab_size=vocab_size or model.get_output_embeddings().weight.shape[0], spec=ModelSpec(path="gpt2"),
+    )  # fmt: skip
 
 
 def prompt_rows(n: int, length: int, vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:

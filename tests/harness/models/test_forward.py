@@ -17,8 +17,8 @@ from openended.harness.models.failures import check_finite, check_logits
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
-from openended.harness.models.transformers import LanguageModel, load_embedder
-from tests.harness.generation.models import gpt2
+from openended.harness.models.transformers import load_embedder
+from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import embed_one, embedding, openended, ragged, scoring, tiny_model
 from tests.lazy import torch
 
@@ -35,16 +35,7 @@ def spec(**options: Any) -> f.EmbedderSpec:
 
 
 def _wrap(model: Any, context: int | None = CONTEXT) -> Any:
-    return LanguageModel(
-        model=model.eval().requires_grad_(False),
-        tokenizer=TextTokenizer(None, (), byte_level=True),
-        device=torch.device("cpu"),
-        dtype=torch.float32,
-        eos_ids=(VOCAB - 1,),
-        vocab_size=VOCAB,
-        context_length=context,
-        spec=ModelSpec(path="tiny/model"),
-    )
+    return wrap(model, eos_ids=(VOCAB - 1,), context_length=context, vocab_size=VOCAB)
 
 
 @pytest.fixture(scope="module")
