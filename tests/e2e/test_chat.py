@@ -2,20 +2,19 @@
 
 import math
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from openended.harness.core import DataError, Need, Side, SpecError, read_json
+from openended.harness.core import DataError, Need, read_json
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run import dataset as stages
-from openended.harness.run.artifacts import ArtifactBuilder, TextRows
+from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
 from openended.harness.storage import RowFile, Store
-from tests.helpers import run_settings, scoring, write_jsonl
+from tests.harness.run import small
+from tests.helpers import scoring
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEMPLATE = (
@@ -26,7 +25,7 @@ OWN = Need("token_nll", by="model")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def model(tmp_path_factory):
     source = ModelSpec(path="bundled:docs-s").folder
     assert source is not None
     target = tmp_path_factory.mktemp("models") / "chatty"
@@ -36,32 +35,24 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory):
     return Session(Store(tmp_path_factory.mktemp("store")))
 
 
-def settings(folder: Path, model: str, *overrides: str) -> Any:
-    rows = [
-        {"prompt": f"Return the number {i} of the array and", "human": f" raise an error if {i} is too large."}
-        for i in range(6)
-    ]
-    path = folder / "own.jsonl"
-    write_jsonl(path, rows)
-    small = ["metric=[gen_ppl]", f"task.path={path}"]
-    small += "num_examples=5 max_new_tokens=12 task=jsonl scoring=docs-m".split()
-    words = [*small, "model=folder", f"model.path={model}", "decoder=greedy", f"outputs_dir={folder / 'out'}"]
-    return run_settings(*words, *overrides)
+def settings(folder, model, *overrides):
+    return small.settings(
+        folder, "metric=[gen_ppl]", "num_examples=5", "model=folder", f"model.path={model}", *overrides
+    )
 
 
-def made_of(made: Any, session: Session) -> tuple[Any, ArtifactBuilder]:
+def made_of(made, session):
     steps = ArtifactBuilder(session, plan_only=False)
     return make_texts(made, steps), steps
 
 
-def side_of(made: Any, source: TextRows, need: Need) -> Side:
+def side_of(made, source, need):
     made.featurizer.compute([(source, (need,))], made.decoder)
-    side: Side = made.featurizer.side(source, [need])
-    return side
+    return made.featurizer.side(source, [need])
 
 
 @pytest.mark.slow
@@ -70,7 +61,7 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, mod
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
     before, after = RowFile(plain.model_rows.path), RowFile(chat.model_rows.path)
     read = RowFile(chat.model_rows.chat.path / stages.CHAT)
-    start = "The user says: Return the number 0 of the array<|endoftext|>The assistant says: and"
+    start = "The user says: Return 0<|endoftext|>The assistant says: and"
     assert read.prompts[0] == start
     assert before.prompts == after.prompts
     assert before.texts != after.texts
@@ -87,7 +78,7 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, mod
         ids.append(int(token))
 
 
-def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, session: Session) -> None:
+def test_what_is_teacher_forced_reads_the_same_ids(tmp_path, model, session):
     """A greedy decoder gave its own texts probability one: only with the ids that they were generated from."""
     made = settings(tmp_path, model, "model.chat_template=true")
     texts, _ = made_of(made, session)
@@ -102,7 +93,7 @@ def test_what_is_teacher_forced_reads_the_same_ids(tmp_path: Path, model: str, s
     assert (sides[0].lengths > sides[1].lengths).all()
 
 
-def test_the_scorer_reads_the_plain_prompt(tmp_path: Path, model: str, session: Session) -> None:
+def test_the_scorer_reads_the_plain_prompt(tmp_path, model, session):
     """The human row is the very same artifact: nothing of it was made again."""
     runs = [run(settings(tmp_path, model, w), session).folder for w in ("seed=0", "model.chat_template=true")]
     plain, chat = (read_json(folder / "record.json") for folder in runs)
@@ -129,7 +120,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path
 
 
 @pytest.mark.slow
-def test_another_template_is_another_key(tmp_path: Path, model: str, session: Session) -> None:
+def test_another_template_is_another_key(tmp_path, model, session):
     other = tmp_path / "chatty"
     shutil.copytree(model, other)
     (other / "chat_template.jinja").write_text(TEMPLATE.replace("says", "writes"))
@@ -141,14 +132,9 @@ def test_another_template_is_another_key(tmp_path: Path, model: str, session: Se
     assert plain[0] == plain[1]
 
 
-def test_a_plan_says_that_there_is_no_template(tmp_path: Path, session: Session) -> None:
+def test_a_plan_says_that_there_is_no_template(tmp_path, session):
     words = ("bundled:docs-s", "model.chat_template=true")
     (missing,) = plan(settings(tmp_path, *words), session).missing
     assert "has no chat template; set model.chat_template=false" in str(missing)
     with pytest.raises(DataError, match="no chat template"):
         run(settings(tmp_path, *words), session)
-
-
-def test_the_scorer_does_not_chat(tmp_path: Path, model: str) -> None:
-    with pytest.raises(SpecError, match="scorer reads texts"):
-        settings(tmp_path, model, "scorer.chat_template=true")

@@ -1,13 +1,16 @@
-"""Checks of real engines and servers: a table of results, and texts that part at a near tie."""
+"""Checks of real engines and servers: a table of results, losses and statistics, and texts that part at a near tie."""
 
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 
 from openended.harness.backends.vllm.rows import TextSampler, make_group, make_order
 from openended.harness.decoders.base import Prompt
+from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
 
 NOISE, TRIALS = 1e-5, 512
 """How far logits are moved (the engine's depart from the reference's by 6e-6), and how often."""
@@ -37,6 +40,23 @@ def is_near_tie(reference, request, prompt, mine, expected):
         noise = (torch.rand(TRIALS, logits.shape[1], generator=torch.Generator().manual_seed(0)) * 2 - 1) * NOISE
         drawn = set(sampler.choose(logits[at] + noise, [slot] * TRIALS, [at] * TRIALS).tolist())
     return {mine[at], expected[at]} <= drawn
+
+
+def compare_losses(mine: Any, reference: Any, request: ScoringRequest, tolerance: float) -> tuple[str, bool]:
+    """Compare the token losses of two backends."""
+    apart = float(np.abs(mine.score(request).values - reference.score(request).values).max())
+    return f"{len(request.continuations)} texts: {apart:.1e} nats apart at most", apart <= tolerance
+
+
+def compare_statistics(mine: Any, reference: Any, request: QStatisticsRequest, tolerance: float) -> tuple[str, bool]:
+    """Compare two backends' statistics of the Q of each decoder on given texts."""
+    worst, supports = 0.0, 0
+    for one, other in zip(mine.q_statistics(request), reference.q_statistics(request), strict=True):
+        apart = (np.abs(one.gold_prob - other.gold_prob).max(), np.abs(one.sum_sq - other.sum_sq).max())
+        worst = max(worst, *map(float, apart))
+        supports += int((one.support != other.support).sum())
+    size = f"{len(request.decoders)} decoders, {len(request.continuations.values)} tokens"
+    return f"{size}: {worst:.1e} apart at most, {supports} supports differ", worst <= tolerance
 
 
 class Table:

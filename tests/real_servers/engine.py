@@ -24,7 +24,7 @@ from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mi
 from openended.harness.models import EmbedderSpec, ModelSpec, Pooling
 from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest
 from openended.harness.storage.rows import Row, RowFile
-from tests.real_servers.checks import Table, is_near_tie
+from tests.real_servers.checks import Table, compare_losses, compare_statistics, is_near_tie
 
 PATH = "bundled:docs-s"
 SAMPLES, SEED = 3, 7
@@ -79,13 +79,6 @@ def generate_and_compare(mine: VllmBackend, reference: Any, request: GenerationR
     return compare_texts(reference, request, generate(mine, request), generate(reference, request))
 
 
-def compare_losses(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
-    """Compare token losses."""
-    request = ScoringRequest(prompts=prompts, continuations=human, include_prompt=True, batch_size=16)
-    apart = float(np.abs(mine.score(request).values - reference.score(request).values).max())
-    return f"{len(human)} texts: {apart:.1e} nats apart at most", apart <= TOLERANCE
-
-
 def compare_vectors(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
     """Compare the embeddings of each pooling."""
     apart: dict[str, float] = {}
@@ -96,18 +89,6 @@ def compare_vectors(mine: VllmBackend, reference: Any, prompts: Ragged, human: R
         apart[pooling] = float(np.abs(one.vectors - other.vectors).max())
     found = ", ".join(f"{pooling} {distance:.1e}" for pooling, distance in apart.items())
     return f"{len(human)} texts: {found} apart at most", max(apart.values()) <= TOLERANCE
-
-
-def compare_statistics(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
-    """Compare the statistics of Q of eight decoders on given texts."""
-    request = QStatisticsRequest(prompts=prompts, continuations=human, decoders=FORCED, min_new_tokens=2, batch_size=16)
-    worst, supports = 0.0, 0
-    for one, other in zip(mine.q_statistics(request), reference.q_statistics(request), strict=True):
-        apart = (np.abs(one.gold_prob - other.gold_prob).max(), np.abs(one.sum_sq - other.sum_sq).max())
-        worst = max(worst, *map(float, apart))
-        supports += int((one.support != other.support).sum())
-    found = f"{len(FORCED)} decoders, {len(human.values)} tokens: {worst:.1e} apart at most, {supports} supports differ"
-    return found, worst <= TOLERANCE
 
 
 def run_command(folder: Path, model: str, *words: str, kill: bool = False) -> list[Row]:
@@ -156,8 +137,10 @@ def check_engine(table: Table, reference: Any, prompts: list[Prompt], new: int, 
     texts = generate(reference, make_request(Nucleus(), rows, new))
     heads = Ragged.from_rows((p.token_ids for p in rows), np.int64)
     human = Ragged.from_rows((text.token_ids for text in texts), np.int64)
-    table.check(f"token losses, {at_once} at once", partial(compare_losses, mine, reference, heads, human))
-    table.check(f"statistics of Q, {at_once} at once", partial(compare_statistics, mine, reference, heads, human))
+    losses = ScoringRequest(prompts=heads, continuations=human, include_prompt=True, batch_size=16)
+    table.check(f"token losses, {at_once} at once", partial(compare_losses, mine, reference, losses, TOLERANCE))
+    laws = QStatisticsRequest(prompts=heads, continuations=human, decoders=FORCED, min_new_tokens=2, batch_size=16)
+    table.check(f"statistics of Q, {at_once} at once", partial(compare_statistics, mine, reference, laws, TOLERANCE))
     table.check(f"embeddings, {at_once} at once", partial(compare_vectors, mine, reference, heads, human))
 
 

@@ -30,10 +30,11 @@ from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK
 from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
 from openended.harness.models.spec import ModelSpec, find_assets_folder
-from tests.real_servers.checks import Table
+from tests.real_servers.checks import Table, compare_losses, compare_statistics
 
 MODEL = "docs-s"
 COUNT, NEW = 64, 24
+TOLERANCE = 1e-4
 STARTS = 300.0  # seconds that a server may take
 VLLM_ENVIRONMENT = {
     "VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
@@ -151,25 +152,6 @@ def compare_greedy(port: int, dialect: DialectName, expected: Mapping[str, tuple
     return f"{equal} of {len(expected)} texts equal", equal == len(expected)
 
 
-def compare_scores(port: int, local: Any, human: Ragged, prompts: Ragged) -> tuple[str, bool]:
-    """Compare token losses with the local ones."""
-    request = ScoringRequest(prompts=prompts, continuations=human, batch_size=16)
-    apart = float(np.abs(connect(port, "vllm").score(request).values - local.score(request).values).max())
-    return f"{apart:.1e} nats apart at most", apart <= 1e-4
-
-
-def compare_statistics(port: int, local: Any, human: Ragged, prompts: Ragged) -> tuple[str, bool]:
-    """Compare certified statistics with the local ones."""
-    decoders = (Greedy(), TopK())
-    request = QStatisticsRequest(prompts=prompts, continuations=human, decoders=decoders, batch_size=16)
-    pairs = zip(connect(port, "vllm").q_statistics(request), local.q_statistics(request), strict=True)
-    apart = max(
-        float(max(np.abs(one.gold_prob - other.gold_prob).max(), np.abs(one.sum_sq - other.sum_sq).max()))
-        for one, other in pairs
-    )
-    return f"greedy and top-k: {apart:.1e} apart at most", apart <= 1e-4
-
-
 def check_death(dialect, environment, folder, expected):
     """Kill a server in the middle of a run; what is finished stays, and the rest follows from its successor."""
     port, kept, message = find_free_port(), dict[str, tuple[int, ...]](), ""
@@ -213,8 +195,11 @@ def main() -> None:
         if dialect == "vllm":
             heads = Ragged.from_rows((p.token_ids for p in prompts), np.int64)
             human = Ragged.from_rows((collect(local, Nucleus(), prompts)[p.example_id] for p in prompts), np.int64)
-            table.check("token losses", partial(compare_scores, port, local, human, heads))
-            table.check("certified statistics", partial(compare_statistics, port, local, human, heads))
+            losses = ScoringRequest(prompts=heads, continuations=human, batch_size=16)
+            table.check("token losses", partial(compare_losses, connect(port, "vllm"), local, losses, TOLERANCE))
+            laws = QStatisticsRequest(prompts=heads, continuations=human, decoders=(Greedy(), TopK()), batch_size=16)
+            certified = partial(compare_statistics, connect(port, "vllm"), local, laws, TOLERANCE)
+            table.check("certified statistics of greedy and top-k", certified)
         else:
             table.check("hidden defaults, asked in OpenAI's words", partial(check_refusal, port, "openai", Ancestral()))
     if dialect == "vllm":
