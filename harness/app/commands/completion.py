@@ -1,6 +1,5 @@
 """`openended completion bash|zsh`: a script for your shell that completes commands, flags and options."""
 
-import argparse
 import contextlib
 import importlib
 import io
@@ -62,8 +61,7 @@ def _list_flags(run: Callable[[Sequence[str]], int], *words: str) -> str:
     return " ".join(sorted(set(_FLAG.findall(out.getvalue()))))
 
 
-def _print_script(args: argparse.Namespace) -> None:
-    sys.stdout.write(write_script(args.shell))
-
-
-main = make_main("completion", __doc__, _ARGUMENTS, _print_script, example="openended completion bash")
+main = make_main(
+    "completion", __doc__, _ARGUMENTS, lambda args: sys.stdout.write(write_script(args.shell)),
+    example="openended completion bash",
+)  # fmt: skip

@@ -1,6 +1,5 @@
 """`openended describe NAME`: what a metric, decoder, task, model or experiment is: formula, sources, options."""
 
-import argparse
 import difflib
 import importlib
 import inspect
@@ -62,8 +61,7 @@ def _read_yaml(group: str, name: str) -> str:
     return yaml.safe_dump(core.defaults(core.load_plugins(group)[name][1]), sort_keys=False)
 
 
-def _print_description(args: argparse.Namespace) -> None:
-    sys.stdout.write(describe_option(args.name))
-
-
-main = make_main("describe", __doc__, _ARGUMENTS, _print_description, example="openended describe mauve")
+main = make_main(
+    "describe", __doc__, _ARGUMENTS, lambda args: sys.stdout.write(describe_option(args.name)),
+    example="openended describe mauve",
+)  # fmt: skip

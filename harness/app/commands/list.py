@@ -18,25 +18,19 @@ STATES = {
 
 
 def _list(args: argparse.Namespace) -> None:
-    group = args.group
-    if group in ("paper", "papers"):
+    if args.group in ("paper", "papers"):
         _list_papers()
         return
-    for name in [parse_group(group)] if group else GROUPS:
-        if not group:
-            print_line(f"{name}")
+    groups = [name for name in GROUPS if args.group in (None, name, f"{name}s")]
+    if not groups:
+        raise SpecError(f"no group {args.group!r}{suggest(args.group, _WORDS)}")
+    for name in groups:
+        if args.group is None:
+            print_line(name)
         wide = max(map(len, list_choices(name)), default=0)
-        indent = "" if group else "  "
+        indent = "" if args.group else "  "
         for choice, line in list_choices(name).items():
             print_line(f"{indent}{choice:{wide}}  {line}".rstrip())
-
-
-def parse_group(word: str) -> str:
-    """Return the group with a name in the singular or the plural."""
-    for group in GROUPS:
-        if word in (group, f"{group}s"):
-            return group
-    raise SpecError(f"no group {word!r}{suggest(word, _WORDS)}")
 
 
 def read_papers() -> dict[str, Any]:

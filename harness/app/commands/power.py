@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from openended.harness.app.commands import Arguments, make_main
+from openended.harness.app.commands import OUTPUTS, Arguments, make_main
 from openended.harness.core import SpecError, print_line
 from openended.harness.report import format_power
 from openended.harness.results import read_results, resolve_report_request
@@ -14,14 +13,14 @@ _ARGUMENTS: Arguments = {
     "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS", "help": "runs of two systems or more: a pilot"},
     "--difference": {"type": float, "metavar": "D", "help": "the difference to resolve; default: the one measured"},
     "--metrics": {"default": "", "metavar": "NAMES", "help": "metrics or values; default: the first of each metric"},
-    "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where names are looked up; default: outputs"},
+    **OUTPUTS,
 }
 
 
 def _print_power(args: argparse.Namespace) -> None:
     if args.difference is not None and not 0 < args.difference < float("inf"):
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
-    results = read_results(resolve_report_request(args.paths, Path(args.outputs)).paths)
+    results = read_results(resolve_report_request(args.paths, args.outputs).paths)
     names = [name.strip() for name in args.metrics.split(",") if name.strip()]
     for line in format_power(results, names, args.difference):
         print_line(line)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import Arguments, make_main
+from openended.harness.app.commands import OUTPUTS, Arguments, make_main
 from openended.harness.core import DataError, print_line
 from openended.harness.storage import RECORD, RowFile, read_record
 
@@ -13,7 +13,7 @@ MAX_VALUES = 4  # values in the line of a run
 
 _ARGUMENTS: Arguments = {
     "run": {"help": "a run's folder, the end of its name (the 8 letters after the time), or the name of runs"},
-    "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where runs are looked up; default: outputs"},
+    **OUTPUTS,
     "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},
 }
 
@@ -23,7 +23,7 @@ def _show(args: argparse.Namespace) -> None:
         raise DataError("expected the folder of a run, the end of its name or a name of runs, got ''")
     if args.texts < 0:
         raise DataError(f"--texts: expected 0 or more, got {args.texts}")
-    runs = Path(args.outputs) / "runs" / args.run
+    runs = args.outputs / "runs" / args.run
     is_name = args.run not in ("", ".", "..") and "/" not in args.run and runs.is_dir()
     folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
     if len(folders) > 1:
@@ -37,7 +37,7 @@ def _show(args: argparse.Namespace) -> None:
             key = folder.name.rpartition("-")[2]
             print_line(f"{key}  {record.created}  {', '.join(titles)}: {', '.join(values)}")
         return
-    for line in format_run(folders[0] if folders else find_run(args.run, Path(args.outputs)), args.texts):
+    for line in format_run(folders[0] if folders else find_run(args.run, args.outputs), args.texts):
         print_line(line)
 
 

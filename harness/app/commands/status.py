@@ -3,24 +3,20 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from openended.harness.app.commands import make_main
+from openended.harness.app.commands import OUTPUTS, make_main
 from openended.harness.core import DataError, print_line, suggest
 from openended.harness.results import GridFolder, read_grids
 
 LAST = 10  # grids shown by default
 
 
-_ARGUMENTS = {
-    "name": {"nargs": "?", "help": f"of a grid, or its time; default: the last {LAST} grids"},
-    "--outputs": {"default": "outputs", "metavar": "DIR", "help": "where grids are looked up"},
-}
+_ARGUMENTS = {"name": {"nargs": "?", "help": f"of a grid, or its time; default: the last {LAST} grids"}, **OUTPUTS}
 
 
 def _print_status(args: argparse.Namespace) -> None:
-    grids = read_grids(Path(args.outputs))
+    grids = read_grids(args.outputs)
     if args.name:
         names = {word for grid in grids for word in (grid.name, grid.folder.name)}
         if args.name not in names:
