@@ -246,15 +246,7 @@ def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     assert run_judgments(settings(tmp_path, *words), open_session(tmp_path)).num_computed == 1
 
 
-def test_judgments_without_their_file_or_for_a_metric_of_texts_are_refused(tmp_path):
-    lost, session = (
-        settings(tmp_path, f"judgments={tmp_path}/lost.csv", "metric=[bradley_terry]"),
-        open_session(tmp_path),
-    )
-    for call in (lambda: run_judgments(lost, session), lambda: select_metrics_for_file(lost, ["judgments=lost.csv"])):
-        with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
-            call()
-    path = tmp_path / "pairs.csv"
-    path.write_text(PAIRS)
+def test_a_metric_of_texts_has_no_value_of_judgments(tmp_path):
+    (tmp_path / "pairs.csv").write_text(PAIRS)
     with pytest.raises(UndefinedMetric, match="zipf needs texts, not judgments"):
-        run_judgments(settings(tmp_path, f"judgments={path}", "metric=[zipf]"), session)
+        run_judgments(settings(tmp_path, f"judgments={tmp_path}/pairs.csv", "metric=[zipf]"), open_session(tmp_path))

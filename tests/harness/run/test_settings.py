@@ -133,12 +133,6 @@ def test_a_protocol_names_itself_in_the_signature_of_metrics_that_have_its_optio
     assert (by_name["repetition"].loop, by_name["mauve"].unit_norm) == ("two_copies", "after_pca")
 
 
-def test_an_unknown_preset_is_refused():
-    assert read_preset(None) == {}
-    with pytest.raises(SpecError, match="no compat 'mdlmm'"):
-        read_preset("mdlmm")
-
-
 def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
     assert convert_preset(["a.jsonl", "compat=mdlm"]) == ["a.jsonl", "--compat=mdlm"]
     assert convert_preset(["a.jsonl", "--compat", "sedd"]) == ["a.jsonl", "--compat", "sedd"]

@@ -106,12 +106,17 @@ def pack(path, members, **options):
     return str(path)
 
 
-def refuse(path, capsys):
-    """Import an archive that must be refused; return the line."""
-    assert import_.main([path]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
+@pytest.fixture
+def refuse(tmp_path, monkeypatch, capsys):
+    """Import an archive that must be refused, in the test's folder; returns the line."""
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(path):
+        assert import_.main([path]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return refuse
 
 
 @pytest.mark.parametrize(
@@ -122,56 +127,51 @@ def refuse(path, capsys):
         f"store/.locks/{KEY}/a/b", "grids/a/b/record.json", "runs//a/record.json", "runs/a/grid.json", "runs/a\\b", "runs/a\nb/c", "reports/\x1b[31m/x",
     ],
 )  # fmt: skip
-def test_a_name_that_no_export_writes_unpacks_nothing(name, tmp_path, monkeypatch, capsys):
+def test_a_name_that_no_export_writes_unpacks_nothing(name, tmp_path, refuse):
     path = pack(tmp_path / "bad.zip", {"reports/a/table.csv": "x", name: "x"})
-    monkeypatch.chdir(tmp_path)
-    assert "expected files under runs" in refuse(path, capsys)
+    assert "expected files under runs" in refuse(path)
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_pipe_is_no_archive(tmp_path, capsys):
+def test_a_pipe_is_no_archive(tmp_path, refuse):
     os.mkfifo(tmp_path / "c.zip")
-    assert "expected a file, got a named pipe" in refuse(str(tmp_path / "c.zip"), capsys)
+    assert "expected a file, got a named pipe" in refuse(str(tmp_path / "c.zip"))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate")
-def test_encrypted_unknown_and_repeated_members_are_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_encrypted_unknown_and_repeated_members_are_one_line(tmp_path, refuse):
     data = bytearray((tmp_path / pack(tmp_path / "a.zip", {"reports/a": "text"})).read_bytes())
     for at, value, message in ((8, 1, "encrypted"), (10, 99, "compression method 99")):
         changed = bytearray(data)
         central = changed.index(b"PK\1\2")
         changed[central + at] = value
         (tmp_path / "b.zip").write_bytes(changed)
-        assert message in refuse("b.zip", capsys)
+        assert message in refuse("b.zip")
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
         archive.writestr("reports/a", "1")
         archive.writestr("reports/a", "2")
-    assert "more than once" in refuse("c.zip", capsys)
+    assert "more than once" in refuse("c.zip")
     assert not (tmp_path / "outputs").exists()
 
 
-def test_damaged_members_are_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_damaged_members_are_one_line(tmp_path, refuse):
     path = pack(tmp_path / "a.zip", {"reports/a": "text " * 999}, compression=zipfile.ZIP_DEFLATED)
     data = bytearray((tmp_path / path).read_bytes())
     data[45] ^= 255
     (tmp_path / "a.zip").write_bytes(data)
-    assert "not a sound zip archive" in refuse("a.zip", capsys)
+    assert "not a sound zip archive" in refuse("a.zip")
 
 
 @pytest.mark.parametrize("link", ["outputs/reports", "outputs/reports/a", "outputs/reports/a/x"])
-def test_nothing_is_written_through_a_link(link, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_nothing_is_written_through_a_link(link, tmp_path, refuse):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / link).parent.mkdir(parents=True)
     (tmp_path / link).symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in refuse(pack(tmp_path / "a.zip", {"reports/a/x": "x"}), capsys)
+    assert "is a link" in refuse(pack(tmp_path / "a.zip", {"reports/a/x": "x"}))
     assert not any((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, refuse):
     sealed = {"recipe": {"stage": "measure"}, "key": KEY, "files": {}, "meta": {}, "maker": {}}
     other = {**sealed, "key": "cd" + KEY[2:], "files": {"arrays.safetensors": "", "result.json": ""}}
     for value, message in (
@@ -180,10 +180,10 @@ def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, monkey
         (json.dumps({**sealed, "digest": digest(sealed)}), "has arrays.safetensors"),
         (json.dumps({**other, "digest": digest(other)}), "manifest of another entry"),
     ):  # fmt: skip
-        assert message in refuse(pack(tmp_path / "a.zip", {f"{ENTRY}/{MANIFEST}": value, "reports/a": "x"}), capsys)
-    assert "not a run record" in refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": "{}"}), capsys)
+        assert message in refuse(pack(tmp_path / "a.zip", {f"{ENTRY}/{MANIFEST}": value, "reports/a": "x"}))
+    assert "not a run record" in refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": "{}"}))
     record = write_run(tmp_path, "greedy", 0) / "record.json"
-    line = refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": record.read_text()}), capsys)
+    line = refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": record.read_text()}))
     assert "names no store entry as an input" in line
     assert not (tmp_path / "outputs").exists()
 
