@@ -17,8 +17,6 @@ from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
-from openended.harness.results import ROW_FILES, locate_verified_file
-from openended.harness.storage import RowFile
 from openended.metrics.judgments import read_rows
 
 
@@ -41,13 +39,10 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
     for system in measured.group_systems(results.values):
         run = results.runs[system.items[0].sources[0][0]]
         for player, stages in ((core.HUMAN, ("human",)), (system.name, ("generate", "import"))):
-            names = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())
-            stage, artifact = next(((s, a) for s, a in names if s in stages), ("", ""))
-            path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
-            if path is None:
+            rows = measured.read_rows_of_run(results, run, *stages)
+            if rows is None:
                 needed = " or ".join(stages)
                 raise DataError(f"{run.folder}: its texts ({needed}) are no longer in the store: run it again")
-            rows = RowFile(path)
             lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
             player_texts = texts.setdefault(player, {})
             for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):

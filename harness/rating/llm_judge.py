@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pandas as pd
 
 from openended.harness import core
 from openended.harness.backends import Client, ServerSpec
-from openended.harness.core import F64, I64, DataError, SpecError, make_random_stream
+from openended.harness.core import I64, DataError, SpecError, make_random_stream
 from openended.harness.rating.answers import list_judgment_columns, write_judgments
 from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
@@ -376,6 +377,8 @@ Unit = tuple[str, ...]
 
 def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> str:
     """Compare a judge's rows with a file of people's judgments; return the text of the `calibration` column."""
+    from sklearn.metrics import cohen_kappa_score
+
     judge_rows = list(rows)
     judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
     human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
@@ -387,8 +390,14 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
     steps = (-1.0, 0.0, 1.0) if kind == "pairs" else tuple(sorted(levels))
     near = np.sign(mean) if kind == "pairs" else np.array(steps)[np.abs(mean[:, None] - np.array(steps)).argmin(axis=1)]
 
+    x, y = (np.searchsorted(steps, level) for level in (judge, near))
+    weights = None if kind == "pairs" else "linear"
+
     def measure(picked: I64) -> float:
-        return kappa(judge[picked], near[picked], steps, linear=kind != "pairs")
+        """Return Cohen's κ (1960, 1968); NaN if chance alone gives full agreement."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(cohen_kappa_score(x[picked], y[picked], labels=range(len(steps)), weights=weights))
 
     draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
     values = [value for value in map(measure, draws) if not np.isnan(value)]
@@ -398,25 +407,6 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
         return f"{UNCALIBRATED} (the same answer to all {len(shared)} judgments shared with {who})"
     agreement = f"κ {value:.2f} [{low:.2f}, {high:.2f}] and ρ {rho.value:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
     return f"{agreement} with {who} on {len(shared)} judgments"
-
-
-def kappa(x: F64, y: F64, levels: Sequence[float], *, linear: bool = False) -> float:
-    """Return Cohen's κ; NaN if chance alone gives full agreement.
-
-    Source: Cohen 1960, 1968.
-
-    >>> kappa(np.array([0.0, 0, 1, 1]), np.array([0.0, 0, 1, 0]), (0.0, 1.0))
-    0.5
-    """
-    steps = list(levels)
-    table = np.zeros((len(steps), len(steps)))
-    np.add.at(table, ([steps.index(v) for v in x], [steps.index(v) for v in y]), 1.0)
-    table /= table.sum()
-    ranks = np.arange(len(steps))
-    distance = np.abs(ranks[:, None] - ranks[None, :]).astype(np.float64)
-    cost = distance if linear else np.minimum(distance, 1.0)
-    chance = float((cost * np.outer(table.sum(axis=1), table.sum(axis=0))).sum())
-    return 1.0 - float((cost * table).sum()) / chance if chance > 0 else float("nan")
 
 
 def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:

@@ -9,6 +9,7 @@ from .frame import (
     parse_filter as parse_filter,
     read_frame as read_frame,
     read_results as read_results,
+    read_rows_of_run as read_rows_of_run,
     write_frame as write_frame,
 )
 from .grids import (
@@ -25,7 +26,7 @@ from .grids import (
 )
 from .joint import find_joint_estimate as find_joint_estimate, find_joint_space as find_joint_space
 from .layout import Layout as Layout, build_layout as build_layout, load_layout as load_layout
-from .runs import ROW_FILES as ROW_FILES, Run as Run, locate_verified_file as locate_verified_file
+from .runs import Run as Run, locate_verified_file as locate_verified_file
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
     FACTS as FACTS,

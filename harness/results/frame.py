@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from openended.harness import core
 from openended.harness.core import DataError, parse_signature, suggest
 from openended.harness.results import systems
-from openended.harness.results.runs import Run, find_records, locate_verified_file, read_runs, serialize_axes
+from openended.harness.results.runs import ROW_FILES, Run, find_records, locate_verified_file, read_runs, serialize_axes
 from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
-from openended.harness.storage import RECORD, ResultRow, format_direction
+from openended.harness.storage import RECORD, ResultRow, RowFile, format_direction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -280,6 +280,14 @@ def read_frame(path: Path) -> Results:
     frame["direction"] = parts[0].where(parts[0] != "nearest", "target")
     run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
     return Results(frame.assign(**{INTERNAL: 0}), (run,), axes, 0, 0)
+
+
+def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
+    """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
+    inputs = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())  # by name, `stage:what`
+    stage, artifact = next(((stage, artifact) for stage, artifact in inputs if stage in stages), ("", ""))
+    path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
+    return RowFile(path) if path is not None else None
 
 
 # Intervals ------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import digest, digest_file, open_for_replacement, write_json
-from openended.harness.report.page.sources import read_rows_of_run
 from openended.harness.report.tables.selection import make_slug
-from openended.harness.results import Results, Run, format_axis_value
+from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
 from openended.harness.storage import ResultRow, RunRecord, read_record
 
 SCHEMA_VERSION = "0.3.0"

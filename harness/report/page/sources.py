@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openended.harness import results as measured
-from openended.harness.results import Results, Run, format_axis_value, locate_verified_file
+from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
 from openended.harness.storage import RowFile
 
 HUMAN = "human"
@@ -134,12 +134,3 @@ def _name_sides(sides: Sequence[TextSide]) -> None:
         while side.name in used_names:
             side.name += "′"
         used_names.add(side.name)
-
-
-def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
-    """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
-    # A run names what it read `stage:what`.
-    inputs = ((n.partition(":")[0], artifact) for n, artifact in run.inputs.items())
-    stage, artifact = next(((stage, artifact) for stage, artifact in inputs if stage in stages), ("", ""))
-    path = locate_verified_file(run.store, artifact, measured.ROW_FILES.get(stage, ""), results.damaged)
-    return RowFile(path) if path is not None else None

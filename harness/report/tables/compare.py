@@ -22,7 +22,7 @@ from openended.harness.report.analysis.paired import (
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import agreement
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.selection import check_signatures, select_pairs
+from openended.harness.report.tables.selection import check_signatures, select, select_pairs
 from openended.harness.report.tables.table import (
     BLANK,
     DASH,
@@ -142,7 +142,7 @@ def _compare_cells(results: Results, reference: str, published: Sequence[Mapping
     layout = load_layout(name)
     build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
     try:
-        built = build(results, layout, name)[-1]
+        built = build(select(results, layout), layout, name)[-1]
     except DataError:
         built = Table(name, "", (), ())
     rows = []

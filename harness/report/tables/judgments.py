@@ -10,8 +10,7 @@ from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import RATED, split_results
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
-from openended.harness.results import ROW_FILES, Layout, Results, System, SystemValue
-from openended.harness.storage import RowFile
+from openended.harness.results import Layout, Results, System, SystemValue
 
 METRIC = "bradley_terry"
 Z = 1.959964  # 97.5 % quantile of the standard normal
@@ -144,18 +143,12 @@ def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tupl
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
     import numpy as np
 
-    run = results.runs[at]
-    sides: dict[str, RowFile] = {}
-    for name, artifact in run.inputs.items():
-        stage = name.partition(":")[0]
-        path = measured.locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
-        if path is not None:
-            sides.setdefault("human" if stage == "human" else "model", RowFile(path))
+    sides = [("human",), ("generate", "import")]
+    rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]
     errors = stored.get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
-    if len(sides) < 2 or errors is None:
+    if len(rows) < 2 or errors is None:
         return unknown
-    rows = (sides["human"], sides["model"])
     human, model = ({e: (p, t) for e, p, t in zip(r.ids, r.prompts, r.texts, strict=True)} for r in rows)
     rated = sorted(e for e, error in zip(model, errors, strict=False) if not np.isnan(error))
     if len(rated) != count:

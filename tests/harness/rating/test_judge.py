@@ -208,15 +208,21 @@ def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
         llm_judge.write_judge_files(key, Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
 
 
-@pytest.mark.parametrize("linear", [False, True])
-def test_kappa_is_that_of_scikit_learn(linear):
-    from sklearn.metrics import cohen_kappa_score
-
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        x, y = rng.integers(0, 4, (2, 30)).astype(float)
-        peer = cohen_kappa_score(x, y, labels=[0, 1, 2, 3], weights="linear" if linear else None)
-        assert llm_judge.kappa(x, y, (0.0, 1.0, 2.0, 3.0), linear=linear) == pytest.approx(peer)
+def test_kappa_weighs_ratings_by_their_distance(tmp_path):
+    """Of 40 texts, the judge is one step off in 8 and three in 2: κ is one less the ratio of the mean distances."""
+    people = [1, 2, 3, 4] * 10
+    given = [level % 4 + 1 if at < 10 else level for at, level in enumerate(people)]
+    rows = [{"rater": "judge:x", "example_id": f"{at}", "system": "s", "criterion": "c", "rating": level} for at, level in enumerate(given)]  # fmt: skip
+    lines = [f"{at},s,{level}" for at, level in enumerate(people)]
+    (tmp_path / "people.csv").write_text("\n".join(["example_id,system,rating", *lines]) + "\n")
+    table = np.zeros((4, 4))
+    np.add.at(table, (np.array(given) - 1, np.array(people) - 1), 1 / 40)
+    apart = np.abs(np.subtract.outer(range(4), range(4)))
+    kappa = 1 - (apart * table).sum() / (apart * np.outer(table.sum(axis=1), table.sum(axis=0))).sum()
+    assert llm_judge.calibrate(rows, tmp_path / "people.csv", "ratings", (1, 2, 3, 4)).startswith(f"κ {kappa:.2f} [")
+    assert llm_judge.calibrate(rows[3:4] * 40, tmp_path / "people.csv", "ratings", (1, 2, 3, 4)).startswith(
+        "not calibrated"
+    )
 
 
 class Served:
