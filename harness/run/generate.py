@@ -94,7 +94,7 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
             blocks.flush()
             facts = merge_facts(facts, describe_part(lm, runtime))
         blocks.join(folder / DATA)
-        return {**drop_same_parts(facts), **blocks.count, "samples": settings.samples}
+        return {**facts, **blocks.count, "samples": settings.samples}
 
     rows = plan_model_rows(settings, dataset, chat)
     artifact = rows.plan_artifact("generate", f"{model.title} {decoder.title}", spec, inputs, model)
@@ -127,26 +127,19 @@ def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
 
 
 def merge_facts(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the facts of rows that were generated apart: the later stand, and `reused_from` lists all earlier parts."""
+    """Merge the facts of rows that were generated apart: the later stand, `reused_from` lists parts that differ."""
     merged = {**earlier, **later}
     if notes := dict.fromkeys([*earlier.get("notes", ()), *later.get("notes", ())]):
         merged["notes"] = list(notes)
     if earlier.get("batch_dependent") or later.get("batch_dependent"):
         merged["batch_dependent"] = True
     befores = [facts.get("reused_from", {}) for facts in (earlier, later)]
-    part = {name: earlier[name] for name in _OF_A_PART if name in earlier}
-    parts = [*befores[0].get("parts", ()), *([part] if part else ()), *befores[1].get("parts", ())]
-    parts = [facts for i, facts in enumerate(parts) if facts not in parts[:i]]
-    if any(befores) or parts:
-        merged["reused_from"] = {**befores[0], **befores[1]} | ({"parts": parts} if parts else {})
+    whole, part = ({name: facts[name] for name in _OF_A_PART if name in facts} for facts in (merged, earlier))
+    parts = [*befores[0].get("parts", ()), part, *befores[1].get("parts", ())]
+    parts = [facts for i, facts in enumerate(parts) if facts not in ({}, whole, *parts[:i])]
+    others = {name: value for before in befores for name, value in before.items() if name != "parts"}
+    merged["reused_from"] = others | ({"parts": parts} if parts else {})
     return merged
-
-
-def drop_same_parts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of `reused_from` the parts whose facts are those of the whole."""
-    before = dict(facts.get("reused_from", {}))
-    parts = [part for part in before.pop("parts", ()) if any(part.get(n) != facts.get(n) for n in _OF_A_PART)]
-    return {**facts, "reused_from": {**before, "parts": parts} if parts else before}
 
 
 class RowBlocks:

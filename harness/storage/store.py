@@ -137,9 +137,22 @@ def check_contents(folder: Path, names: Collection[str]) -> None:
         elif path.suffix == ".npy":
             _read_array(path)
         elif path.suffix == ".safetensors":
-            _check_safetensors(path)
+            from safetensors import SafetensorError, safe_open
+
+            try:
+                with safe_open(str(path), framework="np") as arrays:
+                    for array in arrays.keys():  # noqa: SIM118 - not a dict
+                        arrays.get_slice(array).get_shape()
+            except (SafetensorError, OSError, ValueError) as err:
+                raise core.DataError(f"{name}: not a safetensors file ({err})") from err
         elif name == "result.json":
-            _check_result(path)
+            row = core.read_json(path)
+            for fact, kind in _RESULT_FIELDS.items():
+                if not isinstance(row, dict) or not isinstance(row.get(fact), kind):
+                    raise core.DataError(f"{name}: expected a result whose {fact} is of type {kind.__name__}")
+            numbers = [*row["values"].values(), *row["sd"].values()]
+            if not all(number is None or isinstance(number, (int, float)) for number in numbers):
+                raise core.DataError(f"{name}: expected numbers as values")
     for prefix in ("", "context_"):
         if {f"{prefix}offsets.npy", f"{prefix}values.npy"} <= set(names):
             offsets, values = (_read_array(folder / f"{prefix}{name}.npy") for name in ("offsets", "values"))
@@ -155,27 +168,6 @@ def _read_array(path: Path) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or array.ndim == 0:
         raise core.DataError(f"{path.name}: expected an array of numbers")
     return array
-
-
-def _check_safetensors(path: Path) -> None:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="np") as arrays:
-            for name in arrays.keys():  # noqa: SIM118 - not a dict
-                arrays.get_slice(name).get_shape()
-    except (SafetensorError, OSError, ValueError) as err:
-        raise core.DataError(f"{path.name}: not a safetensors file ({err})") from err
-
-
-def _check_result(path: Path) -> None:
-    row = core.read_json(path)
-    for name, kind in _RESULT_FIELDS.items():
-        if not isinstance(row, dict) or not isinstance(row.get(name), kind):
-            raise core.DataError(f"{path.name}: expected a result whose {name} is of type {kind.__name__}")
-    numbers = [*row["values"].values(), *row["sd"].values()]
-    if not all(number is None or isinstance(number, (int, float)) for number in numbers):
-        raise core.DataError(f"{path.name}: expected numbers as values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +201,7 @@ class Entry:
 
 
 def read_entry(folder: Path, *, only: str | None = None) -> Entry:
-    """Return the entry in a folder after verifying its bytes.
-
-    Args:
-        folder: `…/<stage>/<ab>/<key>`.
-        only: Verify and read only this file (the manifest is always verified).
-    """
+    """Return the entry in a folder `…/<stage>/<ab>/<key>` after verifying its bytes, or those of one file alone."""
     return _read(folder, only)[0]
 
 

@@ -37,18 +37,21 @@ from tests.e2e.test_grids import LAUNCHERS, grid_process, is_alive
 
 def kills(world: World, count: int, draw: random.Random) -> Tally:
     """Kill a run of several sizes with SIGKILL at any moment; what it leaves in the end must be that of a calm run."""
-    tally, calm = Tally("kills"), world.run("calm")
+    sizes = ("num_examples=5", "num_examples=3", "samples=2")
+    tally, calm = Tally("kills"), {size: world.run(f"calm-{number}", size) for number, size in enumerate(sizes)}
     seconds = _seconds(lambda: world.run("timed"))
     for number in range(count):
         out = f"kill-{number // 4}"  # each folder is killed four times, then finished
         with tally.one(f"kill {number}"):
-            size = draw.choice(["num_examples=5", "num_examples=3", "samples=2"])
+            size = draw.choice(sizes)
             child = _fork(lambda out=out, size=size: world.run(out, size))
             time.sleep(draw.random() * seconds)
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             if number % 4 == 3 or number == count - 1:
-                assert world.run(out) == calm, "another result"
+                temporary_files.delete_abandoned_once.cache_clear()
+                for size in sizes:
+                    assert world.run(out, size) == calm[size], f"another result of {size}"
                 temporary_files.delete_abandoned_once.cache_clear()
                 world.run(out, "seed=1")
                 assert not _litter(world.folder / out), f"litter: {_litter(world.folder / out)}"

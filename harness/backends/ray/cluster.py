@@ -229,9 +229,15 @@ class ActorPool:
 
     def next(self, running: Sequence[Any]) -> list[Any]:
         """Wait until a call has ended or an actor is ready; returns the calls that ended."""
-        since = time.monotonic()
+        since, handler = time.monotonic(), signal.getsignal(signal.SIGTERM)
         while True:
-            done = self._wait([*running, *self.coming])
+            try:
+                done: list[Any] = self._ray.wait([*running, *self.coming], num_returns=1, timeout=PATIENCE)[0]
+            except KeyboardInterrupt:
+                # Ray raises this for any exception of a signal handler; our SIGTERM handler has then removed itself.
+                if signal.getsignal(signal.SIGTERM) is not handler:
+                    raise Terminated from None
+                raise
             for ref in [ref for ref in done if ref in self.coming]:
                 self._receive_ready(self.coming.pop(ref), ref, others=bool(running))
             if done:
@@ -239,18 +245,6 @@ class ActorPool:
             if not running and not self.idle:
                 waited = time.monotonic() - since
                 log.warning("no worker for %.0f s: the cluster has no room for one, or is starting it", waited)
-
-    def _wait(self, references: Sequence[Any]) -> list[Any]:
-        """Wait for the first call to end or actor to be ready; empty after a timeout."""
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            done: list[Any] = self._ray.wait(references, num_returns=1, timeout=PATIENCE)[0]
-        except KeyboardInterrupt:
-            # Ray raises this for any exception of a signal handler; our SIGTERM handler has then removed itself.
-            if signal.getsignal(signal.SIGTERM) is not before:
-                raise Terminated from None
-            raise
-        return done
 
     def _receive_ready(self, who: int, ref: Any, *, others: bool) -> None:  # noqa: ANN401
         try:

@@ -22,7 +22,7 @@ from openended.harness.core import (
 )
 from openended.harness.models import EmbedderSpec, ModelCache
 from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
-from openended.harness.run.generate import RowBlocks, count_shared_rows, drop_same_parts, merge_facts
+from openended.harness.run.generate import RowBlocks, count_shared_rows, merge_facts
 from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, write_rows
 from tests.harness.run.small import make_builder, open_session
@@ -213,10 +213,10 @@ def test_the_facts_of_all_parts_are_kept(tmp_path):
     open_blocks(folder).note_facts(old)
     facts = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial").read([make_unfinished_entry(folder)])
     new = {"device": "cpu", "batch_size": 4, "batch_dependent": False, "served": {"version": "2"}, "notes": ["y", "z"]}
-    merged = drop_same_parts(merge_facts(facts, new))
+    merged = merge_facts(facts, new)
     assert (merged["batch_dependent"], merged["notes"], merged["served"]) == (True, ["x", "y", "z"], {"version": "2"})
     assert merged["reused_from"]["parts"] == [{name: old[name] for name in old if name != "notes"}]
-    assert not drop_same_parts(merge_facts(facts, old)).get("reused_from")
+    assert not merge_facts(facts, old)["reused_from"]
 
 
 def test_rows_that_are_shared_with_another_number_of_samples():
