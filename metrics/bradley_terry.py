@@ -240,9 +240,8 @@ class BradleyTerry(files.JudgmentMetric):
             raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
         # The player under test; None for a file by itself.
         player = self.system or (features.model.system if features.model.system in players else None)
-        features, notes = files.add_raters_fact(
-            features, (row.rater for row in comparisons.rows), comparisons.calibration
-        )
+        raters = (row.rater for row in comparisons.rows)
+        features, notes = files.add_raters_fact(features, raters, comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}

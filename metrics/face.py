@@ -169,7 +169,5 @@ class Face(ComparisonMetric):
             rest = np.maximum(len(spectra) - counts, 1)
             means.append((sums / np.maximum(counts, 1), (spectra.sum(axis=0) - sums) / rest))
         halves = zip(*means, strict=True)
-        draws = np.array(
-            [[list(dict(_compare(*pair)).values()) for pair in zip(*half, strict=True)] for half in halves]
-        )
+        draws = np.array([[[*dict(_compare(*pair)).values()] for pair in zip(*half, strict=True)] for half in halves])
         return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}

@@ -60,9 +60,8 @@ class FinetunedDiscriminator(ComparisonMetric):
     def prepare(self, features: Features) -> Mapping[str, ClassifierPredictions]:
         sides = (features.human, features.model)
         if min(map(len, sides)) < LEAST:
-            raise UndefinedMetric(
-                f"needs at least {LEAST} texts per side, got {' and '.join(str(len(s)) for s in sides)}"
-            )
+            sizes = " and ".join(str(len(side)) for side in sides)
+            raise UndefinedMetric(f"needs at least {LEAST} texts per side, got {sizes}")
         texts = [[side.texts(self.needs()[0])[row] for row in sort_order(side)] for side in sides]
         splits = split_by_prompt(self.sort_both_ids(features), self.test_share, 2, self.seed)
         train = [side_texts[row] for side_texts, (rows, _, _) in zip(texts, splits, strict=True) for row in rows]
@@ -75,9 +74,8 @@ class FinetunedDiscriminator(ComparisonMetric):
                 learning_rate=self.learning_rate, batch_size=self.batch_size, seed=self.seed,
             )  # fmt: skip
             human, model = ~guesses[: len(tests[0])], guesses[len(tests[0]) :]
-            results[f"accuracy_{_get_short_name(path)}"] = ClassifierPredictions(
-                ((splits[0][2], human), (splits[1][2], model))
-            )
+            predictions = ClassifierPredictions(((splits[0][2], human), (splits[1][2], model)))
+            results[f"accuracy_{_get_short_name(path)}"] = predictions
         return results
 
     def evaluate(self, features: Features, prepared: Mapping[str, ClassifierPredictions]) -> MetricResult:

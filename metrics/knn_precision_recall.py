@@ -96,9 +96,8 @@ def _count_balls(points: Points, k: int, closed: bool) -> neighbors.Counts:
 
 
 def _compute_shares(counts: neighbors.Counts, k: int) -> KnnResult:
-    precision, recall, coverage = (
-        float(np.mean(balls > 0)) for balls in (counts.human_balls, counts.model_balls, counts.members)
-    )
+    all_counts = (counts.human_balls, counts.model_balls, counts.members)
+    precision, recall, coverage = (float(np.mean(each > 0)) for each in all_counts)
     return KnnResult(precision, recall, float(np.mean(counts.human_balls) / k), coverage)
 
 

@@ -93,10 +93,8 @@ def _score(
     human, human_total = _sum_texts(counts.human, counts.human_total, human_weights)
     model, model_total = _sum_texts(counts.model, counts.model_total, model_weights)
     a = np.maximum(prior * (human + model) / (human_total + model_total), 1e-12)
-    logs = [
-        np.log(y + a) - np.log(np.maximum(n + prior - y - a, 1e-12))
-        for y, n in ((model, model_total), (human, human_total))
-    ]
+    sides = ((model, model_total), (human, human_total))
+    logs = [np.log(y + a) - np.log(np.maximum(n + prior - y - a, 1e-12)) for y, n in sides]
     z: F64 = (logs[0] - logs[1]) / np.sqrt(1 / (model + a) + 1 / (human + a))
     overused: F64 = np.where((z > 3) & (model >= _LEAST), model, 0.0).sum(axis=1) / model_total[:, 0]
     return z, overused

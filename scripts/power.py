@@ -217,9 +217,8 @@ def main() -> None:
             for way, key, value in compare_ways(metric, pool, options.n, options.human, options.mix, rng):
                 differences[key][way].append(value)
         for world in range(options.equal):
-            for key, test in compare_equal_systems(
-                metric, pool, options.n, options.human, np.random.default_rng([1, world])
-            ):
+            rng = np.random.default_rng([1, world])
+            for key, test in compare_equal_systems(metric, pool, options.n, options.human, rng):
                 tests[key].append(test)
         lines += [
             format_line(f"{name} {key}" if key != name else key, differences[key], tests[key]) for key in VALUES[name]

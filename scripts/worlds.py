@@ -45,9 +45,8 @@ def draw(rng: np.random.Generator, n: int, metric: Metric, *writers: Writer, sam
     order = np.argsort(ids)
     human = _make_side(rng, metric, "human", ids[order], topic, HUMAN)
     if metric.sides == "human":  # Q of each writer on the same human texts
-        return [
-            Features(side, side) for side in (_make_side(rng, metric, "human", ids[order], topic, w) for w in writers)
-        ]
+        sides = [_make_side(rng, metric, "human", ids[order], topic, writer) for writer in writers]
+        return [Features(side, side) for side in sides]
     rows = np.repeat(np.arange(n), samples)
     sides = [_make_side(rng, metric, "model", ids[order][rows], topic[rows], w) for w in writers]
     facts = {"n": f"{n}/{n * samples}", "task": "made-up@0"}

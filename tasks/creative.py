@@ -142,9 +142,8 @@ class Creative(UserFileTask):
                 prompt_text = read_text_field(row, "prompt", where) if has_prompt else None
                 field = next((name for name in _TEXTS if name in row), _TEXTS[0])
                 text = read_text_field(row, field, where)
-                texts[str(prompt_text if identity is None else identity)].append(
-                    _ReferenceText(where, prompt_text, text)
-                )
+                key = str(prompt_text if identity is None else identity)
+                texts[key].append(_ReferenceText(where, prompt_text, text))
         if not texts:
             raise DataError(f"{self.reference}: holds no text")
         return texts

@@ -298,9 +298,8 @@ _ONE_PER_LINE = "JSON lines have one object per line: jq -c '.[]' FILE.json > FI
 
 def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     try:
-        row = json.loads(
-            line.decode("utf-8-sig" if where.endswith(":1") else "utf-8"), object_pairs_hook=_build_unique_dict
-        )
+        encoding = "utf-8-sig" if where.endswith(":1") else "utf-8"
+        row = json.loads(line.decode(encoding), object_pairs_hook=_build_unique_dict)
     except UnicodeDecodeError as err:
         raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start}); {suggest_encoding(line)}") from err
     except json.JSONDecodeError as err:

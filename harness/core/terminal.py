@@ -145,9 +145,8 @@ class _StoreOnce(argparse._StoreAction):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
         if option_string is not None and self.is_given:
-            raise argparse.ArgumentError(
-                self, f"given twice, {getattr(namespace, self.dest)} and {values}; give it once"
-            )
+            first = getattr(namespace, self.dest)
+            raise argparse.ArgumentError(self, f"given twice, {first} and {values}; give it once")
         self.is_given = True
         super().__call__(parser, namespace, values, option_string)
 

@@ -195,15 +195,9 @@ def draw_tokens(
     if len(logits) <= size:
         return _draw(decoder, logits, u, state)
     states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)
-    parts = [
-        _draw(decoder, *part) for part in zip(torch.split(logits, size), torch.split(u, size), states, strict=True)
-    ]
-    after = [part[2] for part in parts if part[2] is not None]
-    return (
-        torch.cat([part[0] for part in parts]),
-        torch.cat([part[1] for part in parts]),
-        torch.cat(after) if after else None,
-    )
+    parts = zip(torch.split(logits, size), torch.split(u, size), states, strict=True)
+    tokens, log_q, after = zip(*(_draw(decoder, *part) for part in parts), strict=True)
+    return torch.cat(tokens), torch.cat(log_q), None if after[0] is None else torch.cat(after)
 
 
 @dataclass(slots=True)

@@ -161,9 +161,8 @@ class ContrastiveDecoding(Decoder):
     def check_model(self, model: ModelInfo) -> None:
         """Refuse an expert whose tokens are not the amateur's."""
         amateur = self.amateur_spec()
-        expert_vocabulary, amateur_vocabulary = (
-            load_tokenizer(spec).vocabulary() for spec in (cast("ModelSpec", model), amateur)
-        )
+        specs = (cast("ModelSpec", model), amateur)
+        expert_vocabulary, amateur_vocabulary = (load_tokenizer(spec).vocabulary() for spec in specs)
         if expert_vocabulary != amateur_vocabulary:
             raise SpecError(
                 f"decoder.{self.name}.amateur: {amateur.title} and the expert {model.title} have different tokenizers "

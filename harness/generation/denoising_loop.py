@@ -208,9 +208,8 @@ def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
             token = torch.where(changes, token, old[part])
         else:
             noise = proposal.new_full((vocab_size,), 1 / vocab_size)
-            token = denoising.draw_in_float32(
-                denoising.compute_law(transition, proposal, old[part], noise), gumbel[part]
-            )
+            law = denoising.compute_law(transition, proposal, old[part], noise)
+            token = denoising.draw_in_float32(law, gumbel[part])
         new.append(token)
         probs.append(proposal.gather(1, token[:, None]).squeeze(1))
     canvas.write_tokens(where, *canvas.read(torch.cat(new), torch.cat(probs), is_broken))

@@ -121,9 +121,8 @@ class BatchSlots:
         """Assign waiting prompts to free slots, and move texts to close the gaps that remain, with their states."""
         fresh = self._assign_slots()
         if self._last_prompt is not None:  # before a move overwrites the slot that holds them
-            self._copy_prompt(
-                [slot for slot in fresh if self.ids(self.prompt(slot)) == self._last_prompt.ids], self._last_prompt
-            )
+            same = [slot for slot in fresh if self.ids(self.prompt(slot)) == self._last_prompt.ids]
+            self._copy_prompt(same, self._last_prompt)
         size = sum(p is not None for p in self._prompts)
         target = [i for i in range(size) if self._prompts[i] is None]
         source = [i for i in range(size, len(self._prompts)) if self._prompts[i] is not None]

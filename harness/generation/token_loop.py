@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import decoders
-from openended.harness.core import I64, Advance, CausalModel, Generation, copy_to_device, row_uniforms
+from openended.harness.core import I64, Advance, CausalModel, Generation, Stop, copy_to_device, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
 
@@ -112,9 +112,8 @@ def build_generation(
     """
     token_ids = tuple(int(i) for i in ids)
     text = lm.continuation(prompt.token_ids, token_ids)
-    return Generation(
-        prompt.example_id, prompt.sample, text, token_ids, "eos" if ended else "length", round(log_prob, 6)
-    )
+    stop: Stop = "eos" if ended else "length"
+    return Generation(prompt.example_id, prompt.sample, text, token_ids, stop, round(log_prob, 6))
 
 
 class QChooser(TokenChooser):

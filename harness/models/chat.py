@@ -53,9 +53,8 @@ class ChatTemplate:
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:
         """Return the texts that the model reads, special tokens written out, up to where its continuations start."""
         seconds = SECONDS + len(prompts) // 20
-        return run_isolated(
-            lambda: map(self._render, prompts), f"model {self.name}: its chat template", seconds=seconds
-        )
+        name = f"model {self.name}: its chat template"
+        return run_isolated(lambda: map(self._render, prompts), name, seconds=seconds)
 
     def _render(self, turns: Turns) -> str:
         messages = [{"role": "user", "content": turns.user}]

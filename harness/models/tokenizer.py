@@ -102,9 +102,8 @@ class TextTokenizer:
         return list(encoding if isinstance(encoding, list) else encoding.ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        options = (
-            {} if type(self.inner).__module__.startswith("tokenizers") else {"clean_up_tokenization_spaces": False}
-        )
+        is_fast = type(self.inner).__module__.startswith("tokenizers")
+        options = {} if is_fast else {"clean_up_tokenization_spaces": False}
         return str(self.inner.decode([int(i) for i in ids], skip_special_tokens=False, **options))
 
 
@@ -129,9 +128,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     except Exception as err:
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
     bos_prefix = find_bos_prefix(spec, slow)
-    return TextTokenizer(
-        slow, _find_end_ids(spec, lambda _: slow.eos_token_id), byte_level=False, bos_prefix=bos_prefix
-    )
+    end_ids = _find_end_ids(spec, lambda _: slow.eos_token_id)
+    return TextTokenizer(slow, end_ids, byte_level=False, bos_prefix=bos_prefix)
 
 
 def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401

@@ -115,9 +115,8 @@ def _fit_layer(rows: F64, streams: Sequence[F64], components: int, generator: np
     uniform = np.log(np.full(components, 1 / components))
     lengths = _compute_squared_norms(rows)
     start = max(float(lengths.mean()) / rows.shape[1], _MIN_VARIANCE)
-    layer = MixtureLayer(
-        centers, start, uniform, tuple(np.log(np.full((components, s.shape[1]), 1 / s.shape[1])) for s in streams)
-    )
+    tables = tuple(np.log(np.full((components, stream.shape[1]), 1 / stream.shape[1])) for stream in streams)
+    layer = MixtureLayer(centers, start, uniform, tables)
     for weight in (0.0, 1.0) if streams else (0.0,):
         previous: I64 | None = None
         for _ in range(_MAX_UPDATES):

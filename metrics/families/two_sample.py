@@ -225,10 +225,8 @@ class TwoSample(ComparisonMetric):
         """Return the sides with their rows after a PCA of all of them."""
         projected = project_together([self.sort_rows(side) for side in sides], share, scale)
         need = self.needs()[0]
-        return [
-            Side(side.system, sort_ids(side).tolist(), {need: rows})
-            for side, rows in zip(sides, projected, strict=True)
-        ]
+        both = zip(sides, projected, strict=True)
+        return [Side(side.system, sort_ids(side).tolist(), {need: rows}) for side, rows in both]
 
     def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
         """Return the ids of both sides if rows of one prompt must be resampled together, None if that changes nothing.

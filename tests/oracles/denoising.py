@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 def alpha(schedule: str, t: float) -> float:
     """Share of tokens that are not noise."""
-    return {"linear": 1 - t, "cosine": math.cos(t * math.pi / 2), "cosine_squared": math.cos(t * math.pi / 2) ** 2}[
-        schedule
-    ]
+    cosine = math.cos(t * math.pi / 2)
+    return {"linear": 1 - t, "cosine": cosine, "cosine_squared": cosine**2}[schedule]
 
 
 def softmax(logits: Sequence[float], temperature: float) -> list[float]:

@@ -276,13 +276,11 @@ class ServerBackend:
             return replies.read_completion(reply, self.served, completion_request, self.tokenizer, text)
 
         try:
-            completion = await server.send(completion_request, server.order_endpoints(name), read)
+            written = await server.send(completion_request, server.order_endpoints(name), read)
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
-        self._encoded += completion.encoded
-        return Generation(
-            prompt.example_id, prompt.sample, completion.text, completion.ids, completion.stop, float("nan")
-        )
+        self._encoded += written.encoded
+        return Generation(prompt.example_id, prompt.sample, written.text, written.ids, written.stop, float("nan"))
 
     def score(self, request: models.ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the server's log-probabilities of a given text."""

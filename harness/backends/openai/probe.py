@@ -438,10 +438,8 @@ class Probe:
             listing = self.listings.get(text)
             if listing is None or not plain:
                 continue
-            close = {
-                t for t, p in zip(listing.tokens, listing.log_probs, strict=True) if p > listing.log_probs[0] - RAW
-            }
-            if not draws <= close:
+            near = {t for t, p in zip(listing.tokens, listing.log_probs, strict=True) if p > listing.log_probs[0] - RAW}
+            if not draws <= near:
                 return (
                     f"it chose {next(iter(draws))!r}, not its own most probable token {listing.tokens[0]!r}: a hidden "
                     f"penalty; {self.server.dialect.hint}"

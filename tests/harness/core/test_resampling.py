@@ -5,8 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from openended.harness.core import derive_seed, permutation_p_value, relabel_rows, resampling, row_uniforms
-from openended.harness.core.resampling import Plan, Replicates, estimate_interval
+from openended.harness.core import (
+    SHARE,
+    combine_replicates,
+    derive_seed,
+    permutation_p_value,
+    relabel_rows,
+    row_uniforms,
+)
+from openended.harness.core.resampling import Plan, Replicates, estimate_interval, wilson_interval
 
 FLAT = Replicates(np.zeros((1, 200)))
 IDS = [f"t/{i:04d}" for i in range(300)]
@@ -24,7 +31,7 @@ def halves_of(plan, values, of=lambda x: x):
 
 
 def test_a_prompt_is_drawn_alike_wherever_it_stands(plan):
-    weights, halves, subsets = plan.weights(IDS), plan.halves(IDS), plan.subsets(IDS, resampling.SHARE)
+    weights, halves, subsets = plan.weights(IDS), plan.halves(IDS), plan.subsets(IDS, SHARE)
     turned = IDS[::-1]
     assert np.array_equal(Plan(200).weights(turned), weights[:, ::-1])
     assert np.array_equal(Plan(200).halves(turned), halves[:, ::-1])
@@ -42,8 +49,8 @@ def test_all_three_kinds_find_the_standard_error_of_a_mean(plan):
     """sd / sqrt(n), with a relative standard error of 1 / sqrt(2 R): 5 % for 200 draws, 7 % for 100 splits."""
     values = np.random.default_rng(0).gamma(2.0, size=300)
     known = values.std(ddof=1) / math.sqrt(300)
-    inside = plan.subsets(IDS, resampling.SHARE)
-    subsample = Replicates.from_subsamples((inside @ values) / inside.sum(axis=1), resampling.SHARE)
+    inside = plan.subsets(IDS, SHARE)
+    subsample = Replicates.from_subsamples((inside @ values) / inside.sum(axis=1), SHARE)
     for drawn in (plan.mean(IDS, values), halves_of(plan, values), subsample):
         assert drawn.std_error() == pytest.approx(known, rel=0.2)
     assert [d.method for d in (plan.mean(IDS, values), halves_of(plan, values), subsample)] == [
@@ -89,20 +96,15 @@ def test_a_difference_of_two_systems_is_drawn_as_one(plan):
     prompt = rng.normal(size=300)
     a, b = prompt + 0.1 * rng.normal(size=300), prompt + 0.1 * rng.normal(size=300)
     left, right = plan.mean(IDS, a), plan.mean(IDS, b)
-    both = resampling.combine_replicates((1.0, -1.0), (left, right))
+    both = combine_replicates((1.0, -1.0), (left, right))
     assert both.std_error() == pytest.approx((a - b).std(ddof=1) / math.sqrt(300), rel=0.2)
     assert both.std_error() < left.std_error() / 3
     first, second = np.array([1.0, 2.0, 4.0]), np.array([1.1, 2.0, 3.9])
-    noisy = resampling.combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second)))
+    noisy = combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second)))
     assert noisy.noise == pytest.approx(0.01 / 3)  # of (-.1, 0, .1): the seeds are shared, so is what they bring
-    assert resampling.combine_replicates((1.0, -1.0), (Replicates(left.draws, first), right)).noise == pytest.approx(
-        (7 / 3) / 3
-    )
-    assert (
-        resampling.combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second[:2])))
-        is None
-    )
-    assert resampling.combine_replicates((1.0, -1.0), (left, halves_of(plan, a))) is None
+    assert combine_replicates((1.0, -1.0), (Replicates(left.draws, first), right)).noise == pytest.approx((7 / 3) / 3)
+    assert combine_replicates((1.0, -1.0), (Replicates(left.draws, first), Replicates(right.draws, second[:2]))) is None
+    assert combine_replicates((1.0, -1.0), (left, halves_of(plan, a))) is None
 
 
 def test_intervals_end_at_the_bounds_and_p_values_are_those_of_t(plan):
@@ -140,7 +142,7 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     few = Replicates(alone.draws, prompts=20)
     assert few.std_error() == pytest.approx(alone.std_error() * math.sqrt(20 / 19))
     assert few.freedom == pytest.approx(1 / (1 / 199 + 1 / 19))
-    assert resampling.combine_replicates((1.0, -1.0), (few, few)).prompts == few.map(np.exp).prompts == 20
+    assert combine_replicates((1.0, -1.0), (few, few)).prompts == few.map(np.exp).prompts == 20
     assert Replicates(halves.draws, halves.repeats, prompts=20).std_error() == halves.std_error()
 
 
@@ -163,7 +165,7 @@ def test_a_value_is_drawn_from_the_influence_of_its_texts(plan):
     [(0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (5, 10, 0.236593, 0.763407), (1, 100, 0.001767, 0.054486)],
 )
 def test_wilson_interval(events, n, low, high):
-    made = resampling.wilson_interval(events / n, n, FLAT)
+    made = wilson_interval(events / n, n, FLAT)
     assert (made.low, made.high) == pytest.approx((low, high), abs=2e-6)
     assert made.method == "wilson"
 
@@ -186,12 +188,10 @@ def test_samples_of_a_prompt_count_for_less_than_prompts():
     rows = np.repeat(np.random.default_rng(0).random(50) < 0.2, 8).astype(np.float64)  # all samples of a prompt agree
     share = float(rows.mean())
     made = estimate_interval(Plan(200).mean(ids, rows), share, (0.0, 1.0), rows, prompts)
-    independent = resampling.wilson_interval(share, 50, FLAT)
+    independent = wilson_interval(share, 50, FLAT)
     assert made.high - made.low == pytest.approx(independent.high - independent.low, rel=0.2)
     none = estimate_interval(FLAT, 0.0, (0.0, 1.0), np.zeros(400), prompts)
-    assert none.high == pytest.approx(resampling.wilson_interval(0.0, 50, FLAT).high), (
-        "prompts are counted, not samples"
-    )
+    assert none.high == pytest.approx(wilson_interval(0.0, 50, FLAT).high), "prompts are counted, not samples"
 
 
 def test_without_variation_only_a_share_has_an_interval():

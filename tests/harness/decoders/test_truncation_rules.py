@@ -148,12 +148,10 @@ def test_min_k_by_hand_and_at_any_temperature():
 
 def test_xtc_by_hand():
     row = log(0.6, 0.2, 0.1, 0.1)
-    np.testing.assert_allclose(
-        compute_dense_q(Xtc(threshold=0.15, probability=1.0), row)[0], [0, 0.5, 0.25, 0.25], atol=1e-6
-    )
-    np.testing.assert_allclose(
-        compute_dense_q(Xtc(threshold=0.15, probability=0.0), row)[0], [0.6, 0.2, 0.1, 0.1], atol=1e-6
-    )
+    cut = compute_dense_q(Xtc(threshold=0.15, probability=1.0), row)[0]
+    np.testing.assert_allclose(cut, [0, 0.5, 0.25, 0.25], atol=1e-6)
+    whole = compute_dense_q(Xtc(threshold=0.15, probability=0.0), row)[0]
+    np.testing.assert_allclose(whole, [0.6, 0.2, 0.1, 0.1], atol=1e-6)
     half = [0.3, 0.35, 0.175, 0.175]  # the mean of both
     np.testing.assert_allclose(compute_dense_q(Xtc(threshold=0.15), row)[0], half, atol=1e-6)
     np.testing.assert_allclose(
