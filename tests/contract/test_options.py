@@ -35,12 +35,8 @@ def choices() -> Iterator[tuple[str, Callable[..., Any], str, list[str]]]:
             hints = typing.get_type_hints(function)
             for option, hint in hints.items():
                 if option != "return" and literals(hint):
-                    yield (
-                        f"{info.name}.{name}.{option}".removeprefix("openended.metrics."),
-                        function,
-                        option,
-                        literals(hint),
-                    )
+                    title = f"{info.name}.{name}.{option}".removeprefix("openended.metrics.")
+                    yield title, function, option, literals(hint)
 
 
 FOUND = list(choices())

@@ -81,9 +81,8 @@ def test_lists_in_json_lines(write):
 
 def test_anonymous_ratings_do_not_depend_on_their_order(write):
     lines = ["a,0,1", "a,0,3", "a,0,2", "a,1,4", "a,1,4"]
-    one, other = (
-        read_judgments(write("\n".join(["example_id,is_model,rating", *order]))) for order in (lines, lines[::-1])
-    )
+    header = "example_id,is_model,rating"
+    one, other = (read_judgments(write("\n".join([header, *order]))) for order in (lines, lines[::-1]))
     np.testing.assert_array_equal(one.ratings, other.ratings)
     np.testing.assert_array_equal(one.ratings, [[1, 2, 3], [4, 4, np.nan]])
     assert one.raters == ()

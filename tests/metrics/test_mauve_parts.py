@@ -242,15 +242,16 @@ def test_meaning(quantizer):
     assert far == pytest.approx(1 / 252, abs=1e-3 if quantizer != "lattice" else 0.02)
 
 
+FIT = {"num_buckets": "auto", "explained_variance": 0.9, "restarts": 1, "max_iter": 50}
+
+
 def test_more_cells_than_texts_need_no_more_texts():
     human, model = clusters(30, 12), clusters(30, 12, seed=1)
     assert mauve(human=human, model=model, quantizer="drmm", restarts=1).num_buckets <= 60
     with pytest.raises(UndefinedMetric, match="codes"):
         mauve(human=human[:3], model=model[:3], quantizer="drmm")
     with pytest.raises(UndefinedMetric, match="3 texts"):
-        fit_quantizer(
-            [human[:2]], quantizer="lattice", num_buckets="auto", explained_variance=0.9, restarts=1, max_iter=1
-        )
+        fit_quantizer([human[:2]], quantizer="lattice", **FIT)
 
 
 @pytest.mark.parametrize(("quantizer", "buckets"), [("lattice", 500), ("drmm", 500), ("residual_kmeans", 1)])
@@ -267,9 +268,7 @@ def test_a_number_of_cells_that_a_quantizer_has_not_is_refused(quantizer, bucket
 def test_other_sides_get_the_cells_of_the_same_fit(quantizer):
     """A side of the fit has the cells that it would have as any other side."""
     sides = [clusters(90, 12), clusters(80, 12, seed=1)]
-    cluster, _ = fit_quantizer(
-        sides, quantizer=quantizer, num_buckets="auto", explained_variance=0.9, restarts=1, max_iter=50
-    )
+    cluster, _ = fit_quantizer(sides, quantizer=quantizer, **FIT)
     assign = cluster(3)
     whole = assign(sides)
     apart = assign([side.copy() for side in sides])

@@ -205,9 +205,8 @@ def write_archive(tmp_path):
 
 
 def stories(path, **options):
-    return WritingPrompts(
-        **{"path": str(path), "prompt_unit": "words", "prompt_length": 2, "max_length": 60, **options}
-    )
+    chosen = {"prompt_unit": "words", "prompt_length": 2, "max_length": 60, **options}
+    return WritingPrompts(path=str(path), **chosen)
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,8 @@ def test_missing_and_mixed_fields(tmp_path, name, value):
     form = FORMATS[name]
     rows = form.rows(COUNT + 1)
     rows[1][form.text] = value
-    message = (
-        rf"a\.jsonl:2: field '{form.text}': expected text, got {'null' if value is None else type(value).__name__}"
-    )
+    kind = "null" if value is None else type(value).__name__
+    message = rf"a\.jsonl:2: field '{form.text}': expected text, got {kind}"
     if value == "missing":
         del rows[1][form.text]
         message = rf"a\.jsonl:2: no field '({form.text}|text)'"

@@ -256,9 +256,8 @@ def spec(tmp_path_factory) -> ModelSpec:
 
 def generated(backend: TransformersBackend, decoder: ContrastiveDecoding, **options: object) -> list[Generation]:
     made: list[Generation] = []
-    backend.generate(
-        generation([Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, **options), made.extend
-    )
+    request = generation([Prompt("a", 0, (5, 9))], decoder, seed=0, max_new_tokens=5, batch_size=1, **options)
+    backend.generate(request, made.extend)
     return made
 
 

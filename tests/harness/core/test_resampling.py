@@ -127,9 +127,8 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     alone = Replicates(rng.normal(size=(1, 200)))
     assert alone.freedom == pytest.approx(199)
     a, b = float(np.var(alone.draws[0], ddof=1)), 2.0 / 3
-    seeds = Replicates(
-        alone.draws, np.array([0.0, 2.0, np.sqrt(3) + 1]) / np.std([0.0, 2.0, np.sqrt(3) + 1], ddof=1) * np.sqrt(2)
-    )
+    three = np.array([0.0, 2.0, np.sqrt(3) + 1])
+    seeds = Replicates(alone.draws, three / three.std(ddof=1) * np.sqrt(2))
     assert seeds.freedom == pytest.approx((a + b) ** 2 / (a**2 / 199 + b**2 / 2))
     assert 1 < seeds.freedom < 30
     # Halves whose difference outweighs their mean: A - T is the variance, A and T are what is estimated.

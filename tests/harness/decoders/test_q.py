@@ -125,9 +125,8 @@ def test_penalties_equal_transformers(rows, seed):
         want = theirs.NoRepeatNGramLogitsProcessor(order)(history, rows)
         assert torch.equal(ban_ngrams(rows, history, order), want), order
     both = theirs.NoRepeatNGramLogitsProcessor(2)(history, theirs.RepetitionPenaltyLogitsProcessor(1.3)(history, rows))
-    assert torch.equal(
-        apply_penalties(sampling.Greedy(repetition_penalty=1.3, no_repeat_ngram_size=2), rows, history), both
-    )
+    decoder = sampling.Greedy(repetition_penalty=1.3, no_repeat_ngram_size=2)
+    assert torch.equal(apply_penalties(decoder, rows, history), both)
 
 
 REGISTERED = [cls() for cls in load_members("decoder").values() if issubclass(cls, QDecoder)]
@@ -209,9 +208,8 @@ def test_temperature_after_truncation_keeps_the_set():
 
 
 def test_the_limit_of_mirostat_moves_against_the_error():
-    moved = sampling.Mirostat(tau=3.0, learning_rate=0.5).next_state(
-        torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)])
-    )
+    decoder = sampling.Mirostat(tau=3.0, learning_rate=0.5)
+    moved = decoder.next_state(torch.tensor([[6.0]]), torch.tensor([5 * math.log(2)]))
     assert moved.item() == pytest.approx(6 - 0.5 * (5 - 3), abs=1e-6)
     rows, state = log(0.4, 0.3, 0.2, 0.1), torch.tensor([[2.0]], dtype=torch.float64)  # bits: p >= 1/4
     q = compute_dense_q(sampling.Mirostat(algorithm="threshold"), rows, state)

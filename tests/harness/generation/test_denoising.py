@@ -92,9 +92,8 @@ def test_uniform_state_steps(mode, step):
     ids, decoder = torch.from_numpy(IDS).clamp(max=V - 1), denoising.Duo(mode=mode, eta=0.3, steps=8, schedule="cosine")
     proposal = torch.from_numpy(PROPOSAL)
     own = proposal.gather(-1, ids[..., None]).squeeze(-1)
-    law = denoising.compute_law(
-        decoder.transition_uniform(step, own, V), proposal, ids, torch.full((V,), 1 / V).double()
-    )
+    noise = torch.full((V,), 1 / V).double()
+    law = denoising.compute_law(decoder.transition_uniform(step, own, V), proposal, ids, noise)
     a_t, a_s = (denoising.compute_alpha("cosine", 1 - n / 8) for n in (step, step + 1))
     weight = slow.kappa(mode, a_t, a_s, 0.3)
     rows = [
@@ -153,9 +152,8 @@ def test_temperature_and_nucleus(temperature, p, rule):
 
 
 def test_the_rule_below_temperature_0_and_forbidden_tokens():
-    kept = {
-        rule: (denoising.compute_proposal(six_logits(), 1.0, 0.8, rule) > 0).sum(dim=1) for rule in ("reach", "below")
-    }
+    proposals = {rule: denoising.compute_proposal(six_logits(), 1.0, 0.8, rule) for rule in ("reach", "below")}
+    kept = {rule: (proposal > 0).sum(dim=1) for rule, proposal in proposals.items()}
     assert torch.equal(kept["below"], (kept["reach"] - 1).clamp_min(1))
 
     logits = six_logits().clone()
@@ -220,15 +218,13 @@ def sample(world, decoder, count, batch_size=2000, **options):
     lm = sampler_worlds.WorldDenoiser(world, decoder)
     for name, value in options.pop("model", {}).items():
         setattr(lm, name, value)
-    rows: dict[int, tuple[int, ...]] = {}
+    made = []
     request = GenerationRequest(
         prompts=options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)]),
         decoder=decoder, seed=3, max_new_tokens=world.length, batch_size=batch_size, **options,
     )  # fmt: skip
-    denoise_texts(
-        lm, decoder, request, lambda made: rows.update({int(g.example_id[2:]): g.token_ids for g in made}), int
-    )
-    return [rows[i] for i in sorted(rows)]
+    denoise_texts(lm, decoder, request, made.extend, int)
+    return [g.token_ids for g in sorted(made, key=lambda g: int(g.example_id[2:]))]
 
 
 @pytest.mark.parametrize("decoder", SAMPLERS, ids=lambda d: f"{d.title} {d.precision}")
@@ -307,9 +303,8 @@ def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     frozen = {(len(p.token_ids) + 4 + len(p.suffix_ids), p.token_ids, p.suffix_ids) for p in prompts}
     for batch in lm.shown:
         for ids in batch:
-            assert any(
-                n == len(ids) and tuple(ids[: len(a)]) == a and tuple(ids[n - len(b) :]) == b for n, a, b in frozen
-            )
+            ends = ((len(ids), tuple(ids[: len(a)]), tuple(ids[n - len(b) :])) == (n, a, b) for n, a, b in frozen)
+            assert any(ends)
     for generation in made:
         assert len(generation.token_ids) == 4
         assert all(0 <= token < 3 for token in generation.token_ids)

@@ -139,9 +139,8 @@ def test_a_prompt_sees_its_own_positions_and_nothing_else(padded, window):
         seen = at[:, None] >= at
         if window is not None:
             seen &= at[:, None] - at < window
-        want = torch.nn.functional.scaled_dot_product_attention(
-            *(x[own].transpose(0, 1) for x in (q, k, v)), attn_mask=seen
-        )
+        inputs = (x[own].transpose(0, 1) for x in (q, k, v))
+        want = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
         torch.testing.assert_close(made[own], want.transpose(0, 1).reshape(length, -1), atol=1e-6, rtol=1e-5)
         first += length
 

@@ -163,9 +163,8 @@ def test_embedding_is_that_of_one_text_at_a_time(lm: Any, pooling: Any, layer: i
 def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked: Any, pooling: Any) -> None:
     texts = rows(9, 5, 1, 20)
     none = ragged([EMPTY] * 5)
-    vectors, truncated = embed_one(
-        masked, spec(kind="masked", pooling=pooling, max_length=12), none, texts, batch_size=5
-    )
+    embedder = spec(kind="masked", pooling=pooling, max_length=12)
+    vectors, truncated = embed_one(masked, embedder, none, texts, batch_size=5)
     assert truncated == int((texts.lengths + 2 > 12).sum())
     for i in range(5):
         ids = torch.tensor([[1, *texts[i][:10].tolist(), 2]])

@@ -105,10 +105,9 @@ def test_logits_that_are_no_numbers_become_no_text(decoder, value):
 
 
 def test_nor_do_they_become_a_statistic():
+    request = q_request(ragged([[5]]), ragged([[6, 7]]), [Nucleus()], batch_size=1)
     with pytest.raises(DataError, match="its logits are not finite"):
-        compute_q_statistics(
-            broken(float("nan")), q_request(ragged([[5]]), ragged([[6, 7]]), [Nucleus()], batch_size=1)
-        )
+        compute_q_statistics(broken(float("nan")), request)
 
 
 def test_an_overflow_of_float16_is_seen_at_load(original, tmp_path):

@@ -71,15 +71,12 @@ def test_a_spread_model_generates_the_same(whole: LanguageModel, spread: Languag
 def test_a_spread_model_scores_and_embeds_the_same(whole: LanguageModel, spread: LanguageModel) -> None:
     spec = EmbedderSpec(path="bundled:docs-s")
     prompts, rest = texts(whole)
-    (first, nll), (second, other) = (
-        embed_and_score(lm, embedding(prompts, rest, spec, batch_size=2)) for lm in (whole, spread)
-    )
+    request = embedding(prompts, rest, spec, batch_size=2)
+    (first, nll), (second, other) = (embed_and_score(lm, request) for lm in (whole, spread))
     np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
     np.testing.assert_allclose(nll.values, other.values, atol=1e-5)
-    stats = [
-        compute_q_statistics(lm, q_request(prompts, rest, [Ancestral()], batch_size=2))[0].gold_prob
-        for lm in (whole, spread)
-    ]
+    asked = q_request(prompts, rest, [Ancestral()], batch_size=2)
+    stats = [compute_q_statistics(lm, asked)[0].gold_prob for lm in (whole, spread)]
     np.testing.assert_allclose(stats[0], stats[1], rtol=1e-4)
 
 

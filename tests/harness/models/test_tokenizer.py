@@ -105,9 +105,8 @@ def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
 def test_byte_level_tokens_stay_what_they_were(tmp_path):
     tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
     for prompt, text in PAIRS:
-        assert tokenization.tokenize_continuation(
-            tokenizer, prompt, tokenizer.encode(prompt), text
-        ) == tokenizer.encode(text)
+        tokens = tokenization.tokenize_continuation(tokenizer, prompt, tokenizer.encode(prompt), text)
+        assert tokens == tokenizer.encode(text)
     assert tokenizer.bos_prefix == ()
     assert load_tokenizer(ModelSpec(path=str(tiny_model(tmp_path / "tiny")))).bos_prefix == ()
 
@@ -192,9 +191,8 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
 def test_texts_are_those_after_the_begin_token(backend):
     def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
         out: list[Generation] = []
-        generate_texts(
-            lm, generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1), out.extend
-        )
+        request = generation([Prompt("a", 0, prompt)], Greedy(), seed=0, max_new_tokens=6, batch_size=1)
+        generate_texts(lm, request, out.extend)
         return out[0]
 
     assert made(backend, (5, 9)).token_ids == made(plain(backend), (BOS, 5, 9)).token_ids

@@ -87,10 +87,8 @@ def _shrunk(cls: Any, own: dict[str, Any] | None = None) -> Any:
         try:
             return cls(**options)
         except (AttributeError, NotImplementedError, TypeError) as err:
-            name = next(
-                (n for n in sorted(options, key=len, reverse=True) if f"'{n}'" in str(err) or f"`{n}`" in str(err)),
-                None,
-            )
+            longest_first = sorted(options, key=len, reverse=True)
+            name = next((n for n in longest_first if f"'{n}'" in str(err) or f"`{n}`" in str(err)), None)
             if name is None:
                 name = "layer_types" if "layers_block_type" in str(err) and "layer_types" in options else None
             if name is None:

@@ -38,9 +38,8 @@ NEUTRALS = {
 
 def body(name: str, sampling: Sampling = NEUTRAL, **options: Any) -> dict[str, Any]:
     request = CompletionRequest(**{**{f: getattr(ASK, f) for f in ASK.__slots__}, "sampling": sampling, **options})
-    return DIALECTS[name].body(
-        dialects.ServedModel(name="m", sends_ids=DIALECTS[name].takes_ids, end_ids=(3,)), request
-    )
+    served = dialects.ServedModel(name="m", sends_ids=DIALECTS[name].takes_ids, end_ids=(3,))
+    return DIALECTS[name].body(served, request)
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -55,13 +54,8 @@ def test_neutral_parameters_are_sent_too(name):
 
 def test_transformers_gets_its_parameters_in_a_config_or_its_own_would_count():
     made = json.loads(body("transformers", Sampling(top_p=0.9))["generation_config"])
-    assert {
-        "do_sample": True,
-        "top_k": 0,
-        "top_p": 0.9,
-        "temperature": 1.0,
-        "eos_token_id": [3],
-    }.items() <= made.items()
+    expected = {"do_sample": True, "top_k": 0, "top_p": 0.9, "temperature": 1.0, "eos_token_id": [3]}
+    assert expected.items() <= made.items()
     assert json.loads(body("transformers", Sampling(temperature=0.0))["generation_config"])["do_sample"] is False
 
 
@@ -92,14 +86,12 @@ def test_parameters_in_each_servers_words():
 
 def test_decoders_as_parameters():
     assert dialects.make_sampling(Nucleus(p=0.9, temperature=0.8)) == Sampling(temperature=0.8, top_p=0.9)
-    assert dialects.make_sampling(TopK(k=7, temperature=0.8, temperature_order="after")) == Sampling(
-        0.8, "after", top_k=7
-    )
+    later = TopK(k=7, temperature=0.8, temperature_order="after")
+    assert dialects.make_sampling(later) == Sampling(0.8, "after", top_k=7)
     assert dialects.make_sampling(Greedy()) == Sampling(temperature=0.0)
     assert dialects.make_sampling(samplers.Ancestral()) == NEUTRAL
-    assert dialects.make_sampling(samplers.Temperature(temperature=0.5, temperature_order="after")) == Sampling(
-        temperature=0.5
-    )
+    alone = samplers.Temperature(temperature=0.5, temperature_order="after")
+    assert dialects.make_sampling(alone) == Sampling(temperature=0.5)
     assert dialects.make_sampling(Beam()) is dialects.make_sampling(ContrastiveSearch()) is None
     assert dialects.list_supported_decoders(frozenset({"min_p"})) == ["ancestral", "greedy", "min_p", "temperature"]
 
@@ -165,9 +157,8 @@ def reply(ids: tuple[int, ...], reason: str, **more: Any) -> dict[str, Any]:
 
 
 def read(value: Any, request: CompletionRequest, tokenizer: Any = TOKENIZER) -> Any:
-    return replies.read_completion(
-        replies.read_reply(DIALECTS["vllm"], VLLM, request, value), VLLM, request, tokenizer, PROMPT
-    )
+    checked = replies.read_reply(DIALECTS["vllm"], VLLM, request, value)
+    return replies.read_completion(checked, VLLM, request, tokenizer, PROMPT)
 
 
 def parse(*choices: Any) -> replies.Reply:
@@ -239,9 +230,8 @@ def test_lists_in_every_form():
 
 
 def read_log_probs(name: str, value: dict[str, Any]) -> Any:
-    return replies.read_prompt_log_probs(
-        DIALECTS[name], VLLM, ECHO, replies.read_reply(DIALECTS[name], VLLM, ECHO, value)
-    )
+    checked = replies.read_reply(DIALECTS[name], VLLM, ECHO, value)
+    return replies.read_prompt_log_probs(DIALECTS[name], VLLM, ECHO, checked)
 
 
 SGLANG = {

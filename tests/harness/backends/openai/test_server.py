@@ -29,9 +29,8 @@ def local() -> TransformersBackend:
 
 def write(backend, prompts, decoder, most, seed=0, least=0):
     made: list[Generation] = []
-    backend.generate(
-        generation(prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64), made.extend
-    )
+    request = generation(prompts, decoder, seed=seed, max_new_tokens=most, min_new_tokens=least, batch_size=64)
+    backend.generate(request, made.extend)
     return sorted(made, key=lambda g: (g.example_id, g.sample))
 
 

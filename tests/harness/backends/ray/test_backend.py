@@ -93,9 +93,8 @@ def test_texts_of_a_decoder_that_needs_another_model(here, there):
     made: list[list] = [[], []]
     ((name, spec),) = decoder.companions().items()
     for lm, other, into in zip((here, there), (spec.load(), load_ray_backend(there.workers, spec)), made, strict=True):
-        lm.generate(
-            generation(prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, companions={name: other}), into.extend
-        )
+        request = generation(prompts, decoder, seed=0, max_new_tokens=5, batch_size=1, companions={name: other})
+        lm.generate(request, into.extend)
     assert alike(made[0]) == alike(made[1])
 
 
@@ -152,10 +151,8 @@ def test_no_text_at_all(here, there):
     nothing = ragged([])
     assert len(there.score(scoring(nothing, nothing, batch_size=4))) == 0
     assert there.q_statistics(q_request(nothing, nothing, [Nucleus(p=0.8)], batch_size=4))[0].gold.tolist() == []
-    assert there.embed(embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))[None].vectors.shape == (
-        0,
-        0,
-    )
+    embedded = there.embed(embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))
+    assert embedded[None].vectors.shape == (0, 0)
 
 
 def test_a_masked_model(tmp_path):
@@ -228,17 +225,14 @@ def test_the_worker_says_whether_a_text_depends_on_its_batch():
 
 def test_an_embedder_of_the_same_model_is_the_same_weights(worker, tmp_path):
     path = str(tiny_model(tmp_path))
-    made = [
-        worker.do("describe_model", (make_model_ref(spec),)).value
-        for spec in (ModelSpec(path=path), EmbedderSpec(path=path))
-    ]
+    specs = (ModelSpec(path=path), EmbedderSpec(path=path))
+    made = [worker.do("describe_model", (make_model_ref(spec),)).value for spec in specs]
     assert made[0] == made[1]
     assert len(worker._models.loads) == 1
 
 
 def test_what_a_worker_says_comes_back(worker, monkeypatch):
-    monkeypatch.setattr(
-        worker, "describe_model", lambda _: logging.getLogger("openended.x").warning("half as %s", "many")
-    )
+    log = logging.getLogger("openended.x")
+    monkeypatch.setattr(worker, "describe_model", lambda _: log.warning("half as %s", "many"))
     assert worker.do("describe_model", (None,)).remarks == ("half as many",)
     assert not logging.getLogger("openended").handlers, "nobody listens any more"

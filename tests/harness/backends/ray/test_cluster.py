@@ -130,10 +130,9 @@ def test_any_number_of_workers_and_one_killed_in_the_middle(session, caplog):
 def test_what_a_worker_refuses_is_told_as_if_it_were_here(session):
     cluster = cluster_of(session)
     lm = load_ray_backend(cluster, settings_model())
+    request = generation([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1)
     with pytest.raises(SpecError, match="max_new_tokens"):
-        lm.generate(
-            generation([Prompt("a", 0, (5,))], Nucleus(p=0.9), seed=0, max_new_tokens=5000, batch_size=1), print
-        )
+        lm.generate(request, print)
     with pytest.raises(AttributeError, match="no_such_task"):
         list(cluster.map("no_such_task", [()]))
     assert len(list(cluster.map("describe_model", [(lm.source,)] * 2))) == 2, "it goes on after both"

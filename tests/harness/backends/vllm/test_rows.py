@@ -66,9 +66,8 @@ def run_in_random_order(texts: list[Text], seed: int, size: int = 5) -> dict[tup
             rows.move(source, target)
         if not batch:
             continue
-        logits = torch.stack(
-            [compute_logits(lm, [*batch[i].prompt.token_ids, *batch[i].tokens])[-1] for i in range(len(batch))]
-        )
+        in_order = [batch[i] for i in range(len(batch))]
+        logits = torch.stack([compute_logits(lm, [*text.prompt.token_ids, *text.tokens])[-1] for text in in_order])
         masked = rows.choose_tokens(logits)
         assert (masked > float("-inf")).sum(-1).tolist() == [1] * len(batch)
         for index, token in enumerate(masked.argmax(-1).tolist()):
@@ -78,9 +77,8 @@ def run_in_random_order(texts: list[Text], seed: int, size: int = 5) -> dict[tup
             text.tokens.append(token)
             if text.is_over():
                 group, example_id, sample = text.order["group"]["id"], text.prompt.example_id, text.prompt.sample
-                (results[group, example_id, sample],) = rows.take_results(
-                    group, [(example_id, sample, len(text.tokens))]
-                )
+                ended = [(example_id, sample, len(text.tokens))]
+                (results[group, example_id, sample],) = rows.take_results(group, ended)
                 rows.remove(index)
                 del batch[index]
     assert len(rows) == 0
