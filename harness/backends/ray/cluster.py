@@ -342,8 +342,8 @@ def allocate_resources(runtime: Runtime, nodes: Sequence[dict[str, float]]) -> t
         raise SpecError(f"runtime.gpus_per_worker: expected at most the cluster's {gpus:g} GPUs, got {each:g}")
     if runtime.device == "cuda" and not each:
         raise SpecError("runtime.device=cuda: the workers have no GPU; set runtime.gpus_per_worker=1")
-    places = sum(_count_fitting(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes)
-    count = max(runtime.workers or places, 1)
+    fitting = sum(_count_fitting(node.get("GPU", 0.0), each) for node in nodes) if each else len(nodes)
+    count = max(runtime.workers or fitting, 1)
     if runtime.threads is not None or each:
         return each, count, runtime.threads or 1
     # The most CPUs per worker with which all workers fit: a worker cannot use the CPUs of another node.
