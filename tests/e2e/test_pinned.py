@@ -26,6 +26,7 @@ WORDS = [
     *"task=jsonl scoring=docs-m task.id_field=null num_examples=24 max_new_tokens=16 runtime.device=cpu".split(),
     f"task.path={FOLDER / 'texts.jsonl'}",
     f"metric=[{','.join(METRICS)}]",
+    "intervals=0",
     "runtime.threads=1",  # the order of sums follows the threads
 ]
 

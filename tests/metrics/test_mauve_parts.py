@@ -248,8 +248,9 @@ FIT = {"num_buckets": "auto", "explained_variance": 0.9, "restarts": 1, "max_ite
 def test_more_cells_than_texts_need_no_more_texts():
     human, model = clusters(30, 12), clusters(30, 12, seed=1)
     assert mauve(human=human, model=model, quantizer="drmm", restarts=1).num_buckets <= 60
+    assert mauve(human=human[:5], model=model[:5], quantizer="drmm", restarts=1).num_buckets <= 10  # codes per level
     with pytest.raises(UndefinedMetric, match="codes"):
-        mauve(human=human[:3], model=model[:3], quantizer="drmm")
+        mauve(human=human[:5], model=model[:4], quantizer="drmm")
     with pytest.raises(UndefinedMetric, match="3 texts"):
         fit_quantizer([human[:2]], quantizer="lattice", **FIT)
 

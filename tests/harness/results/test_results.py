@@ -19,7 +19,8 @@ from tests.harness.report.synthetic import change_record, result, write_run
 
 
 def write(folder, decoder="nucleus", seed=0, value=1.0, human=5.0, **more):
-    lines = [result("model", "m", {"m": value, "n": 1.0}), result("human", "m", {"m": human, "n": 1.0})]
+    lines = [result("model", "m", {"m": value, "n": 1.0})]
+    lines += [result("human", "m", {"m": human, "n": 1.0})] if human is not None else []
     return write_run(folder, decoder, seed, results=lines, **more)
 
 
@@ -55,6 +56,7 @@ def test_one_row_per_value_with_every_axis(tmp_path):
         # one human side of two systems counts once, with its newest value; the older one that differs is counted
         ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 6.0)), [("human", 6.0), ("model", 1.0), ("model", 2.0)], 1),
         ((("greedy", 1.0, 5.0), ("nucleus", 2.0, 5.0)), [("human", 5.0), ("model", 1.0), ("model", 2.0)], 0),
+        ((("greedy", 1.0, None), ("greedy", 2.0, None)), [("model", 2.0)], 1),  # a metric that compares two sides
     ],
 )
 def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, rows, superseded):
