@@ -111,6 +111,7 @@ PLAIN = [text(ROWS[0]["text"], "a"), text("fünf", "b")]
 READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.jsonl", ROWS, None, PLAIN),
     ("a.jsonl.gz", ROWS, None, PLAIN),
+    ("a.jsonl", [{"id": "a/1", "prompt": "p", "generation": " t", "stop": "stop"}], None, [("a/1", None, "p", " t", "eos")]),
     ("a.csv", ROWS, None, PLAIN),
     ("a.tsv", ROWS, None, PLAIN),
     ("a.parquet", ROWS, None, PLAIN),
@@ -156,14 +157,6 @@ def test_every_format_is_recognized_and_read(tmp_path, name, content, title, row
 
 def test_titles_of_frameworks_are_those_of_the_table():
     assert {title for _, _, title, _ in READ} > imported.OUTPUT_TITLES
-
-
-@pytest.mark.parametrize("field", ["text", "generation", "gen_text", "completion"])
-def test_a_text_has_one_of_several_names(tmp_path, field):
-    path = write(tmp_path / "texts.jsonl", [{"id": "a/1", "prompt": "p", field: " t", "stop": "stop"}])
-    (found,) = imported.read_generations(path)
-    assert (found.identity, found.prompt, found.text, found.stop) == ("a/1", "p", " t", "eos")
-    assert found.where == f"{path}:1"
 
 
 def test_blocks_and_lines_are_numbered_by_their_first_line(tmp_path):
@@ -230,11 +223,6 @@ def test_json_logs_of_inspect_and_their_messages(tmp_path):
     first, second = (r.cells for r in imported.read_records(path))
     assert (first["prompt"], first["human"], first["text"]) == ("hello", "human a", "text a1")
     assert not {"prompt", "human"} & set(second)
-
-
-def test_members_of_archives():
-    assert imported.split_member(Path("all.tar.gz#x/p.p")) == (Path("all.tar.gz"), "x/p.p")
-    assert imported.split_member(Path("texts.jsonl")) == (Path("texts.jsonl"), None)
 
 
 FAILED = batch({"error": {"message": "rate limited"}}, status_code=429)

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -24,17 +23,14 @@ from tests.harness.rating.studies import study
 ROOT = Path(__file__).parents[3]
 
 
-@dataclass
 class Tally:
     """What raters were told."""
 
-    acknowledged: list[tuple[str, str, str]] = field(default_factory=list)
-    """Rater, item, answers as JSON."""
-    refused: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    """Why a rater's thread died."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    stop: threading.Event = field(default_factory=threading.Event)
+    def __init__(self) -> None:
+        self.acknowledged: list[tuple[str, str, str]] = []  # rater, item, answers as JSON
+        self.refused: list[str] = []
+        self.faults: list[str] = []  # why a rater's thread died
+        self.stop = threading.Event()
 
     def __len__(self) -> int:
         return len(self.acknowledged)
@@ -78,11 +74,10 @@ def rate(link: str, seed: int, tally: Tally) -> None:
             reply = ask("answer", body)
             if reply is None:
                 return
-            with tally.lock:
-                if reply.status_code == 200:
-                    tally.acknowledged.append((link, item["id"], json.dumps(answers, sort_keys=True)))
-                else:
-                    tally.refused[reply.text] += 1
+            if reply.status_code == 200:
+                tally.acknowledged.append((link, item["id"], json.dumps(answers, sort_keys=True)))
+            else:
+                tally.refused.append(reply.text)
 
 
 def watched(link: str, seed: int, tally: Tally) -> None:
@@ -143,5 +138,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
         began = time.monotonic()
         done, found = campaign(Path(where), kills=int(sys.argv[1]))
-        print(f"{sys.argv[1]} kills, {len(done)} acknowledged, {len(found)} stored, refused {dict(done.refused)}")
+        print(f"{sys.argv[1]} kills, {len(done)} acknowledged, {len(found)} stored, refused {Counter(done.refused)}")
         print(losses(done, found, Path(where)), done.faults, f"{time.monotonic() - began:.0f} s")

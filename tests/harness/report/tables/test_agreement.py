@@ -12,6 +12,7 @@ from openended.harness.report import build_search_tables, search_figures
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures.curves import f_scores, pr_curves
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
+from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
 from openended.harness.report.tables.judgments import build_ability_tables
 from openended.harness.results import (
@@ -59,6 +60,13 @@ def test_correlation_is_oriented_so_that_agreement_is_positive(tmp_path):
     assert {r.label: r.cells[0].value for r in table.rows} == {"up": 1.0, "low": 1.0, "match": 1.0}
     # 4 systems: 4! orders, of which 2 reach |rho| = 1: p = 2 / 24 = 0.083, no star
     assert table.rows[0].cells[0].suffix == ""
+
+
+def test_constant_values_have_no_correlation(tmp_path):
+    for decoder in DECODERS:
+        write(tmp_path, decoder, up=1.0, bradley_terry=2.0)
+    (table,) = build(tmp_path, "correlation")
+    assert table.rows[0].cells[0].note == FEW
 
 
 def test_two_systems_are_too_few(tmp_path):
