@@ -23,16 +23,9 @@ from openended.harness.core import I64, DataError, SpecError, make_random_stream
 from openended.harness.rating.answers import list_judgment_columns, write_judgments
 from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
+from openended.metrics import judgments
 from openended.metrics.correlation import correlate
-from openended.metrics.judgments import (
-    JUDGE,
-    SIMULATED,
-    UNCALIBRATED,
-    read_comparisons,
-    read_judgments,
-    read_rows,
-    select_kind,
-)
+from openended.metrics.judgments import JUDGE, UNCALIBRATED
 
 _log = logging.getLogger(__name__)
 _SEEDS = 1 << 31  # servers take 32 bits
@@ -424,9 +417,9 @@ def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tup
 def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
     """Return the levels of each item, and who gave them; ratings without a criterion get the judge's first."""
     if kind == "pairs":
-        rows = [dataclasses.asdict(c) for c in read_comparisons(path).rows]
+        rows = [dataclasses.asdict(c) for c in judgments.read_comparisons(path).rows]
     else:
-        columns, cells = read_rows(path)
+        columns, cells = judgments.read_rows(path)
         if {"rating", "system", "example_id"} <= set(columns):
             rows = [
                 {
@@ -434,19 +427,19 @@ def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list
                     "criterion": str(row.cells.get("criterion") or criterion),
                     "rater": str(row.cells.get("rater") or ""),
                 }
-                for row in select_kind(columns, cells, "system", "system_a")
+                for row in judgments.select_kind(columns, cells, "system", "system_a")
             ]  # fmt: skip
         else:
-            judgments = read_judgments(path)
+            loaded = judgments.read_judgments(path)
             rows = [
                 {
-                    "example_id": judgments.example_ids[i], "system": judgments.systems[i],
-                    "rating": judgments.ratings[i, j], "criterion": criterion, "rater": f"{j}",
+                    "example_id": loaded.example_ids[i], "system": loaded.systems[i],
+                    "rating": loaded.ratings[i, j], "criterion": criterion, "rater": f"{j}",
                 }
-                for i, j in np.argwhere(~np.isnan(judgments.ratings))
+                for i, j in np.argwhere(~np.isnan(loaded.ratings))
             ]  # fmt: skip
     units = [rated for rated in _iterate_units(rows, kind) if not rated[0].startswith(JUDGE)]
-    human_units = [rated for rated in units if not rated[0].startswith(SIMULATED)]
+    human_units = [rated for rated in units if not rated[0].startswith(judgments.SIMULATED)]
     if not units:
         raise DataError(f"--people {path}: all raters in it are judges; expected judgments of people")
     out: dict[Unit, list[float]] = defaultdict(list)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openended.harness import results as measured
 from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
@@ -27,16 +28,7 @@ from openended.harness.report.tables.decisions import build_decision_table
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.table import Table
-from openended.harness.results import (
-    Layout,
-    Results,
-    build_layout,
-    check_axes,
-    filter_results,
-    load_layout,
-    read_results,
-    write_frame,
-)
+from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -144,11 +136,11 @@ def build_report(
             signatures.
     """
     layouts = _load_layouts(layout, options)
-    results = read_results(paths)
+    results = measured.read_results(paths)
     decided = [build_decision_table(decisions, results)] if decisions is not None else []
     results = select_last_looks(results) if decided else results
-    results = filter_results(results, where) if where else results
-    check_axes(results, required_axes)
+    results = measured.filter_results(results, where) if where else results
+    measured.check_axes(results, required_axes)
     tables = judgments.build_ability_tables(results)
     rest = judgments.drop_abilities(results) if tables else results
     tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
@@ -178,7 +170,7 @@ def build_report(
             figure_paths = draw_or_keep(
                 results, folder / "figures", chosen, earlier=Path(out_dir) / "figures", traces=traces
             )
-        written = [*figure_paths, *write_frame(results, folder)]
+        written = [*figure_paths, *measured.write_frame(results, folder)]
         written += [detected_damage.write_stress_csv(results, folder)] if "stress" in kinds else []
         write_looks(folder, earlier, look)
         if page:
@@ -207,12 +199,12 @@ def _load_layouts(
     layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]
 ) -> list[tuple[str, Layout]]:
     if layout is None and options:
-        return [("results", build_layout(options, "report"))]
+        return [("results", measured.build_layout(options, "report"))]
     options = {k: v for k, v in options.items() if k != "_target_"}
     if isinstance(layout, Layout):
-        return [("results", load_layout(layout, **options))]
+        return [("results", measured.load_layout(layout, **options))]
     names = [layout] if isinstance(layout, (str, Path)) else list(layout or ["full"])
-    return [(Path(name).stem, load_layout(name, **options)) for name in names]
+    return [(Path(name).stem, measured.load_layout(name, **options)) for name in names]
 
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:

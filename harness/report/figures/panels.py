@@ -14,18 +14,7 @@ from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, SystemStyles, draw_each_part
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
-from openended.harness.results import (
-    CHECKPOINT_AXES,
-    FACTS,
-    STEP,
-    TRAINING,
-    Layout,
-    Results,
-    SystemValue,
-    find_human_value,
-    group_by,
-    is_readable,
-)
+from openended.harness.results import FACTS, STEP, TRAINING, Layout, Results, SystemValue, find_human_value, is_readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -215,7 +204,7 @@ def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
     skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
-    varying = CHECKPOINT_AXES if axis == STEP else (axis,)
+    varying = measured.CHECKPOINT_AXES if axis == STEP else (axis,)
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         fields = parse_signature(item.signature)
@@ -271,7 +260,9 @@ def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT
     several = len({i.axes.get("embedder") for i in items}) > 1
 
     def draw(part: Sequence[SystemValue]) -> Figure | None:
-        lines = group_by(part, lambda i: " ".join((i.axes["decoder"], i.axes.get("embedder", "") if several else "")))
+        lines = measured.group_by(
+            part, lambda i: " ".join((i.axes["decoder"], i.axes.get("embedder", "") if several else ""))
+        )
         present = [model for model in names if any(i.axes["model"] == model for i in part)]
         if len(present) < 2:
             return None
@@ -292,7 +283,9 @@ def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT
     figures: dict[str, Figure] = {}
     for pair in select_pairs(items, Layout(metrics=layout.metrics)):
         values = [i for i in items if i.pair == pair]
-        parts = group_by(values, lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS))
+        parts = measured.group_by(
+            values, lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS)
+        )
         if max((len(part) for part in parts.values()), default=0) > 2:
             figures |= drawing.facet(f"sizes-{make_slug(pair[0])}", parts, draw)
     return figures

@@ -12,29 +12,12 @@ from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.report.analysis.paired import (
-    LEAST_SEEDS,
-    SystemComparison,
-    compare_systems,
-    correct_by_holm,
-    describe_estimates,
-)
+from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
-from openended.harness.report.tables import agreement
+from openended.harness.report.tables import agreement, table as tables
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.selection import check_signatures, select, select_pairs
-from openended.harness.report.tables.table import (
-    BLANK,
-    DASH,
-    Cell,
-    Column,
-    Table,
-    TableRow,
-    choose_column_decimals,
-    choose_decimals,
-    format_fixed,
-    format_p_value,
-)
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
     Results,
@@ -60,7 +43,7 @@ NO_METRIC = "Not measured in this run."
 READ_OFF = "read off a figure"  # prefix of the note in such rows
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
 OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
-UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {LEAST_SEEDS} seeds."
+UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {paired.LEAST_SEEDS} seeds."
 LAST_GOOD = "last-good"
 UNSURE = "\u00b0"  # the values differ, but maybe not their distances to the human value
 
@@ -347,8 +330,8 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         baselines = _match_baseline(systems, baseline)
     names = list(baselines)
     by_name = {system.name: system for system in systems}
-    tests = {(n, p): compare_systems(results, items, by_name[n], baselines[n], p) for n in names for p in pairs}
-    corrected = correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
+    tests = {(n, p): paired.compare_systems(results, items, by_name[n], baselines[n], p) for n in names for p in pairs}
+    corrected = paired.correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():
         cells = [_build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan)) for name in names]
@@ -359,7 +342,7 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         differences.append((column, cells))
         p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
         p_values.append((Column(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
-    estimates, signatures = describe_estimates(results, (value for values in pairs.values() for value in values))
+    estimates, signatures = paired.describe_estimates(results, (value for values in pairs.values() for value in values))
     labels = ", ".join(dict.fromkeys(system.name for system in baselines.values()))
     label = f"{labels} (last good)" if baseline == LAST_GOOD else labels
     remarks = [
@@ -456,14 +439,15 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
     means = worsening.baseline.mean, worsening.value.mean, worsening.amount
     numbers = [*means, worsening.low, worsening.high]
     before, after, amount, low, high = (
-        format_fixed(number, choose_decimals(means)) if math.isfinite(number) else DASH for number in numbers
+        tables.format_fixed(number, tables.choose_decimals(means)) if math.isfinite(number) else tables.DASH
+        for number in numbers
     )
-    p_value = format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else DASH
+    p_value = tables.format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else tables.DASH
     interval = f" [{low}, {high}]" if math.isfinite(worsening.high) else ""
     return before, after, f"{amount}{interval}", p_value if p_value.startswith("<") else f"= {p_value}"
 
 
-def _build_difference_cell(test: SystemComparison | None, p_value: float) -> Cell:
+def _build_difference_cell(test: paired.SystemComparison | None, p_value: float) -> Cell:
     if test is None:
         return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):

@@ -9,18 +9,11 @@ import pytest
 from openended.harness.app.hydra.jobs import needs_whole_grid, simulate_judgments
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.rating import study as simulation
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
 from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.rating.study import (
-    Z95,
-    RaterModel,
-    derive_strengths_from_texts,
-    fill_all_sheets,
-    make_forecast_raters,
-    make_study,
-)
 from openended.harness.run.measure import MetricRunner
 from openended.metrics import judgments
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
@@ -38,9 +31,9 @@ def two_hundred(tmp_path_factory):
     """200 raters of 15 pairs each: 500 ratings of each of six pairs, on three questions."""
     folder = tmp_path_factory.mktemp("raters")
     spec = load_protocol("mauve", {"items": 500, "items_a_sheet": 15})
-    made = make_study(material(500, PLAYERS), spec, seed=5)
-    raters = RaterModel(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
-    fill_all_sheets(made.key, folder, strengths=raters.strengths, seed=2)
+    made = simulation.make_study(material(500, PLAYERS), spec, seed=5)
+    raters = simulation.RaterModel(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
+    simulation.fill_all_sheets(made.key, folder, strengths=raters.strengths, seed=2)
     gathered = gather_answers([folder], made.key, leave_out=False)
     out = folder / "judgments.csv"
     write_judgments(out, build_judgment_rows(gathered), list_judgment_columns([made.key]))
@@ -57,7 +50,7 @@ def test_two_hundred_raters_recover_the_strengths(two_hundred):
         wins = judgments.count_wins(comparisons, criterion=criterion, ties="drop").matrix[np.ix_(order, order)]
         fit = bradley_terry(wins)
         assert np.all(np.abs(fit.scores - TRUTH) < 3.3 * fit.std_errors), criterion  # 12 intervals: 99.9 % each
-        assert np.mean(np.abs(fit.scores - TRUTH) < Z95 * fit.std_errors) >= 0.5
+        assert np.mean(np.abs(fit.scores - TRUTH) < simulation.Z95 * fit.std_errors) >= 0.5
 
 
 @pytest.mark.slow
@@ -68,12 +61,14 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
         made, _, comparisons = two_hundred
     else:
         names = ("human", *(f"m{i}" for i in range(players - 1)))
-        made = make_study(material(items, names), load_protocol("mauve", {"items": items}), seed=1)
-        fill_all_sheets(made.key, tmp_path, strengths=make_forecast_raters(made.key.protocol, names, 0).strengths)
+        made = simulation.make_study(material(items, names), load_protocol("mauve", {"items": items}), seed=1)
+        simulation.fill_all_sheets(
+            made.key, tmp_path, strengths=simulation.make_forecast_raters(made.key.protocol, names, 0).strengths
+        )
         rows = build_judgment_rows(gather_answers([tmp_path], made.key, leave_out=False))
         write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([made.key]))
         comparisons = judgments.read_comparisons(tmp_path / "j.csv")
-    widths = [2 * Z95 * bradley_terry(judgments.count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
+    widths = [2 * simulation.Z95 * bradley_terry(judgments.count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
     assert made.forecast.width == pytest.approx(np.mean(widths), rel=0.2)
     assert 0.9 <= made.forecast.coverage <= 1.0
 
@@ -81,10 +76,10 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
 @pytest.mark.slow
 def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     spec = load_protocol("typicality", {"items": 100, "raters": 5})
-    made = make_study(material(100, (HUMAN, "model")), spec, seed=7)
+    made = simulation.make_study(material(100, (HUMAN, "model")), spec, seed=7)
     key, told = made.key, made.forecast
-    raters = make_forecast_raters(key.protocol, (HUMAN, "model"), 0)
-    fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
+    raters = simulation.make_forecast_raters(key.protocol, (HUMAN, "model"), 0)
+    simulation.fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
     rows = build_judgment_rows(gather_answers([tmp_path / "filled"], key, leave_out=False))
     write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
     judged = judgments.read_judgments(tmp_path / "j.csv", scale=(0, 5))
@@ -101,7 +96,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
 
 def test_simulated_raters_say_so_in_every_number(tmp_path):
     key = study(tmp_path, items=12, raters=2)
-    fill_all_sheets(key, tmp_path / "x", strengths=None)
+    simulation.fill_all_sheets(key, tmp_path / "x", strengths=None)
     rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))
     write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
     metric, features = BradleyTerry().from_file(tmp_path / "j.csv")
@@ -115,14 +110,14 @@ def test_judgments_do_not_depend_on_the_secret(tmp_path):
     made = []
     for name in "ab":
         key = study(tmp_path / name)
-        fill_all_sheets(key, tmp_path / name / "filled")
+        simulation.fill_all_sheets(key, tmp_path / name / "filled")
         made.append(build_judgment_rows(gather_answers([tmp_path / name / "filled"], key, leave_out=False)))
     assert made[0] == made[1]
 
 
 def test_who_repeats_himself_is_the_weakest(tmp_path):
     key = study(tmp_path)
-    made = derive_strengths_from_texts(key)
+    made = simulation.derive_strengths_from_texts(key)
     assert sum(made.values()) == pytest.approx(0, abs=1e-9)
     assert set(made) == set(key.material.players)
 

@@ -10,13 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import Features, Ragged, Side, SpecError
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.report.analysis.paired import (
-    by_prompt,
-    compute_equality_p_value,
-    compute_sign_flip_p,
-    correct_by_holm,
-    pair_tests,
-)
+from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.power import compute_needed_texts, describe_resolution, format_power
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
@@ -30,22 +24,22 @@ from tests.harness.report.synthetic import result, store_arrays, write_run
 
 def test_p_values_of_sign_flips():
     # signs of (1, 2, 3): |sum| = 6 for two of eight patterns, (+++) and (---)
-    assert compute_sign_flip_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
+    assert paired.compute_sign_flip_p(np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
     # (1, 2, -3): the sum is 0, every pattern reaches it
-    assert compute_sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
-    assert compute_sign_flip_p(np.zeros(5)) == 1.0
+    assert paired.compute_sign_flip_p(np.array([1.0, 2.0, -3.0])) == 1.0
+    assert paired.compute_sign_flip_p(np.zeros(5)) == 1.0
 
     rng = np.random.default_rng(0)
     values = rng.normal(0.4, 1, 14)
-    exact = compute_sign_flip_p(values)
+    exact = paired.compute_sign_flip_p(values)
     # 10,000 draws: the standard error of a p-value is at most sqrt(0.25 / 10,000) = 0.005, five of them are 0.025
-    drawn = compute_sign_flip_p(np.concatenate([values, [1e-15]]))
+    drawn = paired.compute_sign_flip_p(np.concatenate([values, [1e-15]]))
     assert drawn == pytest.approx(exact, abs=0.025)
 
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 1, 400)
-    assert compute_sign_flip_p(noise + 0.5) < 0.001
-    assert compute_sign_flip_p(noise - noise.mean()) > 0.9
+    assert paired.compute_sign_flip_p(noise + 0.5) < 0.001
+    assert paired.compute_sign_flip_p(noise - noise.mean()) > 0.9
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -55,7 +49,7 @@ def test_holm_is_the_definition(p_values):
     order = sorted(p_values)
     capped = [min(1.0, (len(order) - rank) * p) for rank, p in enumerate(order)]
     expected = {p: max(capped[: order.index(p) + 1]) for p in order}
-    got = list(map(correct_by_holm(dict(enumerate(p_values))).__getitem__, range(len(p_values))))
+    got = list(map(paired.correct_by_holm(dict(enumerate(p_values))).__getitem__, range(len(p_values))))
     for p, corrected in zip(p_values, got, strict=True):
         assert corrected >= expected[p] - 1e-12
         assert corrected >= p
@@ -63,7 +57,7 @@ def test_holm_is_the_definition(p_values):
 
 
 def test_stars_and_values_without_a_p_value():
-    assert correct_by_holm({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
+    assert paired.correct_by_holm({"a": 0.01, "b": np.nan, "c": 0.04}) == {"a": 0.02, "c": 0.04}
     assert [stars(p) for p in (0.2, 0.05, 0.049, 0.009, 0.0009)] == ["", "", "*", "**", "***"]
 
 
@@ -116,7 +110,12 @@ def rejected(samples: int, *, grouped: bool, prompts: int = 30, tables: int = 20
     for number in range(tables):
         means = (np.repeat(rng.normal(size=prompts), samples) for _ in "ab")
         own, other = (mean + 0.5 * rng.normal(size=prompts * samples) for mean in means)
-        hits += compute_sign_flip_p(by_prompt(own, place) - by_prompt(other, place), str(number), draws=400) < 0.05
+        hits += (
+            paired.compute_sign_flip_p(
+                paired.by_prompt(own, place) - paired.by_prompt(other, place), str(number), draws=400
+            )
+            < 0.05
+        )
     return hits / tables
 
 
@@ -126,9 +125,9 @@ def test_samples_of_a_prompt_are_one_observation():
     assert rejected(4, grouped=False) > 0.2, "text by text, the test calls noise of the prompts a difference"
 
     values, prompts = np.array([1.0, 3.0, 5.0, 7.0]), np.array([0, 0, 0, 1])
-    assert by_prompt(values, prompts).tolist() == [4.5, 3.5]  # (1 + 3 + 5) * 2 / 4, 7 * 2 / 4
-    assert by_prompt(values, np.array([0, 0, 1, 1])).tolist() == [2.0, 6.0]
-    assert by_prompt(values, None) is values
+    assert paired.by_prompt(values, prompts).tolist() == [4.5, 3.5]  # (1 + 3 + 5) * 2 / 4, 7 * 2 / 4
+    assert paired.by_prompt(values, np.array([0, 0, 1, 1])).tolist() == [2.0, 6.0]
+    assert paired.by_prompt(values, None) is values
 
 
 def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
@@ -207,7 +206,7 @@ def systems(rng, shifts):
 
 def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
-    tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
+    tests = {(t.first, t.second): t for t in paired.pair_tests(results, "m", "m")}
     assert len(tests) == 3
     assert {(t.over, t.n) for t in tests.values()} == {("draws", 200)}
     same = tests["greedy", "ancestral"]
@@ -269,7 +268,7 @@ def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_
     made = systems(rng, (-0.2, 0.2, 1.5))
     human = np.mean([made["greedy"], made["ancestral"]], axis=0) + 0.3 * rng.normal(size=120)
     results = written(tmp_path, made, direction="match_human", kind="bootstrap", human=human)
-    tests = {(t.first, t.second): t for t in pair_tests(results, "m", "m")}
+    tests = {(t.first, t.second): t for t in paired.pair_tests(results, "m", "m")}
     near = tests["greedy", "ancestral"]
     assert (near.over, near.corrected < 0.001, near.nearer > 0.05) == ("examples", True, True)
     assert tests["greedy", "nucleus p=0.95"].nearer < 0.001
@@ -325,13 +324,15 @@ def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path):
     rows = {"greedy": 0.3 + noise, "nucleus": 0.7 + noise[::-1]}
     results = written(tmp_path, rows, kind="bootstrap")
     a, b = (i for i in results.values if i.system == "model")
-    assert compute_equality_p_value(results, [a, b], a, b) < 0.001
+    assert paired.compute_equality_p_value(results, [a, b], a, b) < 0.001
     results = read_results([tmp_path])  # without memory of the test above
-    assert compute_equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05
+    assert paired.compute_equality_p_value(results, [a, b], dataclasses.replace(a, target=0.5), b) > 0.05
 
 
 def test_a_difference_that_no_random_signs_reach_has_the_p_value_of_its_bound():
     far = np.random.default_rng(2).normal(size=200) + 1.0
     # Hoeffding: 2 exp(-(sum of x)² / (2 sum of x²)); no random pattern of signs reaches such a sum.
-    assert compute_sign_flip_p(far, draws=1000) == pytest.approx(2 * math.exp(-(far.sum() ** 2) / (2 * far @ far)))
-    assert compute_sign_flip_p(far, draws=1000) < compute_sign_flip_p(far[:20], draws=1000) < 0.01
+    assert paired.compute_sign_flip_p(far, draws=1000) == pytest.approx(
+        2 * math.exp(-(far.sum() ** 2) / (2 * far @ far))
+    )
+    assert paired.compute_sign_flip_p(far, draws=1000) < paired.compute_sign_flip_p(far[:20], draws=1000) < 0.01

@@ -11,29 +11,9 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Features, Replicates, Side, SpecError
-from openended.harness.report.figures import curves, draw as draw_module, panels, trade_offs
+from openended.harness.report.figures import curves, draw as draw_module, drawing, heat_maps, panels, trade_offs
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
-from openended.harness.report.figures.drawing import (
-    COLORS,
-    COLUMN,
-    DASHES,
-    MOST,
-    STYLES,
-    SystemStyles,
-    apply_style,
-    choose_style,
-    create_figure,
-    name_figures,
-    save,
-    space_markers,
-)
-from openended.harness.report.figures.heat_maps import (
-    TextSetSimilarity,
-    agreement_map,
-    average_by_system,
-    metric_agreement,
-    system_similarity,
-)
+from openended.harness.report.figures.drawing import STYLES, SystemStyles, apply_style, choose_style
 from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.figures.trade_offs import Label, draw_labels, steps_at_equal_entropy
@@ -88,7 +68,7 @@ def test_each_figure_is_drawn(name, tmp_path):
     figure = draw(make, read_results([FIXTURE], where))[name]
     for panel in figure.axes:
         assert panel.has_data() or not panel.get_visible()
-    png, pdf = save(figure, tmp_path, name)
+    png, pdf = drawing.save(figure, tmp_path, name)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert pdf.read_bytes().startswith(b"%PDF")
 
@@ -123,7 +103,7 @@ def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_valu
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
-    save(draw(panels.metric_panels, read_results([tmp_path]))["metrics"], tmp_path / "out", "m")
+    drawing.save(draw(panels.metric_panels, read_results([tmp_path]))["metrics"], tmp_path / "out", "m")
 
 
 def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
@@ -172,13 +152,13 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
 def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their_markers():
     looks = [choose_style(index) for index in range(STYLES)]
     assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
-    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(DASHES)
-    assert STYLES >= MOST
-    assert len(set(COLORS)) == len(COLORS)
-    spaced = [space_markers(120, index, 3) for index in range(3)]
+    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(drawing.DASHES)
+    assert STYLES >= drawing.MOST
+    assert len(set(drawing.COLORS)) == len(drawing.COLORS)
+    spaced = [drawing.space_markers(120, index, 3) for index in range(3)]
     assert len({start for start, _ in spaced}) == 3
     assert {step for _, step in spaced} == {20}
-    assert space_markers(2, 5, 6) == (0, 1)
+    assert drawing.space_markers(2, 5, 6) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -193,13 +173,15 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
 )
 def test_figures_are_named_by_what_differs(keys, always, names):
     figures = {key: object() for key in keys}
-    named = name_figures("zipf", figures | {("left", "out")[: len(keys[0]) if keys else 2]: None}, always=always)
+    named = drawing.name_figures(
+        "zipf", figures | {("left", "out")[: len(keys[0]) if keys else 2]: None}, always=always
+    )
     assert list(named) == names
     assert list(named.values()) == list(figures.values())
 
 
 def test_labels_of_crossing_lines_are_free():
-    figure, (panel,) = create_figure(COLUMN, 2.6)
+    figure, (panel,) = drawing.create_figure(drawing.COLUMN, 2.6)
     panel.plot([0, 1, 2], [0, 2, 3], marker="o")
     panel.plot([0, 1, 2], [0.1, 1.9, 3], marker="s")
     panel.axhline(2.5, linestyle=":")
@@ -281,7 +263,7 @@ def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
 
 
 def test_lines_bands_rules_and_powers_are_traced():
-    figure, (axes,) = create_figure(COLUMN, 2.0)
+    figure, (axes,) = drawing.create_figure(drawing.COLUMN, 2.0)
     axes.plot([1, 10, 1000], [0, 1, float("nan")], label="a", linestyle="--", color="black", linewidth=2)
     axes.fill_between([1, 10], [0, 0], [1, 2])
     axes.axhline(0.5)
@@ -296,7 +278,7 @@ def test_lines_bands_rules_and_powers_are_traced():
 
 
 def test_a_shaded_plane_is_left_to_its_picture():
-    figure, (axes,) = create_figure(COLUMN, 2.0)
+    figure, (axes,) = drawing.create_figure(drawing.COLUMN, 2.0)
     axes.imshow([[0, 1], [1, 0]])
     assert trace_figure(figure) is None
 
@@ -367,35 +349,35 @@ def test_stability_and_agreement(rated, tmp_path):
     figure = huse_stability(rated, RULE, draws=3)
     assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
     assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
-    save(figure, tmp_path, "stability")
+    drawing.save(figure, tmp_path, "stability")
     nan = math.nan
     values = {"a": [1, 2, 3, 4, 5], "b": [5, 4, 3, 2, 1], "four": [1, 2, 3, 4, nan], "none": [nan] * 5}
-    table = agreement_map(values)
+    table = heat_maps.agreement_map(values)
     words = [t.get_text() for t in table.axes[0].texts]
     # "four" shares four systems with the others and itself: no cell of it is shown.
     assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
     assert table.axes[1].get_ylabel() == "Spearman's ρ over 5 systems"
     assert "fewer than five" in table.get_supxlabel().replace("\n", " ")
-    save(table, tmp_path, "agreement")
+    drawing.save(table, tmp_path, "agreement")
     long = {f"MAUVE (quantizer={name}, num_buckets=125)": values[name] for name in values}
-    (rows, _) = agreement_map(long).axes
+    (rows, _) = heat_maps.agreement_map(long).axes
     assert [t.get_text() for t in rows.get_xticklabels()] == ["1", "2", "3", "4"]
     assert rows.get_yticklabels()[1].get_text().replace("\n", " ") == "MAUVE (quantizer=b, num_buckets=125)  2"
 
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
     for n in range(5):
-        assert not n or metric_agreement(read_results([tmp_path]), NO_STYLES) == {}
+        assert not n or heat_maps.metric_agreement(read_results([tmp_path]), NO_STYLES) == {}
         lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
         write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
-    assert set(metric_agreement(read_results([tmp_path]), NO_STYLES)) == {"metric-agreement"}
+    assert set(heat_maps.metric_agreement(read_results([tmp_path]), NO_STYLES)) == {"metric-agreement"}
 
 
 def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     # Sets 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
     rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
-    sets = [TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
-    np.testing.assert_allclose(average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
+    sets = [heat_maps.TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
+    np.testing.assert_allclose(heat_maps.average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
 @pytest.mark.slow
@@ -405,7 +387,7 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path, code=0)
     results = read_results([tmp_path / "outputs/runs/same"])
     items = results.values
-    panel = system_similarity(results, NO_STYLES)["similarity"].axes[0]
+    panel = heat_maps.system_similarity(results, NO_STYLES)["similarity"].axes[0]
     assert len(panel.get_yticklabels()) == 2
     (one, other) = (text.get_text() for text in panel.texts)  # one seed each: nothing on the diagonal
     assert one == other

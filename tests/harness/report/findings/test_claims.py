@@ -8,16 +8,10 @@ import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.build import make_tables
+from openended.harness.report.findings import uncertainty
 from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, join_components, parse_size
 from openended.harness.report.findings.claims import build_findings_tables, load_claims, write_headline
-from openended.harness.report.findings.uncertainty import (
-    Errors,
-    Sample,
-    Verdict,
-    check_with_uncertainty,
-    combine_tasks,
-    draw_replicate_errors,
-)
+from openended.harness.report.findings.uncertainty import Errors, Sample, Verdict
 from openended.harness.results import SystemValue, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -278,14 +272,14 @@ def each_is_higher(sample):
 class DrawnErrors(Errors):
     def __init__(self, items, kinds):
         super().__init__(None)
-        errors = zip(items, map(draw_replicate_errors, kinds), strict=True)
+        errors = zip(items, map(uncertainty.draw_replicate_errors, kinds), strict=True)
         self._estimates = {id(item): (item.mean, error) for item, error in errors}
 
 
 def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
     items = [value(float(rows.mean())) for rows in systems]
     errors = DrawnErrors(items, [replicates_of(rows, kind) for rows in systems])
-    verdict = check_with_uncertainty(each_is_higher, items, errors)
+    verdict = uncertainty.check_with_uncertainty(each_is_higher, items, errors)
     assert verdict is not None
     return verdict
 
@@ -299,9 +293,12 @@ def test_verdicts_of_a_large_difference_of_several_tasks_and_without_variation()
     def failed(doubt: float) -> Verdict:
         return Verdict("m", (False,), sure=doubt <= 0.025, doubts=(doubt,))
 
-    assert combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
-    assert combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
-    assert combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words == "holds"
+    assert uncertainty.combine_tasks({"a": failed(0.005), "b": failed(0.9)}).sure
+    assert uncertainty.combine_tasks({"a": failed(0.02), "b": failed(0.9)}).words == "undecided"
+    assert (
+        uncertainty.combine_tasks(dict.fromkeys("abc", Verdict("m", (True,), sure=True, doubts=(0.02,)))).words
+        == "holds"
+    )
 
     rng = np.random.default_rng(4)
     verdict = verdict_of([np.zeros(60), rng.normal(size=60) + 3], "bootstrap")

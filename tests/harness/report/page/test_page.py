@@ -12,28 +12,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from openended.harness.report.build import make_tables
-from openended.harness.report.page.explanations import (
-    count_words,
-    find_typical_words,
-    find_worst_cell,
-    quote_beginning,
-    read_explanations,
-    summarize_cells,
-    summarize_missed,
-)
+from openended.harness.report.page import explanations, parts as page_parts
 from openended.harness.report.page.page import collect_cell_details, list_settings, write_page
-from openended.harness.report.page.parts import (
-    DIGITS,
-    TokenEnds,
-    build_parts,
-    compute_text_values,
-    encode_tokens,
-    find_nearest_human_texts,
-    fits_inside,
-    load_token_ends,
-    read_token_nll,
-    to_script_json,
-)
+from openended.harness.report.page.parts import build_parts, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.results import Layout, read_results
@@ -153,26 +134,26 @@ def shelf(results):
 
 def test_values_of_texts_come_from_the_store(shelf):
     human, greedy, *_ = shelf.sources
-    values = compute_text_values(greedy, read_token_nll(greedy))
+    values = page_parts.compute_text_values(greedy, page_parts.read_token_nll(greedy))
     assert values["gen_ppl.gen_ppl"].values[:3].tolist() == [100, 99, 98]
     assert values["gen_ppl.gen_ppl"].direction == "match_human"
     assert values["words"].values[5] == len(HOSTILE[5].split())
-    nll = read_token_nll(greedy)
+    nll = page_parts.read_token_nll(greedy)
     assert values["nll"].values[7] == pytest.approx(nll[7].mean())
     mine, theirs = (np.load(s.results.runs[0].store / s.results.runs[0].inputs[f"embed:{s.role} prompt_and_continuation"] / "embeddings.npy")
                     for s in (greedy, human))  # fmt: skip
     alike = [[float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for b in theirs] for a in mine]
-    best, where = find_nearest_human_texts(greedy, human)
+    best, where = page_parts.find_nearest_human_texts(greedy, human)
     assert best == pytest.approx([max(row) for row in alike])
     assert where.tolist() == [row.index(max(row)) for row in alike]
-    own, other = find_nearest_human_texts(human, human)
+    own, other = page_parts.find_nearest_human_texts(human, human)
     assert own.max() < 1
     assert all(at != i for i, at in enumerate(other))
 
 
 def test_tokens_spell_their_text_or_are_not_told(shelf):
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
-    ends = TokenEnds(tokenizer)
+    ends = page_parts.TokenEnds(tokenizer)
     for text in (*(t[:5_000] for t in HOSTILE), text_of("human", 0, 0, 3)):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         lengths = ends.lengths(text, ids, len(ids))
@@ -180,15 +161,18 @@ def test_tokens_spell_their_text_or_are_not_told(shelf):
         assert len(lengths) == len(ids)
         assert ends.lengths(text, ids[:-1], len(ids) - 1) is None
         assert ends.lengths(text, [], len(ids)) == lengths
-    assert encode_tokens([3, 1], np.array([0.6, 99.0])) == (f"{DIGITS[3]}{DIGITS[1]}", f"{DIGITS[2]}{DIGITS[-1]}")
-    assert encode_tokens([64], np.array([1.0])) is None
-    assert load_token_ends(shelf.sources[0].results.runs[0]) is not None
+    assert page_parts.encode_tokens([3, 1], np.array([0.6, 99.0])) == (
+        f"{page_parts.DIGITS[3]}{page_parts.DIGITS[1]}",
+        f"{page_parts.DIGITS[2]}{page_parts.DIGITS[-1]}",
+    )
+    assert page_parts.encode_tokens([64], np.array([1.0])) is None
+    assert page_parts.load_token_ends(shelf.sources[0].results.runs[0]) is not None
 
 
 def test_parts_are_whole_and_the_same_again(shelf):
     contents, made = build_parts(shelf)
     parts = dict(made)
-    assert fits_inside(shelf)
+    assert page_parts.fits_inside(shelf)
     assert [s["n"] for s in contents["sources"]] == [COUNT, COUNT, 2 * COUNT, 2 * COUNT]
     assert contents["sources"][2]["samples"] == 2
     assert parts["source-2"]["sample"] == [0, 1] * COUNT
@@ -203,7 +187,7 @@ def test_parts_are_whole_and_the_same_again(shelf):
 
 
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
-    told = read_explanations(shelf)
+    told = explanations.read_explanations(shelf)
     systems = [("greedy", "–"), ("nucleus p=0.95", "0"), ("nucleus p=0.95", "1")]
     assert [(one["system"], one["seed"]) for one in told] == systems
     (cell,) = told[0]["cells"]
@@ -213,7 +197,7 @@ def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, c
     path = results.runs[0].folder / "explain.jsonl"
     kept = path.read_text()
     path.write_text('{"kind": "cell"}\n')
-    assert len(read_explanations(shelf)) == 2
+    assert len(explanations.read_explanations(shelf)) == 2
     assert "is skipped" in caplog.text
     path.write_text(kept)
     results.damaged.clear()
@@ -236,32 +220,34 @@ CELLS = [{"human": 0.30, "model": 0.05, "cell": 1}, {"human": 0.02, "model": 0.1
 
 
 def test_the_cell_that_explains_the_loss_is_overfilled_or_missed():
-    assert find_worst_cell(CELLS) is CELLS[1]
-    assert summarize_cells("greedy", 0.89, 0.95, CELLS, "“The method is…”") == (
+    assert explanations.find_worst_cell(CELLS) is CELLS[1]
+    assert explanations.summarize_cells("greedy", 0.89, 0.95, CELLS, "“The method is…”") == (
         "greedy has MAUVE 0.89, 0.06 below the human ceiling of 0.95: 11 % of its texts fall into a cell with 2 % of the "
         "human text, for example “The method is…”."
     )
-    above = summarize_cells("greedy", 0.96, 0.95, CELLS, "")
+    above = explanations.summarize_cells("greedy", 0.96, 0.95, CELLS, "")
     assert above.startswith("greedy has MAUVE 0.96, at the human ceiling of 0.95:")
-    assert summarize_cells("greedy", 0.89, None, CELLS, "").startswith("greedy has MAUVE 0.89: 11 %")
-    assert summarize_cells("greedy", None, None, CELLS[:1], "") == (
+    assert explanations.summarize_cells("greedy", 0.89, None, CELLS, "").startswith("greedy has MAUVE 0.89: 11 %")
+    assert explanations.summarize_cells("greedy", None, None, CELLS[:1], "") == (
         "greedy: only 5 % of its texts fall into a cell with 30 % of the human text."
     )
 
 
 def test_missed_texts_typical_words_and_quotes():
     missed = {"human": {"count": 12}, "model": {"count": 3}}
-    assert summarize_missed("greedy", missed, {"model": "“a b”"}) == (
+    assert explanations.summarize_missed("greedy", missed, {"model": "“a b”"}) == (
         "greedy: 3 of its texts have no human text nearby (precision), such as “a b”; 12 human texts have no text of "
         "it nearby (recall)."
     )
 
     texts = ["the tensor shape", "the Tensor input", "the tensor input 12", "the cat"]
-    counts = Counter(count_words(texts)) + Counter({"the": 96, "input": 10, "shape": 50})
+    counts = Counter(explanations.count_words(texts)) + Counter({"the": 96, "input": 10, "shape": 50})
     # Of 100 texts 100 have "the": too many. "tensor": 3 log(100 / 3) = 10.5; "input": 2 log(100 / 12) = 4.2.
-    assert find_typical_words(texts, counts, 100) == ["tensor", "input"]
-    assert find_typical_words([], counts, 100) == []
-    assert find_typical_words(["which cat", "which cat"], counts, 100) == ["cat"]  # function words say nothing
+    assert explanations.find_typical_words(texts, counts, 100) == ["tensor", "input"]
+    assert explanations.find_typical_words([], counts, 100) == []
+    assert explanations.find_typical_words(["which cat", "which cat"], counts, 100) == [
+        "cat"
+    ]  # function words say nothing
 
-    assert quote_beginning(" one two ") == "“one two”"
-    assert quote_beginning("a b c d e f g h i") == "“a b c d e f g h…”"
+    assert explanations.quote_beginning(" one two ") == "“one two”"
+    assert explanations.quote_beginning("a b c d e f g h i") == "“a b c d e f g h…”"

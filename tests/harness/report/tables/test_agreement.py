@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from openended.harness import results as measured
 from openended.harness.core import DataError, Example, list_bundled_choices, load_members
 from openended.harness.report import build_search_tables, search_figures
 from openended.harness.report.build import make_tables
@@ -15,16 +16,7 @@ from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
 from openended.harness.report.tables.judgments import build_ability_tables
-from openended.harness.results import (
-    Layout,
-    SearchObjective,
-    SearchResult,
-    SearchTrial,
-    load_layout,
-    read_results,
-    read_search,
-    save_search,
-)
+from openended.harness.results import Layout, SearchResult, SearchTrial, load_layout, read_results
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
 from tests.harness.report.synthetic import quickstart, read_cells, result, seal, store_arrays, write_run
@@ -334,7 +326,7 @@ def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
 ONE = SearchResult(
     "s-12",
     "tpe",
-    (SearchObjective("mauve", "maximize"),),
+    (measured.SearchObjective("mauve", "maximize"),),
     (
         SearchTrial(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
         SearchTrial(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
@@ -349,7 +341,7 @@ NEARBY = (("0.7008", 0.8), ("0.7019", 0.9), ("0.75", 0.85))
 TWO = SearchResult(
     "s-34",
     "nsgaii",
-    (SearchObjective("mauve", "maximize"), SearchObjective("|Δ gen_ppl|", "minimize")),
+    (measured.SearchObjective("mauve", "maximize"), measured.SearchObjective("|Δ gen_ppl|", "minimize")),
     tuple(
         SearchTrial(i, "complete", {"decoder.p": str(i / 10)}, v)
         for i, v in enumerate([(0.9, 5.0), (0.8, 1.0), (0.8, 5.0)])
@@ -396,9 +388,9 @@ def test_figures_are_drawn_of_what_there_is():
 
 
 def test_the_file_holds_all_of_it(tmp_path):
-    save_search(tmp_path, ONE)
-    assert read_search(tmp_path) == ONE
-    assert read_search(tmp_path / "none") is None
+    measured.save_search(tmp_path, ONE)
+    assert measured.read_search(tmp_path) == ONE
+    assert measured.read_search(tmp_path / "none") is None
     (tmp_path / "search.json").write_text('{"name": "s"}')
     with pytest.raises(DataError, match="not a valid search file"):
-        read_search(tmp_path)
+        measured.read_search(tmp_path)

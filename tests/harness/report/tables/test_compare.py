@@ -13,15 +13,8 @@ from openended.harness.core import SpecError
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures import panels
 from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.report.tables.compare import (
-    NO_RUN,
-    OTHER_MODEL,
-    READ_OFF_REMARK,
-    build_comparison,
-    build_significance_tables,
-    load_metrics,
-    read_published,
-)
+from openended.harness.report.tables import compare
+from openended.harness.report.tables.compare import build_comparison, build_significance_tables
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_csv
 from openended.harness.report.tables.table import Cell, Column, Table
@@ -51,8 +44,8 @@ def test_the_published_value_stands_beside_ours_with_difference_and_rank_correla
     assert found["MAUVE: greedy"] == pytest.approx([0.02, 0.1, 0.08])
     assert found["MAUVE: Spearman ρ of the rankings"][2] == 1.0  # greedy < ancestral < nucleus in both
     assert found["|Δ Gen. PPL|: greedy"] == pytest.approx([11.3, 2.5, -8.8])  # |30 - 32.5|, as the paper prints it
-    assert OTHER_MODEL not in table.remarks
-    assert table.rows[0].cells[1].note == NO_RUN  # adversarial
+    assert compare.OTHER_MODEL not in table.remarks
+    assert table.rows[0].cells[1].note == compare.NO_RUN  # adversarial
     assert "zipf_gap" in table.remarks[1]
 
 
@@ -61,7 +54,7 @@ def test_another_model_is_compared_only_where_it_is_clear_which(tmp_path):
     results = read_results([tmp_path])
     table = build_comparison(results, "mauve2021/3")
     assert cells(table)["MAUVE: nucleus p=0.95"][1] == 0.9
-    assert OTHER_MODEL in table.remarks
+    assert compare.OTHER_MODEL in table.remarks
     sizes = build_comparison(results, "mauve2021/table4")  # four models with nucleus: ours is none of them
     assert all(row.cells[1].note for row in sizes.rows if row.label.startswith("MAUVE: gpt2"))
 
@@ -71,11 +64,11 @@ def test_parameters_must_agree(tmp_path):
     row = next(
         r for r in build_comparison(read_results([tmp_path]), "mauve2021/3").rows if r.label == "MAUVE: nucleus p=0.95"
     )
-    assert row.cells[1].note == NO_RUN
+    assert row.cells[1].note == compare.NO_RUN
 
 
 def test_seeds_of_a_published_system_are_one_row():
-    published = read_published("hewitt2022_mauve_seeds/cached_outputs/test-mauves.json")
+    published = compare.read_published("hewitt2022_mauve_seeds/cached_outputs/test-mauves.json")
     nucleus = [p for p in published if p.name[1:] == ("nucleus", "p=0.9")]
     assert len(nucleus) == 1
     assert nucleus[0].sd > 0
@@ -136,11 +129,11 @@ def test_the_files_keep_one_set_of_columns_and_hold_numbers():
             rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
             assert list(rows[0]) == COLUMNS, path.name
             for row in rows:
-                if row["metric"] in load_metrics()["measured"]:
+                if row["metric"] in compare.load_metrics()["measured"]:
                     float(row["value"])
                 assert row["sd"] == "" or float(row["sd"]) >= 0
                 names.add(row["metric"])
-    assert set(load_metrics()["measured"]) <= names
+    assert set(compare.load_metrics()["measured"]) <= names
 
 
 def test_values_read_off_a_figure_have_an_order_and_no_difference(tmp_path):
@@ -151,9 +144,9 @@ def test_values_read_off_a_figure_have_an_order_and_no_difference(tmp_path):
     published, ours, difference = next(cells for label, cells in rows.items() if "gpt2-xl" in label and "nuc" in label)
     assert (published.value, ours.value) == (0.856, 0.9)
     assert difference.blank
-    assert table.remarks[0] == READ_OFF_REMARK
+    assert table.remarks[0] == compare.READ_OFF_REMARK
     for name in ("cells", "kde_p", "classifier_length", "gaussian"):
-        values = read_published(f"jmlr2023_poster/{name}")
+        values = compare.read_published(f"jmlr2023_poster/{name}")
         assert all(v.read_off and 0 < v.value < 1 for v in values)
 
 

@@ -13,18 +13,8 @@ from openended.harness.report import build_report
 from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.report.figures.curves import best_of_n
 from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.report.tables.fair_comparison import (
-    BestOfN,
-    choose_setting,
-    compute_curve,
-    compute_expected_best,
-    compute_weights,
-    group_sweeps,
-    halves,
-    is_gap,
-    pool_std,
-    tally_wins,
-)
+from openended.harness.report.tables import fair_comparison
+from openended.harness.report.tables.fair_comparison import compute_curve, compute_expected_best, halves
 from openended.harness.results import Layout, find_target, read_results
 from tests.harness.report.synthetic import read_cells, result, write_run
 
@@ -46,7 +36,7 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
             found.append(statistics.mean(other[i] for i in top))
         if len(set(scores)) == settings:
             assert compute_expected_best(other, count, scores) == pytest.approx(statistics.mean(found))
-        assert compute_weights(settings, count).sum() == pytest.approx(1)
+        assert fair_comparison.compute_weights(settings, count).sum() == pytest.approx(1)
 
 
 def test_chances_are_shared_and_more_settings_are_never_worse():
@@ -89,7 +79,7 @@ def test_directions_and_seeds_of_the_best():
     made = compute_curve("x", [{"0": 1.0}, {"0": 3.0}], "higher")
     assert made.seen == (2.0, 3.0)
     assert all(math.isnan(v) for v in (*made.fresh, *made.half))
-    assert isinstance(made, BestOfN)
+    assert isinstance(made, fair_comparison.BestOfN)
 
 
 def test_halves_and_the_spread_that_settings_share():
@@ -99,7 +89,7 @@ def test_halves_and_the_spread_that_settings_share():
     assert len(halves(4)) == 6
     assert len(halves(9)) == 2
     # squares about the row means: 2 + 8, over 2 degrees of freedom
-    assert pool_std(np.array([[1.0, 3.0], [0.0, 4.0]])) == (pytest.approx(math.sqrt(5)), 2)
+    assert fair_comparison.pool_std(np.array([[1.0, 3.0], [0.0, 4.0]])) == (pytest.approx(math.sqrt(5)), 2)
     assert compute_student_quantile(10**6) == pytest.approx(1.95996, abs=1e-4)
 
 
@@ -170,19 +160,19 @@ def test_wins_and_losses_are_counted_after_correction(report):
 def test_wins_ties_losses_and_comparisons_without_a_test_are_counted_on_both_sides():
     tests = {("a", "b"): (-1.0, 0.01), ("a", "c"): (1.0, math.nan), ("b", "c"): (0.5, 0.5), ("c", "d"): (0.0, 0.01)}
     corrected = {("a", "b"): 0.04, ("b", "c"): 0.5, ("c", "d"): 0.04}
-    tally = {name: dict(counts) for name, counts in tally_wins("abcd", tests, corrected).items()}
+    tally = {name: dict(counts) for name, counts in fair_comparison.tally_wins("abcd", tests, corrected).items()}
     assert tally == {"a": {"+": 1, "?": 1}, "b": {"-": 1, "=": 1}, "c": {"?": 1, "=": 2}, "d": {"=": 1}}
 
 
 def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
     items = read_results([report[0] / "runs"]).values
-    sweeps = {s.name: s for s in group_sweeps(items)}
-    system, seeds = choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
+    sweeps = {s.name: s for s in fair_comparison.group_sweeps(items)}
+    system, seeds = fair_comparison.choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
     assert system.name == "min_p p=1"
     assert len(seeds) == SEEDS // 2
     value = system.value("gen_ppl", "gen_ppl")
     assert find_target(value, items) == 38.0
-    assert is_gap(value)
+    assert fair_comparison.is_gap(value)
     assert find_target(system.value("mauve", "mauve"), items) is None
 
 

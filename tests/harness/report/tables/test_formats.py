@@ -11,32 +11,11 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables.formats.latex import (
-    LINES,
-    escape,
-    format_tabular,
-    lay_out,
-    lay_out_transposed,
-    to_latex,
-    write_label,
-)
-from openended.harness.report.tables.formats.text import (
-    PAGE_WIDTH,
-    clean,
-    print_table,
-    split_widths,
-    to_csv,
-    to_markdown,
-)
-from openended.harness.report.tables.table import (
-    Cell,
-    Column,
-    Table,
-    TableRow,
-    choose_decimals,
-    format_fixed,
-    format_letters,
-)
+from openended.harness.report.tables import table as tables
+from openended.harness.report.tables.formats import latex, text as text_formats
+from openended.harness.report.tables.formats.latex import format_tabular, lay_out, to_latex
+from openended.harness.report.tables.formats.text import clean, to_csv, to_markdown
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow
 from openended.harness.results.layout import Layout
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
@@ -84,7 +63,9 @@ def console(table: Table, width: int = 150, *, verbose: bool = False) -> str:
     from rich.console import Console
 
     out = io.StringIO()
-    print_table(table, Console(file=out, width=width, force_terminal=False, no_color=True), verbose=verbose)
+    text_formats.print_table(
+        table, Console(file=out, width=width, force_terminal=False, no_color=True), verbose=verbose
+    )
     return out.getvalue()
 
 
@@ -156,7 +137,7 @@ def test_latex_structure():
     [("a_b%", r"a\_b\%"), ("\\", r"\textbackslash{}"), ("τ≤½中\n", r"$\tau$$\leq$12中 "), ("ŵ", "ŵ"), ("ｗ", "w")],
 )
 def test_latex_escapes_everything(text, escaped):
-    assert escape(text) == escaped
+    assert latex.escape(text) == escaped
 
 
 def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_does():
@@ -170,7 +151,7 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
         r"\midrule",
         r"{}[a] Nucleus, p~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
-    transposed = format_tabular(lay_out_transposed(GRID), range(2), range(2))
+    transposed = format_tabular(latex.lay_out_transposed(GRID), range(2), range(2))
     assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ p~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
@@ -211,7 +192,7 @@ def test_latex_compiles(tmp_path, engine, width):
     [([10] * 4, 10, 50, [4]), ([10] * 5, 10, 50, [3, 2]), ([10] * 9, 10, 50, [3, 3, 3]), ([90, 10], 10, 50, [1, 1]), ([], 5, 9, [0])],
 )  # fmt: skip
 def test_pieces_fit_and_are_about_as_wide(widths, label, width, sizes):
-    parts = split_widths(widths, label, width)
+    parts = text_formats.split_widths(widths, label, width)
     assert [len(p) for p in parts] == sizes
     assert [i for p in parts for i in p] == list(range(len(widths)))
 
@@ -230,7 +211,7 @@ def test_latex_splits_columns_and_rows_that_no_page_holds():
     text = to_latex(wide(2, rows=120))
     floats = text.split(r"\begin{table}")[1:]
     assert len(floats) == 3
-    assert all(part.count("system") <= LINES for part in floats)
+    assert all(part.count("system") <= latex.LINES for part in floats)
     assert sum(part.count("system") for part in floats) == 120
     assert text.count(r"\label{") == 1
     assert text.count("continued") == text.count(r"\addtocounter{table}{-1}") == 2
@@ -269,7 +250,7 @@ def test_the_float_is_as_wide_as_the_table_needs():
      ("beam b=4", "Beam 4"), ("a, b (x=1)", "a, b (x=1)")],
 )  # fmt: skip
 def test_systems_are_named_as_in_an_article(label, printed):
-    assert write_label(label).replace("\u00a0", " ") == printed
+    assert latex.write_label(label).replace("\u00a0", " ") == printed
 
 
 def test_metrics_become_rows_where_the_columns_do_not_fit():
@@ -283,7 +264,7 @@ def test_metrics_become_rows_where_the_columns_do_not_fit():
 
 def test_markdown_splits_columns_that_no_page_holds():
     rows = [line for line in to_markdown(wide(17)).splitlines() if line.startswith("|")]
-    assert max(map(len, rows)) < PAGE_WIDTH + 40
+    assert max(map(len, rows)) < text_formats.PAGE_WIDTH + 40
     assert sum(row.count("Metric") for row in rows) == 17
     assert [row.startswith("| System | seeds |") for row in rows].count(True) == len(rows) / 5 > 1
     assert sum(row.startswith("| System") for row in to_markdown(wide(3)).splitlines()) == 1
@@ -334,9 +315,9 @@ def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_exp
      ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
 )  # fmt: skip
 def test_decimals_follow_size_and_spread(values, spreads, decimals):
-    assert choose_decimals(values, spreads) == decimals
+    assert tables.choose_decimals(values, spreads) == decimals
 
 
 def test_numbers_are_written_without_minus_zero_and_notes_have_letters():
-    assert (format_fixed(-0.0001, 3), format_fixed(12345.678, 1)) == ("0.000", "12,345.7")
-    assert [format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]
+    assert (tables.format_fixed(-0.0001, 3), tables.format_fixed(12345.678, 1)) == ("0.000", "12,345.7")
+    assert [tables.format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]

@@ -8,17 +8,7 @@ import pytest
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.trade_offs import generative_frontier
-from openended.harness.report.tables.frontier_gaps import (
-    Frontier,
-    build_frontier_tables,
-    compute_bands,
-    estimate_area,
-    estimate_at,
-    estimate_gap,
-    find_frontiers,
-    interpolate,
-    load_human_entropy,
-)
+from openended.harness.report.tables import frontier_gaps
 from openended.harness.results import load_layout, read_results
 from tests.helpers import openended
 
@@ -29,7 +19,7 @@ def frontier(name, points, replicates=20, noise=0.01, seed=0):
     rows = np.array(points, dtype=float).T
     noisy = rows[:, None, :] + noise * rng.normal(size=(2, replicates + 1, len(points)))
     noisy[:, 0] = rows
-    return Frontier(name, noisy[0], noisy[1])
+    return frontier_gaps.Frontier(name, noisy[0], noisy[1])
 
 
 def at(value, replicates=20):
@@ -37,13 +27,15 @@ def at(value, replicates=20):
 
 
 def test_a_straight_line_is_interpolated_exactly_and_continued_beyond_its_ends():
-    values = interpolate(np.array([3.0, 1.0, 2.0]), np.array([6.0, 2.0, 4.0]), np.array([1.0, 1.5, 2.7, 3.5]))
+    values = frontier_gaps.interpolate(
+        np.array([3.0, 1.0, 2.0]), np.array([6.0, 2.0, 4.0]), np.array([1.0, 1.5, 2.7, 3.5])
+    )
     assert values == pytest.approx([2.0, 3.0, 5.4, 7.0])
     grid = np.linspace(1, 4, 50)
-    bent = interpolate(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 1.5, 5.0]), grid)
+    bent = frontier_gaps.interpolate(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 1.5, 5.0]), grid)
     assert (np.diff(bent) >= -1e-12).all()
     # 2 and 1.5 are out of order: both become their mean 1.75
-    assert interpolate(np.arange(4.0), np.array([0.0, 2.0, 1.5, 5.0]), np.arange(4.0)) == pytest.approx(
+    assert frontier_gaps.interpolate(np.arange(4.0), np.array([0.0, 2.0, 1.5, 5.0]), np.arange(4.0)) == pytest.approx(
         [0, 1.75, 1.75, 5]
     )
 
@@ -51,14 +43,14 @@ def test_a_straight_line_is_interpolated_exactly_and_continued_beyond_its_ends()
 def test_values_gap_and_area_by_hand():
     """g = 2 H on [1, 3] against 2 H - 0.5 on [2, 4]: at 2.5 5.0 and 4.5; the gap is 0.5, its area over [2, 3] 0.5."""
     first, second = frontier("a", [(1, 2), (2, 4), (3, 6)]), frontier("b", [(2, 3.5), (3, 5.5), (4, 7.5)], seed=1)
-    assert estimate_at(first, at(2.5)).value == pytest.approx(5.0)
-    assert estimate_gap(first, second, at(2.5)).value == pytest.approx(0.5)
-    area = estimate_area(first, second)
+    assert frontier_gaps.estimate_at(first, at(2.5)).value == pytest.approx(5.0)
+    assert frontier_gaps.estimate_gap(first, second, at(2.5)).value == pytest.approx(0.5)
+    area = frontier_gaps.estimate_area(first, second)
     assert area.value == pytest.approx(0.5)
     interval = area.interval()
     assert interval.low < 0.5 < interval.high
-    assert estimate_area(second, first).value == pytest.approx(-0.5)
-    middle, low, high = compute_bands(first, np.array([1.5, 2.5]))
+    assert frontier_gaps.estimate_area(second, first).value == pytest.approx(-0.5)
+    middle, low, high = frontier_gaps.compute_bands(first, np.array([1.5, 2.5]))
     assert middle == pytest.approx([3.0, 5.0])
     assert (low < middle).all()
     assert (middle < high).all()
@@ -67,11 +59,11 @@ def test_values_gap_and_area_by_hand():
 def test_outside_the_operating_points_there_is_no_value():
     first, far = frontier("a", [(1, 2), (2, 4)]), frontier("b", [(5, 2), (6, 4)])
     with pytest.raises(UndefinedMetric, match=r"entropy 2\.500 is outside the operating points of a, 1\.000 to 2\.000"):
-        estimate_at(first, at(2.5))
+        frontier_gaps.estimate_at(first, at(2.5))
     with pytest.raises(UndefinedMetric, match="no overlap"):
-        estimate_area(first, far)
+        frontier_gaps.estimate_area(first, far)
     with pytest.raises(UndefinedMetric, match="at least two different entropies"):
-        interpolate(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0]))
+        frontier_gaps.interpolate(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([1.0]))
 
 
 WORDS = (
@@ -93,12 +85,12 @@ def folder(tmp_path_factory):
 def test_table_and_figure(folder):
     results = read_results([folder / "outputs/runs/front"], None)
     items = results.values
-    (entry,) = find_frontiers(results, items)
+    (entry,) = frontier_gaps.find_frontiers(results, items)
     assert len(entry.points) == 3
-    human = load_human_entropy(results, items, entry.points[0][0])
+    human = frontier_gaps.load_human_entropy(results, items, entry.points[0][0])
     assert len(human) == 41
     low, high = entry.reach
-    _, table = build_frontier_tables(results, load_layout("frontier"), "frontier")
+    _, table = frontier_gaps.build_frontier_tables(results, load_layout("frontier"), "frontier")
     row, human_row = table.rows
     assert (row.cells[0].value, row.cells[1].value, row.cells[2].value) == (3, low, high)
     assert human_row.cells[1].value == human[0]
@@ -118,4 +110,4 @@ def test_table_and_figure(folder):
 def test_one_setting_is_no_frontier(folder):
     results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
     with pytest.raises(DataError, match="two or more settings"):
-        build_frontier_tables(results, load_layout("frontier"), "frontier")
+        frontier_gaps.build_frontier_tables(results, load_layout("frontier"), "frontier")

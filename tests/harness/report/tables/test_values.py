@@ -10,20 +10,13 @@ from scipy import stats
 from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
 from openended.harness.report.analysis.power import describe_resolution
+from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.search_trials import format_interval
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.report.tables.values import (
-    NOT_COMPARABLE,
-    build_ceiling_cell,
-    build_value_tables,
-    find_metric_interval,
-    list_run_notes,
-    list_warnings,
-    mark_incomparable,
-)
+from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
 from tests.harness.report.synthetic import change_record, make_interval, result, write_run
 
@@ -230,8 +223,8 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
     write_noted(tmp_path, "greedy", notes=["few texts"], run_notes=["5 records skipped"])
     write_noted(tmp_path, "nucleus", run_notes=["5 records skipped"])
     results = read_results([tmp_path])
-    assert list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
-    assert list_run_notes(results.values, results, label) == ("5 records skipped",)
+    assert value_tables.list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
+    assert value_tables.list_run_notes(results.values, results, label) == ("5 records skipped",)
     assert describe_resolution(results.values, results) == (), "without replicates nothing is said"
 
 
@@ -242,19 +235,19 @@ def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
     write_noted(tmp_path, "nucleus", notes=[missing], model="naive:mirror", run_notes=["naive:mirror: no model"])
     results = read_results([tmp_path])
     items = results.values
-    assert list_warnings(items, items, label) == ("mauve: few texts (greedy)",), "no intervals are printed"
+    assert value_tables.list_warnings(items, items, label) == ("mauve: few texts (greedy)",), "no intervals are printed"
     missing = "MAUVE: no interval: no variation seen"
-    assert list_warnings(items, items, label, intervals=True) == (missing, "mauve: few texts (greedy)")
+    assert value_tables.list_warnings(items, items, label, intervals=True) == (missing, "mauve: few texts (greedy)")
     other = [replace(item, key="other", title="Other") for item in items]
-    assert list_warnings(other, items, label, intervals=True) == ("mauve: few texts (greedy)",)
-    assert list_run_notes(items, results, label) == ("no model",)
+    assert value_tables.list_warnings(other, items, label, intervals=True) == ("mauve: few texts (greedy)",)
+    assert value_tables.list_run_notes(items, results, label) == ("no model",)
 
 
 def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
     note = describe_out_of_domain("embedder", "docs-m")
     write_noted(tmp_path, "greedy", run_notes=[note], facts=f"embedder:docs-m@1/last ({OUT_OF_DOMAIN})|task:webtext@1")
     results = read_results([tmp_path])
-    assert list_run_notes(results.values, results, label) == ()
+    assert value_tables.list_run_notes(results.values, results, label) == ()
 
 
 # The human side -------------------------------------------------------------------------------------------------------
@@ -271,7 +264,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     items = read_results([tmp_path]).values
     model = next(i for i in items if i.system == "model")
     column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
-    cells = [build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
+    cells = [value_tables.build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
     whole, half = sorted(cells, key=lambda cell: math.isnan(cell.value))
     assert (whole.value, whole.metric_error) == (0.9, 0.02)
     assert "two disjoint sets of human text against each other (n 100/100)." in whole.note
@@ -295,7 +288,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     assert cells["greedy"].interval == (0.4, 0.6)
     other = cells["top-k k=40"]
     assert (math.isnan(other.value), other.best) == (True, False)
-    assert made.text(other, made.columns[0])[0] == NOT_COMPARABLE
+    assert made.text(other, made.columns[0])[0] == value_tables.NOT_COMPARABLE
     assert other.note == "Not comparable: its signature differs in k (5, the column has 4)."
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     for part in ("data-filter", "not comparable", "m|v:1|k:5"):  # the last is the signature of the cell
@@ -304,7 +297,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     assert build_report([tmp_path / "a"], tmp_path / "out", layout="full", where={"decoder": "greedy"}).folder
     assert not (tmp_path / "out" / "index.html").exists()
     item = next(i for i in read_results([tmp_path / "a"]).values if "|k:4" in i.signature)
-    cell = mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
+    cell = value_tables.mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
     assert "k (4, the column has None)" in cell.note, "a field that one signature lacks is named"
 
 
@@ -381,10 +374,10 @@ def folded(key, mean, seeds=1, decoder="greedy"):
 def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
     value = folded("huse", 0.5)
     ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
-    assert find_metric_interval(value, [value, *ends]) == (0.4, 0.7)
-    assert find_metric_interval(value, [value, ends[0]]) is None
-    assert find_metric_interval(replace(value, key="huse_q"), ends) is None
-    assert find_metric_interval(replace(value, seeds=2), ends) is None
+    assert value_tables.find_metric_interval(value, [value, *ends]) == (0.4, 0.7)
+    assert value_tables.find_metric_interval(value, [value, ends[0]]) is None
+    assert value_tables.find_metric_interval(replace(value, key="huse_q"), ends) is None
+    assert value_tables.find_metric_interval(replace(value, seeds=2), ends) is None
 
 
 def test_the_interval_over_seeds_is_students():

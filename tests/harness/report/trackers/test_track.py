@@ -11,20 +11,7 @@ import pytest
 from openended.harness.app import cli
 from openended.harness.core import SpecError, require_package
 from openended.harness.report.trackers import track
-from openended.harness.report.trackers.track import (
-    JOB_TAG,
-    TrackedJob,
-    TrackerOptions,
-    build_tracker_options,
-    close_entry,
-    log_to_mlflow,
-    log_to_tensorboard,
-    log_to_trackio,
-    log_to_wandb,
-    require_tracker,
-    track_report,
-    track_runs,
-)
+from openended.harness.report.trackers.track import TrackedJob, build_tracker_options, close_entry, track_runs
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import exit_code
 
@@ -122,11 +109,11 @@ def test_the_report_goes_with_its_tables_and_figures_until_it_changes(fake, tmp_
         (report / name).parent.mkdir(parents=True, exist_ok=True)
         (report / name).write_bytes(data)
     for _ in range(2):
-        track_report(report, OPTIONS, tmp_path)
+        track.track_report(report, OPTIONS, tmp_path)
     (job,) = fake.jobs
     assert (list(job.tables["results"].columns), job.figures) == (["a", "b"], {"f": report / "figures/f.png"})
     (report / "results.parquet").write_bytes(b"2")
-    track_report(report, OPTIONS, tmp_path)
+    track.track_report(report, OPTIONS, tmp_path)
     assert len(fake.jobs) == 2
 
 
@@ -135,7 +122,7 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
         build_tracker_options({"kind": "wandbb"})
     with pytest.raises(SpecError, match="uri"):
         build_tracker_options({"kind": "wandb", "uri": "http://localhost:1"})
-    require_tracker(build_tracker_options({"kind": "none"}))
+    track.require_tracker(build_tracker_options({"kind": "none"}))
     job = track.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
     assert job.list_texts() == {"a": "1"}
 
@@ -155,7 +142,7 @@ def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tm
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-REAL = TrackerOptions(project="texts")
+REAL = track.TrackerOptions(project="texts")
 REASON = "needs the real package in an environment of its own: pip install 'openended[{}]'"
 
 
@@ -175,11 +162,11 @@ def job(tmp_path):
 def test_mlflow_has_one_run_with_params_metrics_and_artifacts(job, tmp_path):
     mlflow = pytest.importorskip("mlflow", reason=REASON.format("mlflow"))
     for _ in range(2):  # the second attempt replaces what the first left
-        log_to_mlflow(job, REAL, tmp_path)
+        track.log_to_mlflow(job, REAL, tmp_path)
     client = mlflow.MlflowClient((tmp_path / "mlflow").as_uri())
     (run,) = client.search_runs([client.get_experiment_by_name("texts").experiment_id])
     assert run.info.status == "FINISHED"
-    assert run.data.tags[JOB_TAG] == job.id
+    assert run.data.tags[track.JOB_TAG] == job.id
     assert run.data.params["decoder"] == "greedy"
     assert run.data.metrics == {name.replace("@", "_"): value for name, value in job.values.items()}
     names = {item.path for folder in ("tables", "figures") for item in client.list_artifacts(run.info.run_id, folder)}
@@ -193,7 +180,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for _ in range(2):
-        log_to_tensorboard(job, REAL, tmp_path)
+        track.log_to_tensorboard(job, REAL, tmp_path)
     events = EventAccumulator(str(tmp_path / "tensorboard" / job.id)).Reload()
     for name, value in job.values.items():
         (scalar,) = events.Scalars(name)
@@ -208,7 +195,7 @@ def test_tensorboard_has_scalars_an_image_and_a_table(job, tmp_path):
 def test_wandb_writes_an_offline_run(job, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason=REASON.format("wandb"))
     monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
-    log_to_wandb(job, REAL, tmp_path)
+    track.log_to_wandb(job, REAL, tmp_path)
     (data,) = tmp_path.glob("wandb/**/offline-run-*/*.wandb")
     assert data.stat().st_size > 0
     assert list(data.parent.glob("files/media/images/**/*.png"))
@@ -225,7 +212,7 @@ def test_trackio_has_one_run_with_its_values(job, tmp_path, monkeypatch):
     for module in (trackio, trackio.utils, storage):
         if hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path)
-    log_to_trackio(job, REAL, tmp_path)
+    track.log_to_trackio(job, REAL, tmp_path)
     logs = storage.SQLiteStorage.get_logs("texts", job.id)
     logged = {name: value for row in logs for name, value in row.items()}
     assert {name: logged[name] for name in job.values} == job.values
