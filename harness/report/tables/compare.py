@@ -16,7 +16,7 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import agreement, table as tables
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.selection import check_signatures, select, select_pairs
+from openended.harness.report.tables.selection import check_signatures, select_pairs
 from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
 from openended.harness.results import (
     Layout,
@@ -125,7 +125,7 @@ def _compare_cells(results: Results, reference: str, published: Sequence[Mapping
     layout = load_layout(name)
     build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
     try:
-        built = build(select(results, layout), layout, name)[-1]
+        built = build(results, layout, name)[-1]
     except DataError:
         built = Table(name, "", (), ())
     rows = []

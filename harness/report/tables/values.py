@@ -43,6 +43,7 @@ class _Pivot:
     def __init__(self, results: Results, layout: Layout, part: TablePart) -> None:
         self.results, self.layout, self.part = results, layout, part
         self.pairs = selection.select_pairs(part.items, layout)
+        layout.check_metrics({item.metric for item in part.items})
         if not self.pairs:
             keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
