@@ -67,7 +67,7 @@ class Pool:
 def load_pool(paths: Sequence[Path]) -> Pool:
     """Read the embeddings of two systems and of the human texts from the store."""
     results = read_results(paths)
-    systems = group_systems(results.values)
+    systems = sorted(group_systems(results.values), key=lambda system: -len(system.items[0].sources))
     if len(systems) != 2:
         raise SystemExit(f"expected runs of two systems, got {', '.join(s.name for s in systems)}")
     runs = [[results.runs[at] for at, _ in system.items[0].sources] for system in systems]
@@ -146,7 +146,7 @@ def follow_looks(
         key = plan.comparisons[0].value
         both = combine_replicates((1.0, -1.0), (first[key], second[key]))
         estimate = (a[key] - b[key], both.std_error(), both.freedom) if both is not None else (0.0, np.nan, np.nan)
-        looks.append(Look(n, *estimate[:2], compute_statistic(*estimate, metric.best_of(key))))
+        looks.append(Look(n, *estimate[:2], compute_statistic(*estimate)))
         outcome = find_outcome(plan, plan.comparisons[0], looks)
         if outcome != OPEN:
             break

@@ -207,10 +207,8 @@ def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Met
     Objective("decide", value).check(metrics)
     head, _, key = value.partition(".")
     metric = next(m for m in metrics if head == m.name or value in {*m.titles, *m.directions})
-    if metric.best_of(key or value) not in ("higher", "lower"):
-        raise SpecError(
-            f"decide: {value} is better neither when higher nor when lower; compare a value as mauve or kid"
-        )
+    if metric.best_of(key or value) == "none":
+        raise SpecError(f"decide: {value} has no better direction; compare another value")
     if metric.resampling == "none":
         raise SpecError(f"decide: {metric.name} has no standard errors; compare another value")
     return PlannedComparison(first, second, value)

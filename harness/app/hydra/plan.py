@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -17,8 +18,8 @@ from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import refuse_single_run
-from openended.harness.report import build_tracker_options
-from openended.harness.results import FIXED, build_layout, format_axis_value
+from openended.harness.report import build_tracker_options, format_power
+from openended.harness.results import FIXED, build_layout, format_axis_value, read_results
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from r
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
 _NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
+_OF_A_PILOT = ("num_examples", "seed", "task.texts", "task.digest")  # axes in which a pilot may differ
 ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 Jobs = Sequence[Sequence[str]]
 Result = TypeVar("Result")
@@ -46,8 +48,37 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
     if single:
         ((settings, outcome),) = plans
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
-    for line in [*format_plan(total, rates), *_format_left_out(left_out)]:
+    power = format_pilot([settings for settings, _ in plans], Path(str(config.outputs_dir)))
+    for line in [*format_plan(total, rates), *power, *_format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
+
+
+def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
+    """Return what the texts of finished runs of these systems resolve, as `openended power`; empty if there are none.
+
+    The runs are those of one number of examples: with most of the systems, then the largest.
+    """
+
+    def identify(axes: Mapping[str, Any]) -> str:
+        options = {name: value for name, value in axes.items() if value is not None and name not in _OF_A_PILOT}
+        return core.digest(core.make_shareable(options))
+
+    systems = {identify(run.collect_axes(settings, settings.decoder)) for settings in planned}
+    pilots: dict[int, dict[str, list[Path]]] = {}
+    for path in (outputs / "runs").glob(f"*/*/{storage.RECORD}") if len(systems) > 1 else ():
+        with suppress(core.DataError):  # a damaged record is no pilot
+            axes = storage.read_record(path.parent).axes
+            size, system = axes.get("num_examples"), identify(axes)
+            if system in systems and isinstance(size, int):
+                pilots.setdefault(size, {}).setdefault(system, []).append(path.parent)
+    size = max(pilots, key=lambda size: (len(pilots[size]), size), default=0)
+    metrics = "|".join({metric.name for settings in planned for metric in settings.metrics})
+    try:
+        pilot = [folder for folders in pilots.get(size, {}).values() for folder in folders]
+        lines = list(format_power(read_results(pilot, {"metric": metrics}), [], None)) if pilot else []
+    except core.DataError:  # one system, or no standard errors
+        return []
+    return [f"pilot of {size:,} examples", *(f"  {line}" for line in lines)] if lines else []
 
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:

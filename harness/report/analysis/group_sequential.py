@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from openended.harness.core import DataError, SpecError, parse_signature, read_json, write_json
-from openended.harness.report.analysis.paired import LEVEL, estimate_difference
+from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
     Results,
@@ -30,9 +30,10 @@ from openended.harness.results import (
     SystemValue,
     describe_differences,
     filter_results,
+    find_human_value,
+    find_target,
     format_axis_value,
     group_systems,
-    orient,
 )
 
 LEAST_POWER = 0.12
@@ -45,12 +46,11 @@ _OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one
 
 @dataclass(frozen=True, slots=True)
 class PlannedComparison:
-    """The claim that one system is better than another in a value."""
+    """Two systems and the value that is to say which is better."""
 
     first: str
     second: str
-    value: str
-    """`metric`, `metric.key` or a key."""
+    value: str  # `metric`, `metric.key` or a key
 
     @property
     def title(self) -> str:
@@ -62,19 +62,17 @@ class DecisionPlan:
     """What is decided, and when it is looked at."""
 
     comparisons: tuple[PlannedComparison, ...]
-    looks: tuple[int, ...]
-    """Growing numbers of examples."""
-    alpha: float = LEVEL
-    """Probability of a false decision about equal systems, over all looks and comparisons."""
+    looks: tuple[int, ...]  # growing numbers of examples
+    alpha: float = LEVEL  # probability of a false decision about equal systems, over all looks and comparisons
 
     @property
     def boundaries(self) -> tuple[float, ...]:
-        """The statistic that decides at each look, in standard errors."""
+        """The statistic that decides at each look."""
         return compute_boundaries(self._times, self.alpha / len(self.comparisons))
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """The statistic below which a comparison stops at each look, in standard errors."""
+        """The statistic below which a comparison stops at each look."""
         return compute_stopping_limits(self._times, self.boundaries[-1])
 
     @property
@@ -87,11 +85,9 @@ class Look:
     """What one look at a comparison shows."""
 
     n: int
-    difference: float
-    """First minus second."""
+    difference: float  # first minus second
     std_error: float
-    statistic: float
-    """Positive where the first is better; a standard normal variable if the systems are equal."""
+    statistic: float  # positive where the first is better; a standard normal variable if the systems are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +96,7 @@ class Decision:
 
     comparison: PlannedComparison
     looks: tuple[Look, ...]
-    outcome: str
-    """The name of the better system, or one of the words at the top."""
+    outcome: str  # the name of the better system, or one of the words at the top
 
 
 @lru_cache
@@ -162,9 +157,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
             if a is None or b is None:
                 outcome = FAILED
                 break
-            _check_values(a, b)
-            estimate = estimate_difference(part, a, b)
-            looks.append(Look(plan.looks[number], *estimate[:2], compute_statistic(*estimate, a.direction)))
+            looks.append(_look(part, plan.looks[number], a, b))
             outcome = find_outcome(plan, comparison, looks)
             if outcome != OPEN:
                 break
@@ -184,25 +177,32 @@ def find_value(system: System, name: str) -> SystemValue | None:
     return by_name.get(name)
 
 
-def _check_values(a: SystemValue, b: SystemValue) -> None:
-    if a.direction not in ("higher", "lower"):
-        raise DataError(f"decide: {a.title} is better neither when higher nor when lower; compare another value")
+def _look(results: Results, n: int, a: SystemValue, b: SystemValue) -> Look:
     if a.signature != b.signature:
         differ = describe_differences(parse_signature(a.signature), parse_signature(b.signature), ", ")
         raise DataError(f"decide: the values of {a.title} cannot be compared; they differ in {differ}")
+    estimate = estimate_difference(results, a, b)
+    statistic = compute_statistic(*estimate)
+    human = find_human_value(results.values, a) if a.target is None else None
+    if (target := find_target(a, results.values)) is None:
+        statistic *= 1 if a.direction == "higher" else -1
+    else:  # the first is nearer if difference and middle have opposite signs; both must be far from 0
+        middle = compute_statistic(*estimate_middle(results, a, b, human, target))
+        statistic = math.copysign(np.minimum(abs(statistic), abs(middle)), -statistic * middle)
+    return Look(n, *estimate[:2], statistic)
 
 
-def compute_statistic(difference: float, error: float, freedom: float, direction: str) -> float:
-    """Return Student's statistic as the normal one with the same p-value; positive where the first is better.
+def compute_statistic(estimate: float, error: float, freedom: float) -> float:
+    """Return Student's statistic of an estimate as the normal one with the same p-value.
 
-    >>> round(compute_statistic(-2.0, 1.0, 30, "lower"), 3)
-    1.926
+    >>> round(compute_statistic(-2.0, 1.0, 30), 3)
+    -1.926
     """
     from scipy.special import ndtri, stdtr
 
     if not error > 0:
         return math.nan
-    return math.copysign(float(ndtri(stdtr(freedom, -abs(difference) / error))), orient(difference, direction))
+    return math.copysign(float(ndtri(stdtr(freedom, -abs(estimate) / error))), estimate)
 
 
 def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:

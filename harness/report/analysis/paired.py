@@ -161,6 +161,18 @@ def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tup
     return first - second, both.std_error(), both.freedom
 
 
+def estimate_middle(
+    results: Results, a: SystemValue, b: SystemValue, human: SystemValue | None, center: float
+) -> tuple[float, float, float]:
+    """Return a + b - 2 center, 0 where both are equally far from it, with standard error and degrees of freedom."""
+    (first, second), parts = load_estimates(results, a, b)
+    of_human = measured.load_replicates(results, human) if human is not None else None
+    both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
+    if both is None or not both.varies:
+        return math.nan, math.nan, math.nan
+    return first + second - 2 * center, both.std_error(), both.freedom
+
+
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
     sides = _load_examples(results, a, b)
     if sides is None:

@@ -40,6 +40,12 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
     ]
     assert "Texts: 144 of 288 generated; 144 (50%) saved." in done.stdout, "greedy once, nucleus with two seeds"
 
+    plan = openended(*DECIDE, "plan_only=true", cwd=tmp_path, code=0).stdout
+    assert "pilot of 24 examples" in plan
+    assert "nucleus p=0.95 - greedy" in plan or "greedy - nucleus p=0.95" in plan
+    other = openended(*DECIDE, "decoder.temperature=0.7", "plan_only=true", cwd=tmp_path).stdout
+    assert "pilot" not in other, "runs of other systems are none"
+
     node["decisions"][0]["outcome"] = "greedy"
     looks[-1]["statistic"] = -9.0
     (folder / DECISIONS).write_text(json.dumps(node))

@@ -11,6 +11,12 @@ from hypothesis import given, settings, strategies as st
 from openended.harness.core import Features, Ragged, Side, SpecError
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis import paired
+from openended.harness.report.analysis.group_sequential import (
+    UNDECIDED,
+    DecisionPlan,
+    PlannedComparison,
+    judge_comparisons,
+)
 from openended.harness.report.analysis.power import compute_needed_texts, describe_resolution, format_power
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
@@ -218,6 +224,27 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
         assert apart.low < apart.difference < apart.high < 0
         assert apart.corrected >= apart.p_value
         assert math.isnan(apart.nearer)
+
+
+@pytest.mark.parametrize(
+    ("direction", "human", "outcome"),
+    [
+        ("higher", None, "nucleus p=0.95"),
+        ("lower", None, "greedy"),
+        ("match_human", 0.5, "nucleus p=0.95"),
+        ("match_human", 0.0, "greedy"),
+        ("match_human", 0.25, UNDECIDED),  # the values differ, their distances do not
+    ],
+)
+def test_a_decision_follows_the_direction_of_the_value(tmp_path, direction, human, outcome):
+    rng = np.random.default_rng(0)
+    texts = systems(rng, (0.0, 0.0, 0.5))
+    middle = np.mean([texts["greedy"], texts["nucleus"] - 0.5], axis=0) + 0.3 * rng.normal(size=120)
+    results = written(tmp_path, texts, direction, human=None if human is None else middle + human)
+    pairs = [PlannedComparison("greedy", other, "m") for other in ("nucleus p=0.95", "ancestral")]
+    decisions = judge_comparisons(DecisionPlan(tuple(pairs), (500,)), results)
+    assert [decision.outcome for decision in decisions] == [outcome, UNDECIDED]
+    assert decisions[0].looks[0].difference == pytest.approx(-0.5, abs=0.1)
 
 
 def test_power_is_that_of_paired_differences(tmp_path):
