@@ -87,22 +87,6 @@ def test_q_forbids_the_end_of_text_where_generation_does():
     assert (full.support == [11] * 5 + [12] * 4 + [11] * 5 + [12] * 4).all()
 
 
-def test_the_head_gives_what_whole_rows_give():
-    lm = gpt2(vocab_size=12000, sharp=3.0)
-    prompts = Ragged.from_rows(prompt_rows(2, 4, 12000), np.int64)
-    tails = Ragged.from_rows(prompt_rows(2, 30, 12000, seed=1), np.int64)
-    decoders = [
-        sampling.Nucleus(p=0.3), sampling.Nucleus(p=0.95), sampling.TopK(k=50), sampling.Typical(mass=0.3), sampling.Eta(),
-        sampling.Entmax(alpha=1.5), sampling.PLess(), sampling.MinK(), sampling.Xtc(),
-    ]  # fmt: skip
-    whole = compute_q_statistics(lm, q_request(prompts, tails, decoders, batch_size=2))
-    for decoder, one in zip(decoders, whole, strict=True):
-        alone = compute_q_statistics(lm, q_request(prompts, tails, [decoder], batch_size=2))[0]
-        np.testing.assert_allclose(alone.gold_prob, one.gold_prob, rtol=1e-9, err_msg=decoder.title)
-        np.testing.assert_allclose(alone.sum_sq, one.sum_sq, rtol=1e-9)
-        assert (alone.support == one.support).all()
-
-
 def test_limits_of_the_context_and_no_rows():
     lm = gpt2()
     p = Ragged.from_rows(prompt_rows(3, 4, 300), np.int64)
