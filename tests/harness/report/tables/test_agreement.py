@@ -263,7 +263,9 @@ def test_examples_of_what_huse_separates(tmp_path):
     line = result("model", "huse", values, direction="higher", artifact=save(tmp_path, "measure/ab/x", **arrays))
     run_folder = tmp_path
     write_run(run_folder, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
-    table = read_table(read_results([tmp_path / "runs"]), "huse_examples")
+    results = read_results([tmp_path / "runs"])
+    table = read_table(results, "huse_examples")
+    assert not results.damaged
     heads = [row.label for row in table.rows if row.cells[0].blank]
     assert [head.partition(":")[0] for head in heads] == ["quality failure", "diversity failure", "indistinguishable"]
     assert [head.partition(": ")[2] for head in heads] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
