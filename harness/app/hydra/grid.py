@@ -126,10 +126,10 @@ def _select_grids(
         if len(pairing) < 2 or not partners:
             continue
         typed = _list_values(parser, word)
-        known = {value for grid in pairing for value in _list_values(parser, f"{key}={grid[key]}")}
-        if unknown := [value for value in typed if value not in known]:
+        accepted = {value for grid in pairing for value in _list_values(parser, f"{key}={grid[key]}")}
+        if unknown := [value for value in typed if value not in accepted]:
             log.info("grid       %s=%s: not in the experiment, so it replaces %s next to each of its %s",
-                     key, ",".join(unknown), ", ".join(sorted(known)), ", ".join(partners))  # fmt: skip
+                     key, ",".join(unknown), ", ".join(sorted(accepted)), ", ".join(partners))  # fmt: skip
             continue
         chosen = [
             grid if grid not in pairing
