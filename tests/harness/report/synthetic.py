@@ -107,7 +107,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
             if not (folder / "store" / str(line["artifact"])).is_dir():
                 line["artifact"] = None
     if texts:
-        inputs = write_texts(folder / "store", key, decoder)
+        inputs |= write_texts(folder / "store", key, decoder)
     stamp = created[:19].replace("-", "").replace(":", "")
     run = folder / "runs" / experiment / f"{stamp}-{key}"
     run.mkdir(parents=True, exist_ok=True)
