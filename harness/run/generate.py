@@ -241,9 +241,9 @@ class RowBlocks:
 
     def _borrow_blocks(self, entry: storage.Entry) -> Iterator[Path]:
         """Yield the rows of a run as blocks of this folder: links or copies, since the run may delete its own."""
-        paths = {path.name: path for path in sorted(entry.path.glob("block-*"))}
-        if entry.files:
-            paths = {self._name_block(entry.files[DATA]): entry.path / DATA}
+        paths = {self._name_block(entry.files[DATA]): entry.path / DATA} if entry.files else {}
+        with contextlib.suppress(FileNotFoundError):  # a run that ends renames its folder
+            paths |= {path.name: path for path in sorted(entry.path.glob("block-*"))}
         for name, path in paths.items():
             block = self._folder / name
             if block.exists():

@@ -118,16 +118,14 @@ def parts(world: World, count: int, draw: random.Random) -> Tally:
         with tally.one(f"part {number}"):
             child = _fork(lambda out=out: world.run(out))
             until = time.monotonic() + 60
-            pattern = "store/generate/*/*.partial/block-*.arrow"
-            while len(found := sorted((world.folder / out).glob(pattern))) < 2 and time.monotonic() < until:
+            while len(_list_blocks(world.folder / out)) < 2 and time.monotonic() < until:
                 if os.waitpid(child, os.WNOHANG)[0]:
                     child = 0
                     break
             if child:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-            found = sorted((world.folder / out).glob(pattern))
-            if found:
+            if found := _list_blocks(world.folder / out):
                 path = draw.choice(found)
                 data = bytearray(path.read_bytes())
                 for _ in range(draw.choice([1, 1, 20])):
@@ -234,6 +232,13 @@ def _swap(one: Path, other: Path) -> None:
     one.rename(aside)
     other.rename(one)
     aside.rename(other)
+
+
+def _list_blocks(out: Path) -> list[Path]:
+    try:
+        return sorted(out.glob("store/generate/*/*.partial/block-*.arrow"))
+    except FileNotFoundError:  # the run ended while its folder was read
+        return []
 
 
 def _litter(out: Path) -> list[str]:

@@ -252,6 +252,21 @@ def test_a_relative_that_ends_first_may_delete_its_blocks(tmp_path):
     assert RowFile(tmp_path / "data.arrow").ids == ("a", "b", "c", "d")
 
 
+def test_a_relative_that_ends_while_it_is_listed_is_left_out(tmp_path, monkeypatch):
+    running = tmp_path / f"{FAMILY_KEY}1.partial"
+    write_blocks(running, "ca")
+    glob = Path.glob
+
+    def end_meanwhile(folder: Path, pattern: str):
+        if folder == running:
+            raise FileNotFoundError(folder)  # as `glob` does if a folder is renamed at that moment
+        return glob(folder, pattern)
+
+    monkeypatch.setattr(Path, "glob", end_meanwhile)
+    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial")
+    assert blocks.read([make_unfinished_entry(running)]) == {"reused_tokens": 0}
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_a_flipped_byte_sets_the_block_aside_with_a_remark(seed, tmp_path, caplog):
     folder = tmp_path / f"{FAMILY_KEY}1.partial"
