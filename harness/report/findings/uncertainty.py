@@ -21,7 +21,7 @@ from openended.harness.core import F64, Replicates, make_random_stream
 from openended.harness.report.analysis.worsening import format_needed_texts
 from openended.harness.results import Pair, Results, SystemValue, find_human_value, orient, select_values
 
-DRAWS = 199
+DRAWS = 1999
 LEVEL = 0.05  # share of sure verdicts about two equal systems
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)  # of n that are tried
 

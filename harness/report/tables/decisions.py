@@ -41,8 +41,9 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
         f"Texts: {used:,} of {most:,} generated; {most - used:,} ({(most - used) / most:.0%}) saved.",
         f"Test at alpha={plan.alpha:g} over all looks{share}, with {looks} examples (Lan and DeMets 1983).",
         f"[…] {1 - plan.alpha:.0%} intervals for all of them together.",
-        "No effect seen: the texts that were left would hardly have decided it; this does not show equality.",
     ]
+    if any(decision.outcome == STOPPED for decision in decisions):
+        remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
     titles = [decision.comparison.title for decision in decisions]
     return Table.from_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 

@@ -319,8 +319,14 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
         means = {i.axes["decoder"]: sample.means(i) for i in sample.items if i.system == "model"}
         return join_components("m", [means["nucleus"] > means["greedy"]])
 
+    def lower_in_eight_parts(sample):
+        measured, holds = higher(sample)
+        return measured, np.repeat(~holds, 8, axis=1)
+
     verdict = check_with_uncertainty(higher, items, Errors(results))
     assert verdict.words == words
+    if words == "holds":
+        assert check_with_uncertainty(lower_in_eight_parts, items, Errors(results)).words == "does not hold"
     assert bool(verdict.decides) == (words == "undecided")
     if verdict.decides:
         # a difference of 0.004 with an error of about 0.3 / sqrt(120) = 0.027 at n = 120: 1.65 errors at (0.045 / 0.004)^2
