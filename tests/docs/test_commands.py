@@ -106,9 +106,11 @@ def is_small(words: tuple[str, ...]) -> bool:
 def test_a_run_of_bundled_parts_runs(reader, words):
     options = list(words)
     if not any(word.startswith("judgments=") for word in words):  # a run of judgments generates nothing
-        replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs=")
+        replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs=", "decide=")
         options = [*(word for word in words if not word.startswith(replaced)), *SMALL]
         options += ["maximize=[distinct_2]", "trials=2"] if "hydra/sweeper=optuna" in words else []
+        is_decision = any(word.startswith("decide=") for word in words)
+        options += ["intervals=40", "decide=nucleus>greedy: distinct_2"] if is_decision else []
     openended(*expand(tuple(options), reader), cwd=reader, verbose=False, code=0)
 
 
