@@ -63,7 +63,10 @@ def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
         options = {name: value for name, value in axes.items() if value is not None and name not in _OF_A_PILOT}
         return core.digest(core.make_shareable(options))
 
-    systems = {identify(run.collect_axes(settings, settings.decoder)) for settings in planned}
+    try:
+        systems = {identify(run.collect_axes(settings, settings.decoder)) for settings in planned}
+    except core.HarnessError:  # a file that the plan lists as missing
+        return []
     pilots: dict[int, dict[str, list[Path]]] = {}
     for path in (outputs / "runs").glob(f"*/*/{storage.RECORD}") if len(systems) > 1 else ():
         with suppress(core.DataError):  # a damaged record is no pilot
