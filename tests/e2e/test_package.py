@@ -242,7 +242,7 @@ def test_the_example_judgments_are_found_from_another_directory(installed, tmp_p
     assert "Preferred by people" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
     wrong = call(installed.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "one of example_pairs.csv, example_ratings.csv" in wrong.stderr
+    assert "one of bundled:example_pairs.csv, bundled:example_ratings.csv" in wrong.stderr
 
 
 def test_readme_tables_are_those_of_the_registry():

@@ -8,7 +8,14 @@ from typing import Any, cast
 
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    ConfigTypeError,
+    GrammarParseError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
 
 from openended.harness import core
 
@@ -45,9 +52,13 @@ def explain(err: BaseException) -> str:
         if group == "metric":
             return f"{several[1]}: the metrics of a run are a list; type metric=[{names}]"
         return f"{several[1]}: several values are a grid: add -m, as in openended -m {several[1]}"
-    if (merged := _MERGED.match(str(err))) and (kind := getattr(err.__cause__, "parent_node", None)) is not None:
-        expected = "a list, as [a,b]" if OmegaConf.is_list(kind) else "options, as {name: value}"
-        return f"{merged[1]}: expected {expected}, got {merged[2]}"
+    if merged := _MERGED.match(str(err)):
+        cause = err.__cause__
+        if isinstance(cause, GrammarParseError):
+            return f"{merged[1]}: expected a value, or that of another option as ${{OPTION}}, got {merged[2]}"
+        if isinstance(cause, ConfigTypeError):
+            expected = "a list, as [a,b]" if OmegaConf.is_list(cause.parent_node) else "options, as {name: value}"
+            return f"{merged[1]}: expected {expected}, got {merged[2]}"
     if search := _SEARCH.match(str(err)):
         return f"{search[1]}: several values are searched by a grid: add -m, as in openended -m {search[1]}"
     if missing := _MISSING.search(str(err)):
