@@ -369,9 +369,11 @@ def _match_ids(
 def _note(names: Sequence[str], what: str) -> list[str]:
     if not names:
         return []
-    _log.info("%d %s: %s", len(names), what, ", ".join(names))
-    more = f" and {len(names) - _NAMED} more (in the log)" if len(names) > _NAMED else ""
-    return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"]
+    _log.debug("%d %s: %s", len(names), what, ", ".join(names))
+    more = f" and {len(names) - _NAMED} more (-v lists them)" if len(names) > _NAMED else ""
+    note = f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"
+    _log.info("%s", note)
+    return [note]
 
 
 def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:

@@ -42,6 +42,7 @@ from .io import (
     read_csv as read_csv,
     read_json as read_json,
     read_jsonl as read_jsonl,
+    suggest_encoding as suggest_encoding,
     sync_folder as sync_folder,
     to_json as to_json,
     write_json as write_json,

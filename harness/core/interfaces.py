@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core.errors import DataError
+from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.spec import Spec, build_signature
 from openended.harness.core.terminal import Advance
@@ -163,6 +163,13 @@ class Metric(Spec):
     """Measured coverage of a value's 95 % interval on real text, percent, where it is outside 90 to 98."""
     targets: ClassVar[Mapping[str, float]] = {}
     """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        needs, kinds = self.needs(), get_args(NeedKind)
+        if not isinstance(needs, tuple | list) or not {need.kind for need in needs} <= {*kinds}:
+            accepted = f"a tuple of Need({' | '.join(kinds)})"
+            raise SpecError(f"metric {self.name}: needs(): expected {accepted}, got {needs!r:.80}")
 
     def best_of(self, key: str) -> Best:
         """Return which value is best; `target` means nearest to the number in `targets`."""

@@ -289,6 +289,8 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
 
 def suggest_encoding(data: bytes) -> str:
     """Say which encoding bytes that are not UTF-8 fit, and how to convert the file."""
+    if sum(byte > 0x7F for byte in data) > 0.4 * len(data):
+        return "it may be GB18030, SHIFT_JIS, …: iconv -f ENCODING -t UTF-8 FILE > NEW_FILE converts it"
     encoding = "UTF-16" if b"\0" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252"
     return f"it may be {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW_FILE converts it"
 

@@ -1,13 +1,16 @@
 """The registry of metrics, tasks, decoders and models (plug-ins included), and the options of groups of `conf/`."""
 
 import ast
+import contextlib
 import dataclasses
 import difflib
 import importlib
 import logging
 import pkgutil
 import re
+import sys
 import textwrap
+import typing
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
@@ -15,10 +18,11 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar, dataclass_transform
 
 from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
-from openended.harness.core.spec import Spec, check_options
+from openended.harness.core.spec import Spec, check_options, coerce
 
 log = logging.getLogger(__name__)
 C = TypeVar("C")
@@ -56,9 +60,20 @@ def _add(group: str, cls: type) -> None:
             f"{group} {name!r} of {_get_class_path(cls)}: the name is empty or taken by "
             f"{current and _get_class_path(current)}"
         )
-    hints = {key: hint for base in cls.__mro__ for key, hint in vars(base).get("__annotations__", {}).items()}
-    if missing := [key for key, hint in hints.items() if "ClassVar" in str(hint) and not hasattr(cls, key)]:
+    variables = [
+        (base, key, hint)
+        for base in cls.__mro__
+        for key, hint in vars(base).get("__annotations__", {}).items()
+        if "ClassVar[" in str(hint)
+    ]
+    if missing := [key for _, key, _ in variables if not hasattr(cls, key)]:
         raise SpecError(f"{group} {name!r}: its class lacks the class variable {' and '.join(missing)}")
+    for base, key, hint in variables if not cls.__module__.startswith("openended.") else ():
+        kind = hint.removeprefix("ClassVar[")[:-1] if isinstance(hint, str) else typing.get_args(hint)[0]
+        with contextlib.suppress(NameError):  # a name that only type checkers import
+            names = vars(sys.modules[base.__module__])
+            kind = typing.get_type_hints(SimpleNamespace(__annotations__={key: kind}), names)[key]
+            coerce(getattr(cls, key), kind, f"its class variable `{key}`")
     cls.group = group  # type: ignore[attr-defined] # a class variable of every spec
     _members[group][name] = cls
 
@@ -95,13 +110,7 @@ def load_members(group: str) -> Mapping[str, type]:
                 if not module.name.startswith("_"):
                     importlib.import_module(f"{package}.{module.name}")
         _loaded.add(group)
-        for name, (package, cls) in load_plugins(group).items():
-            where = f"{group} {name!r} of the package {package}"
-            if getattr(cls, "name", None) != name:
-                actual = getattr(cls, "name", None)
-                raise SpecError(f"{where}: its class variable `name` is {actual!r}; expected {name!r}")
-            if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
-                raise SpecError(f"{where}: expected a frozen dataclass of openended.harness.core.spec, got {cls!r}")
+        for _, cls in load_plugins(group).values():
             _add(group, cls)
     return dict(sorted(_members[group].items()))
 
@@ -110,13 +119,15 @@ def load_members(group: str) -> Mapping[str, type]:
 def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
     """Return name → (package, class) of the plug-ins: the entry points `openended.<group>s`.
 
-    A plug-in that cannot be imported is left out with a warning.
+    A plug-in that cannot be used is left out with a warning.
     """
     loaded: dict[str, tuple[str, type]] = {}
     for point in sorted(entry_points(group=f"openended.{group}s"), key=lambda point: point.name):
         package = point.dist.name if point.dist is not None else point.value
         try:
-            loaded[point.name] = package, point.load()
+            cls = point.load()
+            _check_plugin(group, point.name, cls)
+            loaded[point.name] = package, cls
         except (Exception, SystemExit) as err:
             reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
             _broken[group, point.name] = f"{reason} (package {package})"
@@ -124,8 +135,16 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
     return loaded
 
 
+def _check_plugin(group: str, name: str, cls: Any) -> None:  # noqa: ANN401 - whatever an entry point names
+    """Raise `SpecError` if an entry point names no registered class, or one of another name."""
+    if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
+        raise SpecError(f"expected a class decorated with @{group}, got {cls!r:.80}")
+    if cls.name != name:
+        raise SpecError(f"its class variable `name` is {cls.name!r}; expected {name!r}, as in its entry point")
+
+
 def find_broken_plugin(group: str, name: str) -> str | None:
-    """Return why a plug-in could not be imported; None if it was imported or does not exist."""
+    """Return why a plug-in cannot be used; None if it can, or does not exist."""
     if group in _PACKAGES:
         load_plugins(group)
     return _broken.get((group, name))
@@ -311,7 +330,7 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
         elif name in sets:
             names.update(resolve_metric_names(read_node("metric", name)["defaults"]))
         elif broken := find_broken_plugin("metric", name):
-            raise SpecError(f"metric {name!r} is a plug-in that cannot be imported: {broken}")
+            raise SpecError(f"metric {name!r} is a plug-in that cannot be used: {broken}")
         else:
             raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
     return sorted(names)

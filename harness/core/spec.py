@@ -124,7 +124,7 @@ def read_options(text: str, where: str, describe_fault: Callable[[BaseException]
     except yaml.YAMLError as err:
         raise SpecError(f"{where}: not YAML ({describe_fault(err)})") from err
     if not isinstance(node, Mapping):
-        raise SpecError(f"{where}: expected options, got {type(node).__name__}")
+        raise SpecError(f"{where}: expected options, as name: value, got {node!r:.80}")
     return node
 
 

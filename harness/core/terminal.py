@@ -126,7 +126,9 @@ class CommandParser(argparse.ArgumentParser):
             action = self._option_string_actions.get(argument[1].split("/")[0])
             value = _explain_value(argument[2])
             if argument[2] == "expected one argument" and action is not None:
-                value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}: {action.help}"
+                value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}" + (
+                    f": {action.help}" if action.help else ""
+                )
             message = f"{argument[1]}: {value}"
         print_error(self.prog, f"{message}; see {self.prog} --help")
         raise SystemExit(BAD_INPUT)
@@ -135,6 +137,8 @@ class CommandParser(argparse.ArgumentParser):
         """Exit with 2 if the command has no such flag; suggest the nearest one."""
         if flag not in self._option_string_actions:
             close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
+            if re.fullmatch(r"-\w", flag):
+                close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
             self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
 
 
@@ -157,6 +161,8 @@ def _explain_value(message: str) -> str:
         accepted = choice[2].replace("'", "")
         close = difflib.get_close_matches(choice[1].strip("'"), accepted.split(", "), n=1)
         return f"expected one of {accepted}, got {choice[1]}" + (f"; did you mean {close[0]}?" if close else "")
+    if unread := message.removeprefix("ignored explicit argument ") if message.startswith("ignored") else "":
+        return f"a flag without a value, got {unread}"
     if wrong := _TYPE.fullmatch(message):
         return f"expected {_TYPES.get(wrong[1], wrong[1])}, got {wrong[2]}"
     return message

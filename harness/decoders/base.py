@@ -182,7 +182,7 @@ class QDecoder(Decoder):
         """Return which part of each row's descending order Q keeps."""
         rule = type(self).rule
         if rule is None:
-            raise TypeError(f"{type(self).__name__} has no truncation rule for {len(ranked.z)} rows")
+            raise SpecError(f"decoder {self.name}: its class has no `rule` and no `truncate` for {len(ranked.z)} rows")
         return rule(ranked, **{name: getattr(self, name) for name in _list_parameters(rule)})
 
     def first_state(self) -> tuple[float, ...]:

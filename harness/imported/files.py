@@ -37,7 +37,7 @@ _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
 _HUB_ADDRESS = re.compile(
-    r"hf://(?:datasets/)?(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
+    r"hf://(?:datasets/)?(?!datasets/)(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
 )
 
 
@@ -159,7 +159,7 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
 
 def download_if_on_hub(path: str) -> str:
     """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
-    if path.startswith(("http://", "https://")):
+    if re.match(r"\w+://", path) and not path.startswith("hf://"):
         raise SpecError(f"{path}: download it first; only hf://datasets/OWNER/NAME/FILE is fetched")
     if not path.startswith("hf://"):
         return path
@@ -204,7 +204,9 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
     with core.open_text(file) as handle:
         try:
             yield from enumerate(handle, start=1)
-        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as err:
+        except UnicodeDecodeError as err:
+            raise DataError(f"{file}: not UTF-8 ({err.reason}); {core.suggest_encoding(err.object)}") from err
+        except (EOFError, OSError, zlib.error) as err:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def group_files_by_study(
     keys: dict[str, StudyKey] = {}
     for starts in [named] if named else [folders, search_paths]:
         for start in starts:
-            with suppress(DataError):
+            with nullcontext() if named else suppress(DataError):
                 key = read_key(find_key(start if named else None, [start]))
                 keys.setdefault(key.study, key)
         if keys:

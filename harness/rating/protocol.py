@@ -100,6 +100,7 @@ class StudyProtocol(core.Spec):
             self.require({"a", "b"} <= sides and None not in sides, "answers", "an outcome each (a, b or tie)")
         else:
             self.require(all(answer.rating is not None for answer in self.choices), "answers", "a rating each")
+        self.require(0 <= self.most_ties <= 1, "most_ties", "a share from 0 to 1")
         fields = {"prompt", "answers", "why", *(("a", "b") if self.kind == "pairs" else ("text",))}
         for number, example in enumerate(self.examples):
             where = f"protocol.examples[{number}]"

@@ -112,6 +112,7 @@ def build_report(
     figures: bool = True,
     page: bool = True,
     required_axes: Sequence[str] = (),
+    required_metrics: Sequence[str] = (),
     decisions: DecisionPlan | None = None,
     **options: Any,  # noqa: ANN401
 ) -> Report:
@@ -128,6 +129,7 @@ def build_report(
         figures: Whether to draw the figures that the runs have data for.
         page: Whether to write the HTML page.
         required_axes: Axes that the runs must have, because the user typed them; a layout may name others.
+        required_metrics: The same of metrics.
         decisions: What the runs are to decide; other tables then show each system at its last look.
         options: Layout options; they override those of `layout`.
 
@@ -145,6 +147,10 @@ def build_report(
     rest = judgments.drop_abilities(results) if tables else results
     tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
     tables += [comparison.build_comparison(results, reference) for reference in compare]
+    metrics = set(results.frame["metric"])
+    if unmeasured := [name for name in required_metrics if name.partition(".")[0] not in metrics]:
+        names = ", ".join(sorted(metrics))
+        raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
     tables += comparison.build_significance_tables(results, baseline) if baseline is not None else []
     tables += decided
     about = selection.summarize_sources(results.values, results.runs)

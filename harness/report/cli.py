@@ -111,9 +111,11 @@ def _build_report(args: argparse.Namespace) -> Report:
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
-    from openended.harness.results import parse_filter, resolve_report_request
+    from openended.harness.results import parse_filters, resolve_report_request
 
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
+    if empty := next((name for name, value in lists.items() if value is not None and not value.strip(" ,")), None):
+        raise SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
     options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "split") for a in options.get(name, ()) if a != "auto"]
     options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
@@ -124,7 +126,7 @@ def _build_report(args: argparse.Namespace) -> Report:
     layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:
         layout, options = None, {**request.options, **options}
-    where = {**dict(options.pop("where", {})), **dict(map(parse_filter, args.where))}
+    where = {**dict(options.pop("where", {})), **parse_filters(args.where)}
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
@@ -132,6 +134,7 @@ def _build_report(args: argparse.Namespace) -> Report:
         request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
         layout=layout, compare=_split_at_commas(args.compare), baseline=args.baseline, where=where,
         figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes,
+        required_metrics=_split_at_commas([args.metrics or ""]),
         decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
     texts = write_methods(report.results, report.folder, __version__) if args.methods else []
@@ -141,12 +144,16 @@ def _build_report(args: argparse.Namespace) -> Report:
 
 def _build_side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
-    from openended.harness.results import parse_filter, resolve_report_request
+    from openended.harness.results import parse_filters, resolve_report_request
 
+    unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "split", "gaps", "intervals", "width",
+              "methods", "checklist")  # fmt: skip
+    if typed := next((name for name in unread if getattr(args, name)), None):
+        raise SpecError(f"--side-by-side compares all settings and values; leave out --{typed}")
     requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]
     names = [request.name for request in requests]
     out = args.out or Path(args.outputs) / "reports" / "-and-".join(names)
-    where = dict(map(parse_filter, args.where))
+    where = parse_filters(args.where)
     return build_side_by_side([r.paths for r in requests], names, out, where=where, page=not args.no_page)
 
 

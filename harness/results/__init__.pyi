@@ -6,7 +6,7 @@ from .frame import (
     find_interval as find_interval,
     join_results as join_results,
     load_replicates as load_replicates,
-    parse_filter as parse_filter,
+    parse_filters as parse_filters,
     read_frame as read_frame,
     read_results as read_results,
     read_rows_of_run as read_rows_of_run,

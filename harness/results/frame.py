@@ -217,18 +217,26 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
         frame = frame[keep]
     if not (frame["system"] == "model").any():
         models = results.frame[results.frame["system"] == "model"]
-        present = (f"{k} is {', '.join(sorted(set(models[k].map(format_axis_value))))}" for k in where if k in models)
+        choices = {k: sorted(set(models[k].map(format_axis_value)) - {""}) for k in where if k in models}
+        present = (f"{k} is {', '.join(names) or 'not set'}" for k, names in choices.items())
         requested = ", ".join(f"{k}={v}" for k, v in where.items())
         raise DataError(f"no value matches {requested}; {'; '.join(present) or 'its metrics have other options'}")
     return replace(results, frame=frame)
 
 
-def parse_filter(text: str) -> tuple[str, str]:
-    """Parse `AXIS=VALUE` of the option `--where`."""
-    axis, sign, value = text.partition("=")
-    if not sign or not axis:
-        raise core.SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
-    return axis, value
+def parse_filters(texts: Iterable[str]) -> dict[str, str]:
+    """Parse each `AXIS=VALUE` of the option `--where`."""
+    where: dict[str, str] = {}
+    for text in texts:
+        axis, sign, value = text.partition("=")
+        if not sign or not axis:
+            raise core.SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
+        if axis in where:
+            raise core.SpecError(
+                f"--where: {axis} is given twice; type --where '{axis}={where[axis]}|{value}' for both"
+            )
+        where[axis] = value
+    return where
 
 
 def join_results(first: Results, second: Results) -> tuple[Results, list[SystemValue]]:

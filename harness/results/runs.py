@@ -49,10 +49,12 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
     for path in paths:
         if not path.exists():
             raise DataError(f"no such run folder: {path}")
-        if path.is_file() and path.name != RECORD:
-            raise DataError(
-                f"{path}: expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
-            )
+        if path.is_file() and path.name != RECORD:  # a record that was kept under another name
+            try:
+                read_record(path)
+            except DataError as err:
+                what = f"expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
+                raise DataError(f"{path}: {what}") from err
         for record in _walk(path) if path.is_dir() else [path]:
             if record.is_file():
                 records[record.resolve()] = None

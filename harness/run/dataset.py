@@ -144,6 +144,8 @@ def make_examples(
 def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
     """Yield checked examples and collect their ids."""
     for example in examples:
+        if not isinstance(example, Example):
+            raise DataError(f"task {task.name}: expected examples of the class Example, got {example!r:.80}")
         if task.has_human() and not example.human.strip():
             raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
         ids.append(example.id)

@@ -22,6 +22,7 @@ _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 _BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 # Options whose nodes are built or dropped here; the others become fields of `Settings` as they are.
 _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
+_MOST_TOKENS_PER_WORD = 20  # more have texts of a script without spaces, or a model that does not know the script
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 _NAME = "name"  # name of the runs; becomes `experiment`
@@ -266,6 +267,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     for name in ("max_new_tokens", "min_new_tokens"):
+        if isinstance(values.get(name), str) and not re.fullmatch(r"\d+w", values[name]):
+            raise core.SpecError(f"{name}: expected a number of tokens, or of words as 330w, got {values[name]!r}")
         if words := re.fullmatch(r"(\d+)w", str(values.get(name))):
             if model is None:
                 raise core.SpecError(
@@ -299,7 +302,13 @@ def measure_tokens_per_word(model: BackendSpec, task: core.Task) -> float:
     words = sum(len(text.split()) for text in texts)
     if not words:
         raise core.SpecError(f"max_new_tokens in words: task {task.name} has no human texts; give the number of tokens")
-    return sum(len(tokenizer.encode(text)) for text in texts) / words
+    share = sum(len(tokenizer.encode(text)) for text in texts) / words
+    if share > _MOST_TOKENS_PER_WORD:
+        raise core.SpecError(
+            f"max_new_tokens in words: the texts of task {task.name} have {share:.0f} tokens per word at white space; "
+            "give the number of tokens"
+        )
+    return share
 
 
 def read_preset(name: str | None) -> dict[str, Any]:

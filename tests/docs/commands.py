@@ -37,6 +37,12 @@ def read_lines(page: Path) -> list[str]:
     return [*(line for body in blocks for line in body.splitlines()), *inline, *indented]
 
 
+def read_blocks(page: Path, title: str) -> list[tuple[str, str]]:
+    """Return (language, text) of the blocks in a section of a page."""
+    section = page.read_text(encoding="utf-8").split(f"## {title}\n")[1].split("\n## ")[0]
+    return _BLOCK.findall(section)
+
+
 def read_commands(page: Path) -> list[tuple[str, ...]]:
     """Return the words of every `openended` command of a page, with the reader's own words filled in."""
     commands = []

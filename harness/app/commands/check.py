@@ -53,7 +53,9 @@ def main(words: Sequence[str]) -> int:
 def _check(args: argparse.Namespace) -> list[Worsening]:
     if not 0 < args.alpha < 1:
         raise SpecError(f"--alpha: expected a number between 0 and 1, got {args.alpha:g}")
-    where = dict(map(measured.parse_filter, args.where))
+    if twice := next((word for word in args.candidates if args.candidates.count(word) > 1), None):
+        raise SpecError(f"{twice} is listed twice; name each candidate once")
+    where = measured.parse_filters(args.where)
     joined = _read(args.baseline, args.outputs, where)
     baselines, candidates = joined.values, list[SystemValue]()
     for word in args.candidates:
@@ -138,6 +140,8 @@ def _parse_margins(typed: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
             margin = math.nan
         if not 0 <= margin < math.inf:
             raise SpecError(f"--margin: expected a number of 0 or more, or VALUE=NUMBER, got {part!r}")
+        if typed.split(",").count(part) > 1 or (sign and typed.count(f"{name}=") > 1):
+            raise SpecError(f"--margin: {name or part} is given twice, in {typed!r}; give it once")
         margins |= dict.fromkeys([_find_value(name, pairs, "--margin")] if sign else pairs, margin)
     return margins
 

@@ -187,7 +187,8 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
-        raise SpecError(f"two systems are called {twice!r}; name them: NAME=FILE")
+        how = "list it once" if "naive:" in twice else "name them: NAME=FILE"
+        raise SpecError(f"two systems are called {twice!r}; {how}")
     if "human" in names:
         raise SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
     return dict(zip(names, paths, strict=True))

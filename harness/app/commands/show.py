@@ -11,10 +11,11 @@ from openended.harness.storage import RECORD, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
+TEXTS = 2
 _ARGUMENTS: Arguments = {
     "run": {"help": "a run's folder, the end of its name (the 8 letters after the time), or the name of runs"},
     **OUTPUTS,
-    "--texts": {"type": int, "default": 2, "metavar": "N", "help": "generated texts to print; default: 2"},
+    "--texts": {"type": int, "default": TEXTS, "metavar": "N", "help": f"generated texts to print; default: {TEXTS}"},
 }
 
 
@@ -26,6 +27,8 @@ def _show(args: argparse.Namespace) -> None:
     runs = args.outputs / "runs" / args.run
     is_name = args.run not in ("", ".", "..") and "/" not in args.run and runs.is_dir()
     folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
+    if len(folders) > 1 and args.texts != TEXTS:
+        raise DataError(f"--texts: {args.run} names {len(folders)} runs, and texts are printed of one: name that run")
     if len(folders) > 1:
         for folder in folders:
             record = read_record(folder)

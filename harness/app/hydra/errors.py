@@ -133,7 +133,7 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         if " " in choice:
             return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
         if broken := core.find_broken_plugin(group, choice):
-            return f"{group} {choice!r} is a plug-in that cannot be imported: {broken}"
+            return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
@@ -165,9 +165,15 @@ def check_grid_size(overrides: Sequence[Override]) -> None:
 def count_values(override: Override) -> int:
     """Count the values of a swept option without listing those of a range."""
     value = override.value()
+    if isinstance(value, IntervalSweep):
+        raise SpecError(f"{override.input_line}: an interval is for a search: add hydra/sweeper=optuna")
     if isinstance(value, RangeSweep):
         start, stop, step = (float(v) for v in (value.start or 0, value.stop or 0, value.step))
         steps = (stop - start) / step if step else math.inf
+        if not step or (value.step == 1 and 0 < steps < 1):
+            raise SpecError(
+                f"{override.input_line}: expected a step that makes several values, as range(0.9,0.99,0.01)"
+            )
         return max(math.ceil(min(steps, sys.maxsize)), 0)
     return len(value.list) if isinstance(value, ChoiceSweep) else 1
 

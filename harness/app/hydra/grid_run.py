@@ -167,6 +167,7 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
     grid = GridRun(composer, config)
     jobs = list_jobs(composer, config)
     if config.plan_only:
+        make_launcher(config)  # refuses wrong options
         plan_jobs(composer, config, jobs)
         return
 

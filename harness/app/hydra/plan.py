@@ -166,7 +166,7 @@ def check_layout(jobs: Sequence[Job]) -> None:
         values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
         if not any(axis in job_axes for job_axes in axes):
             if axis.partition(".")[0] not in {*FIXED, *(metric.name for s in settings for metric in s.metrics)}:
-                names = set().union(*axes)
+                names = set[str]().union(*axes)
                 full = " or ".join(sorted(name for name in names if name.endswith(f".{axis}")))
                 hint = f"; did you mean {full}?" if full else core.suggest(axis, names)
                 raise core.SpecError(f"report.where: no job has the axis {axis!r}{hint}")

@@ -69,9 +69,11 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     detail = LogOptions.read(config)
     detail.apply()
     is_search = config.hydra.runtime.choices.get(SWEEPER) == OPTUNA
+    if is_search and config.hydra.mode != RunMode.MULTIRUN:
+        raise SpecError(f"{SWEEPER}={OPTUNA}: a search makes several runs: add -m")
     if is_search and config.hydra.sweeper.get("decide"):
         raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
-    if config.hydra.mode == RunMode.MULTIRUN and is_search:
+    if is_search:
         from openended.harness.app.hydra.search import run_search
 
         run_search(composer, config)

@@ -246,7 +246,8 @@ def _read_rows(reference: str) -> list[dict[str, str]]:
     if not table_rows:
         tables = dict.fromkeys(make_slug(r["table"]) for r in rows)
         names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
-        raise SpecError(f"{paper} has no table {table!r}{suggest(table, names)}")
+        what = f"has no table {table!r}" if table else f"has several tables: name one, as {paper}/{names[0]}"
+        raise SpecError(f"{paper} {what}{suggest(table, names)}")
     return table_rows
 
 

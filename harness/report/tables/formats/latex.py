@@ -1,6 +1,7 @@
 """Format tables as LaTeX (booktabs, siunitx) for a paper; provenance and notes are comments."""
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -220,6 +221,8 @@ def _write_caption(table: Table) -> str:
     title = f"{table.title} ({data[:1].lower()}{data[1:]})" if data else table.title
     cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
     clauses = ["±: standard deviation over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
+    if any(math.isfinite(cell.metric_error) for cell in cells):
+        clauses.append("in parentheses: the standard deviation that the metric reports")
     clauses += ["≈: closer to human text is better"] if any(c.direction == "match_human" for c in table.columns) else []
     if rules := table.find_bold_rules():
         tests = {"tests": "a paired test", "intervals": "their intervals"}
@@ -353,7 +356,8 @@ def escape(text: str) -> str:
         plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
         return "".join(SPECIAL.get(c, c) for c in plain) or char
 
-    return "".join(map(escape_char, text))
+    escaped = "".join(map(escape_char, text))
+    return re.sub(r"\b([a-zA-Z])(?=~=~)|(?<=\bTop-)([a-z])\b", lambda match: f"${match[0]}$", escaped)
 
 
 def write_label(text: str) -> str:

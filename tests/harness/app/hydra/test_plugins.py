@@ -139,7 +139,7 @@ def test_one_that_cannot_be_imported_is_named_with_its_error(plugin, tmp_path):
     ):
         (tmp_path / "x.jsonl").write_text('{"text": "a b c"}\n')
         done = openended(*words, cwd=tmp_path, verbose=False, code=2)
-        assert f"metric 'gone' is a plug-in that cannot be imported: {why}" in done.stderr
+        assert f"metric 'gone' is a plug-in that cannot be used: {why}" in done.stderr
 
 
 @pytest.mark.slow

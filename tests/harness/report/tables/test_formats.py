@@ -149,10 +149,10 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     assert lines[4:7] == [
         r"\emph{Human} & {--} & 36.4 & \\",
         r"\midrule",
-        r"{}[a] Nucleus, p~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
+        r"{}[a] Nucleus, $p$~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
     transposed = format_tabular(latex.lay_out_transposed(GRID), range(2), range(2))
-    assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ p~=~0.95}} \\"
+    assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ $p$~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
     words = Table.from_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
@@ -225,6 +225,8 @@ def test_latex_prints_signatures_on_demand_and_keeps_them_and_commands_as_commen
     assert "% m0|v:1" not in printed
     assert "% Command: openended --multirun\n" in plain
     assert r"\caption{Wide (task docs); $\pm$: standard deviation over seeds.}" in plain
+    noisy = replace(wide(1), rows=(TableRow("one", "model", (Cell(0.5, metric_error=0.25),)),))
+    assert "(task docs); in parentheses: the standard deviation that the metric reports.}" in to_latex(noisy)
     assert r"\label{tab:wide}" in plain
     assert r"\label{tab:my-report-wide}" in to_latex(wide(2), "my report/wide")
 
