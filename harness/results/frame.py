@@ -89,7 +89,10 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     if not records:
         waiting = f" ({unfinished} unfinished)" if unfinished else ""
         names = ", ".join(map(str, folders)) or "no path"
-        raise DataError(f"no finished run under {names}{waiting}: no {RECORD} found")
+        hint = (
+            "; it is a report: name its runs instead" if any((p / "results.parquet").is_file() for p in folders) else ""
+        )
+        raise DataError(f"no finished run under {names}{waiting}: no {RECORD} found{hint}")
     damaged: dict[str, str] = {}
     runs, left_out = read_runs(records, damaged)
     rows, superseded = list_rows(runs)

@@ -55,6 +55,9 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         raise SpecError(f"--alpha: expected a number between 0 and 1, got {args.alpha:g}")
     if twice := next((word for word in args.candidates if args.candidates.count(word) > 1), None):
         raise SpecError(f"{twice} is listed twice; name each candidate once")
+    for option, path in (("--junit", args.junit), ("--markdown", args.markdown)):
+        if path is not None and path.is_dir():
+            raise SpecError(f"{option}: expected a file, got the folder {path}")
     where = measured.parse_filters(args.where)
     joined = _read(args.baseline, args.outputs, where)
     baselines, candidates = joined.values, list[SystemValue]()

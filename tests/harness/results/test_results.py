@@ -383,3 +383,5 @@ def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):
     assert (outputs / "reports/mine/layouts/compare/tables/compare-mauve2021-table3.md").is_file()
     assert main([*words, "--where", "m.j=4"]) == 2
     assert "no option 'j' of m" in capsys.readouterr().err
+    assert main([str(outputs / "reports/mine")]) == 2
+    assert "it is a report: name its runs instead" in capsys.readouterr().err
