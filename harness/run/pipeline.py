@@ -166,9 +166,11 @@ def check_judgments(settings: Settings) -> None:
     """Read the file of judgments for every metric that needs it."""
     readers = settings.list_judging()
     if settings.judgments is not None and not readers:
+        is_file = not settings.judgments.startswith(SIMULATED)
+        able = [m.name for m in list_metrics_for_file(settings)] if is_file else ["huse"]
         raise core.SpecError(
             f"judgments={settings.judgments}: no metric of this run reads judgments; "
-            "add one (metric=[…,huse]), or leave it out"
+            f"add {' or '.join(able)} to metric=[…], or leave it out"
         )
     for metric in readers:
         if settings.judgments is None:
@@ -270,7 +272,12 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
     if settings.judgments is None or not alone:
         return settings
-    path = Path(settings.judgments)
+    return replace(settings, metrics=list_metrics_for_file(settings))
+
+
+def list_metrics_for_file(settings: Settings) -> tuple[JudgmentMetric, ...]:
+    """Return the metrics that can read the file of judgments."""
+    path = Path(str(settings.judgments))
     check_judgments_file(path)
     columns, rows = read_rows(path, settings.judgment_columns)
     kinds = [cls for cls in core.load_members("metric").values() if issubclass(cls, JudgmentMetric)]
@@ -280,7 +287,7 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
             f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
             "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
         )
-    return replace(settings, metrics=fed)
+    return fed
 
 
 def run_judgments(settings: Settings, session: Session, overrides: Sequence[str] = ()) -> Outcome:
