@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openended.harness.core import HarnessError, digest_bytes, parse_json, write_text
+from openended.harness.report.analysis.group_sequential import OF_THE_SIZE, SIZE
 from openended.harness.results import Results
 
 FILE = "looks.json"
@@ -18,8 +19,8 @@ def describe_look(results: Results) -> dict[str, str]:
     data: dict[str, set[tuple[str, str]]] = {}
     for item in results.values:
         if item.system == "model":
-            axes = {axis: value for axis, value in item.axes.items() if axis != "num_examples"}
-            size = item.axes.get("num_examples", "")
+            axes = {axis: value for axis, value in item.axes.items() if axis not in OF_THE_SIZE}
+            size = item.axes.get(SIZE, "")
             data.setdefault(repr(sorted(axes.items())), set()).update((seed, size) for seed in item.values)
     return {digest_bytes(system.encode())[:16]: repr(sorted(sizes)) for system, sizes in data.items()}
 

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.command_line import CommandLine
+from openended.harness.app.hydra.command_line import DECISION_OPTIONS, CommandLine
 from openended.harness.app.hydra.config_loader import ConfigLoader, copy_plain, limit_interpolations
 from openended.harness.app.hydra.grid_state import JobState
 from openended.harness.core import GROUPS, SpecError
@@ -85,9 +85,13 @@ class Composer:
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
-        typed_axes = next((word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")), None)
-        if typed_axes and mode != RunMode.MULTIRUN and not line.search_option:
-            raise SpecError(f"{typed_axes.removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
+        typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
+        if typed and mode != RunMode.MULTIRUN and not line.search_option:
+            raise SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
+        if config.hydra.sweeper.get("decide") is None:
+            options = [word.lstrip("+").removeprefix("hydra.sweeper.").partition("=")[0] for word in typed]
+            if option := next((name for name in options if name in DECISION_OPTIONS), None):
+                raise SpecError(f"{option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
         if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
         if self.root == CONFIG:

@@ -110,14 +110,18 @@ class Decider:
                 if len(decision.looks) == number:
                     look = decision.looks[-1]
                     log.info(
-                        "decide     look %d of %d, %d examples: %s: %+.3g ± %.2g, %.2f standard errors: %s",
+                        "decide     look %d of %d, %d examples: %s: %+.3g ± %.2g, z %.2f of %.2f: %s",
                         number, len(plan.looks), size, decision.comparison.title, look.difference, look.std_error,
-                        look.statistic, decision.outcome,
+                        look.statistic, plan.boundaries[number - 1], decision.outcome,
                     )  # fmt: skip
-            open_pairs = zip(self.plan.comparisons, decisions, strict=True)
-            going = {name for c, decision in open_pairs if decision.outcome == OPEN for name in (c.first, c.second)}
+            going = {  # systems of open comparisons that this look shows
+                name for c, decision in zip(self.plan.comparisons, decisions, strict=True)
+                if decision.outcome == OPEN and len(decision.looks) == number for name in (c.first, c.second)
+            }  # fmt: skip
             if not going:
-                return
+                break
+        if not has_failed_job(grid.folder):
+            grid.write_facts([], axes, len(grid.jobs))  # the looks left are not needed
 
 
 def run_decisions(composer: Composer, config: DictConfig) -> None:
@@ -139,8 +143,8 @@ def format_looks(plan: DecisionPlan) -> list[str]:
     return [
         *(f"decide     {comparison.title}" for comparison in plan.comparisons),
         f"looks      {', '.join(f'{size:,}' for size in plan.looks)} examples; alpha={plan.alpha:g} over all of them",
-        f"decided    above {listed['decided']} standard errors",
-        f"stopped    below {listed['stopped']} standard errors, for lack of effect",
+        f"decided    if |z| is above {listed['decided']}",
+        f"stopped    if |z| is below {listed['stopped']}, for lack of effect",
         "at most, if nothing is decided before the last look:",
     ]
 
@@ -169,14 +173,15 @@ def name_systems(jobs: Sequence[Job]) -> list[System]:
 def name_by_records(
     systems: Sequence[System], rows: Sequence[Mapping[str, Any]], results: Results
 ) -> Mapping[str, str]:
-    """Return the name of each planned system → the one in a table of its runs; that of a failed one stays."""
+    """Return the name of each planned system → the one in a table of its runs; that of one without runs stays."""
     recorded = {
         results.runs[at].folder.resolve(): system.name
         for system in group_systems(results.values) for item in system.items for at, _ in item.sources
     }  # fmt: skip
     owners = [system.name for system in systems for _ in system.items[0].sources]
-    folders = {owner: Path(str(row.get("folder") or "")).resolve() for owner, row in zip(owners, rows, strict=True)}
-    return {owner: recorded.get(folder, owner) for owner, folder in folders.items()}
+    folders = [Path(str(row.get("folder") or "")).resolve() for row in rows]
+    named = {owner: recorded[path] for owner, path in zip(owners, folders, strict=True) if path in recorded}
+    return dict(zip(owners, owners, strict=True)) | named
 
 
 def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:

@@ -69,15 +69,16 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     detail = LogOptions.read(config)
     detail.apply()
     is_search = config.hydra.runtime.choices.get(SWEEPER) == OPTUNA
+    decides = config.hydra.sweeper.get("decide") is not None
     if is_search and config.hydra.mode != RunMode.MULTIRUN:
         raise SpecError(f"{SWEEPER}={OPTUNA}: a search makes several runs: add -m")
-    if is_search and config.hydra.sweeper.get("decide"):
+    if is_search and decides:
         raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
     if is_search:
         from openended.harness.app.hydra.search import run_search
 
         run_search(composer, config)
-    elif config.hydra.mode == RunMode.MULTIRUN and config.hydra.sweeper.get("decide"):
+    elif config.hydra.mode == RunMode.MULTIRUN and decides:
         from openended.harness.app.hydra.decide import run_decisions
 
         run_decisions(composer, config)

@@ -41,7 +41,7 @@ SIZE = "num_examples"
 MOST_LOOKS = 100
 OPEN, UNDECIDED, STOPPED, FAILED = "open", "undecided", "no effect", "not measured"
 _POINTS = 801  # of the integration over what has not crossed a boundary
-_OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
+OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class Look:
     n: int
     difference: float  # first minus second
     std_error: float
+    freedom: float  # degrees of Student's test
     statistic: float  # positive where the first is better; a standard normal variable if the systems are equal
 
 
@@ -166,7 +167,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
 
 
 def _identify(system: System) -> tuple[tuple[str, str], ...]:
-    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in _OF_THE_SIZE)
+    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in OF_THE_SIZE)
 
 
 def find_value(system: System, name: str) -> SystemValue | None:
@@ -189,7 +190,7 @@ def _look(results: Results, n: int, a: SystemValue, b: SystemValue) -> Look:
     else:  # the first is nearer if difference and middle have opposite signs; both must be far from 0
         middle = compute_statistic(*estimate_middle(results, a, b, human, target))
         statistic = math.copysign(np.minimum(abs(statistic), abs(middle)), -statistic * middle)
-    return Look(n, *estimate[:2], statistic)
+    return Look(n, *estimate, statistic)
 
 
 def compute_statistic(estimate: float, error: float, freedom: float) -> float:
@@ -203,6 +204,17 @@ def compute_statistic(estimate: float, error: float, freedom: float) -> float:
     if not error > 0:
         return math.nan
     return math.copysign(float(ndtri(stdtr(freedom, -abs(estimate) / error))), estimate)
+
+
+def compute_margin(look: Look, boundary: float) -> float:
+    """Return how far the interval at a look reaches: it leaves out 0 where the normal statistic is beyond a boundary.
+
+    >>> round(compute_margin(Look(40, -2.0, 1.0, 30, -1.926), 1.926), 2)
+    2.0
+    """
+    from scipy.special import ndtr, stdtrit
+
+    return -float(stdtrit(look.freedom, float(ndtr(-boundary)))) * look.std_error
 
 
 def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:
@@ -219,7 +231,7 @@ def select_last_looks(results: Results) -> Results:
     """Keep the values of the last look at each system, and the human values next to them."""
     frame = results.frame
     is_model = frame["system"] == "model"
-    axes = [axis for axis in results.axes if axis not in _OF_THE_SIZE]
+    axes = [axis for axis in results.axes if axis not in OF_THE_SIZE]
     models = frame[is_model]
     last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[SIZE].transform("max")
     models = models[models[SIZE] == last]

@@ -7,6 +7,7 @@ from openended.harness.report.analysis.group_sequential import (
     UNDECIDED,
     Decision,
     DecisionPlan,
+    compute_margin,
     judge_comparisons,
     select_last_looks,
 )
@@ -40,7 +41,7 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
     remarks = [
         f"Texts: {used:,} of {most:,} generated; {most - used:,} ({(most - used) / most:.0%}) saved.",
         f"Test at alpha={plan.alpha:g} over all looks{share}, with {looks} examples (Lan and DeMets 1983).",
-        f"[…] {1 - plan.alpha:.0%} intervals for all of them together.",
+        f"[…] {1 - plan.alpha:.0%} intervals that hold together, at all looks of all comparisons.",
     ]
     if any(decision.outcome == STOPPED for decision in decisions):
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
@@ -55,5 +56,5 @@ def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
     look, boundary = decision.looks[-1], plan.boundaries[len(decision.looks) - 1]
     if not look.std_error > 0:
         return Cell(look.difference, signed=True, note="no standard error: the replicates do not vary")
-    away = boundary * look.std_error
+    away = compute_margin(look, boundary)
     return Cell(look.difference, signed=True, interval=(look.difference - away, look.difference + away))

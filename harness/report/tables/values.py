@@ -114,8 +114,12 @@ class _Pivot:
         )  # fmt: skip
 
     def list_unknown_keys(self) -> list[str]:
-        """Name the values that the layout requests of a measured metric and that it does not have."""
-        keys = {metric: sorted({i.key for i in self.models if i.metric == metric}) for metric, _ in self.pairs}
+        """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
+        titles = {name: getattr(cls, "titles", {}) for name, cls in load_members("metric").items()}
+        keys = {
+            metric: sorted({*titles.get(metric, {}), *(i.key for i in self.models if i.metric == metric)})
+            for metric, _ in self.pairs
+        }
         requested = [pattern.partition(".") for pattern in self.layout.metrics]
         return [
             f"{metric} has no value {key!r}{core.suggest(key, keys[metric])}"

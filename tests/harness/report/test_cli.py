@@ -163,7 +163,10 @@ def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_pat
     assert "look 3 at these systems: 2 earlier reports" in report()
     write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})])  # another system is no look at these
     assert "look 3" in report()
-    assert len(json.loads((tmp_path / "report" / FILE).read_text())) == 4
+    more_texts = {"num_examples": 900, "task.texts": "other"}
+    write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})], axes=more_texts)
+    assert "look 4" in report(), "more texts are the same system"
+    assert len(json.loads((tmp_path / "report" / FILE).read_text())) == 5
     (tmp_path / "report" / FILE).write_text("{")
     assert "look" not in report()
 

@@ -1,11 +1,14 @@
 """Grids that end once their comparisons are decided, through the command line."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from openended.harness.app.hydra.decide import name_by_records
 from openended.harness.app.hydra.grid_run import GridRun
-from openended.harness.results import DECISIONS
+from openended.harness.results import DECISIONS, group_systems, read_results
+from tests.harness.report.synthetic import write_run
 from tests.helpers import openended
 
 SMALL = ["metric=[ngram_diversity]", "max_new_tokens=16", "name=d", "looks=[4,24,48]", "samples=2"]
@@ -39,6 +42,19 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
         True,
     ]
     assert "Texts: 144 of 288 generated; 144 (50%) saved." in done.stdout, "greedy once, nucleus with two seeds"
+    assert f"{folder.name}: 8 of 8 done" in openended("status", "d", cwd=tmp_path, verbose=False).stdout
+
+    looks_run = []
+
+    def lose_the_second_look(self, jobs, *rest):
+        looks_run.append(jobs)
+        return [] if self.jobs else launch(self, jobs, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GridRun, "launch_words", lose_the_second_look)
+        lost = openended(*DECIDE, "name=lost", cwd=tmp_path, code=0)
+    assert "not decided yet" in lost.stdout
+    assert len(looks_run) == 2, "no third look after one without a run"
 
     plan = openended(*DECIDE, "plan_only=true", cwd=tmp_path, code=0).stdout
     assert "pilot of 24 examples" in plan
@@ -54,9 +70,17 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
     assert "24 examples" in again.stdout, "the other tables show the last look"
 
 
+def test_a_system_is_named_by_the_seeds_that_ran(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    (named,) = group_systems(read_results([folder]).values)
+    system = replace(named, name="planned", items=(replace(named.items[0], sources=((0, None), (1, None))),))
+    rows = [{"folder": str(folder)}, {"error": "out of memory"}]
+    assert name_by_records([system], rows, read_results([folder])) == {"planned": named.name}
+
+
 def test_a_plan_names_looks_and_boundaries_and_writes_nothing(tmp_path):
     done = openended(*DECIDE, "plan_only=true", cwd=tmp_path, code=0)
     assert "looks      4, 24, 48 examples; alpha=0.05 over all of them" in done.stdout
-    assert "decided    above 7.68, 2.96, 1.97 standard errors" in done.stdout
+    assert "decided    if |z| is above 7.68, 2.96, 1.97" in done.stdout
     assert "generate   288 texts" in done.stdout
     assert not (tmp_path / "outputs").exists()

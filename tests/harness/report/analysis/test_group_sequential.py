@@ -26,7 +26,7 @@ def simulate(plan: DecisionPlan, drift: float, worlds: int = 100_000) -> tuple[f
     paths = np.cumsum(np.random.default_rng(0).normal(size=(worlds, len(times))) * np.sqrt(steps), axis=1)
     statistic = np.abs(paths + drift * times) / np.sqrt(times)
     crosses, stops = statistic >= plan.boundaries, statistic < plan.limits
-    crosses[:, -1], last = crosses[:, -1], (crosses | stops | (times == 1)).argmax(axis=1)
+    last = (crosses | stops | (times == 1)).argmax(axis=1)
     return float(crosses[np.arange(worlds), last].mean()), float(times[last].mean())
 
 

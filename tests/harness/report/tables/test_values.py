@@ -66,6 +66,14 @@ def test_the_human_value_decides_where_systems_have_several_samples_per_prompt(t
         assert made.rows[0].cells[0].value == 10.0
 
 
+def test_only_values_that_a_metric_does_not_know_are_named(tmp_path):
+    write_run(tmp_path, "nucleus", 0, results=[result("model", "knn_precision_recall", {"recall": 0.4})])
+    keys = ("recall", "coverage", "recal")
+    made = table(tmp_path, metrics=tuple(f"knn_precision_recall.{key}" for key in keys))
+    (warning,) = made.warnings
+    assert warning.startswith("knn_precision_recall has no value 'recal'; did you mean 'recall'?")
+
+
 def test_a_dash_has_its_reason(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, human={"m": 1.0})
     write(tmp_path, "beam", {}, primary="m", status="undefined", notes=["no Q"])
