@@ -39,7 +39,7 @@ from openended.harness.results import (
 LEAST_POWER = 0.12
 SIZE = "num_examples"
 MOST_LOOKS = 100
-OPEN, UNDECIDED, STOPPED, FAILED = "open", "undecided", "no effect", "not measured"
+OPEN, UNDECIDED, STOPPED, FAILED, UNLIKE = "open", "undecided", "no effect", "not measured", "not comparable"
 _POINTS = 801  # of the integration over what has not crossed a boundary
 OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 
@@ -98,6 +98,7 @@ class Decision:
     comparison: PlannedComparison
     looks: tuple[Look, ...]
     outcome: str  # the name of the better system, or one of the words at the top
+    differing: str = ""  # why the values are not comparable
 
 
 @lru_cache
@@ -151,18 +152,22 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
     decisions = []
     for comparison in plan.comparisons:
         looks: list[Look] = []
-        outcome = OPEN
+        outcome, differ = OPEN, ""
         for number, (part, of_look) in enumerate(zip(parts, systems, strict=True)):
             both = [of_look.get(names.get(name, ())) for name in (comparison.first, comparison.second)]
             a, b = (find_value(system, comparison.value) if system is not None else None for system in both)
             if a is None or b is None:
                 outcome = FAILED
                 break
+            if a.signature != b.signature:
+                outcome = UNLIKE
+                differ = describe_differences(parse_signature(a.signature), parse_signature(b.signature), ", ")
+                break
             looks.append(_look(part, plan.looks[number], a, b))
             outcome = find_outcome(plan, comparison, looks)
             if outcome != OPEN:
                 break
-        decisions.append(Decision(comparison, tuple(looks), outcome))
+        decisions.append(Decision(comparison, tuple(looks), outcome, differ))
     return decisions
 
 
@@ -179,9 +184,6 @@ def find_value(system: System, name: str) -> SystemValue | None:
 
 
 def _look(results: Results, n: int, a: SystemValue, b: SystemValue) -> Look:
-    if a.signature != b.signature:
-        differ = describe_differences(parse_signature(a.signature), parse_signature(b.signature), ", ")
-        raise DataError(f"decide: the values of {a.title} cannot be compared; they differ in {differ}")
     estimate = estimate_difference(results, a, b)
     statistic = compute_statistic(*estimate)
     human = find_human_value(results.values, a) if a.target is None else None

@@ -5,6 +5,7 @@ from openended.harness.report.analysis.group_sequential import (
     OPEN,
     STOPPED,
     UNDECIDED,
+    UNLIKE,
     Decision,
     DecisionPlan,
     compute_margin,
@@ -16,6 +17,7 @@ from openended.harness.results import Results
 
 _WORDS = {
     OPEN: "not decided yet", UNDECIDED: "undecided at the last look", STOPPED: "no effect seen", FAILED: FAILED,
+    UNLIKE: UNLIKE,
 }  # fmt: skip
 
 
@@ -45,6 +47,7 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
     ]
     if any(decision.outcome == STOPPED for decision in decisions):
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
+    remarks += [f"{d.comparison.title}: the values differ in {d.differing}." for d in decisions if d.differing]
     titles = [decision.comparison.title for decision in decisions]
     return Table.from_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 

@@ -7,13 +7,17 @@ import pytest
 
 from openended.harness.core import DataError
 from openended.harness.report.analysis.group_sequential import (
+    UNLIKE,
     DecisionPlan,
     PlannedComparison,
     compute_boundaries,
+    judge_comparisons,
     read_decision_plan,
     save_decisions,
 )
-from openended.harness.results import DECISIONS
+from openended.harness.report.tables.decisions import build_decision_table
+from openended.harness.results import DECISIONS, group_systems, read_results
+from tests.harness.report.synthetic import result, write_run
 
 COMPARISON = PlannedComparison("a", "b", "m")
 RESOLVED = 1.959964 + 0.841621  # the drift that one test at 5 % finds with a power of 80 %
@@ -76,3 +80,17 @@ def test_a_damaged_file_of_decisions_is_one_line(tmp_path, change):
     (tmp_path / DECISIONS).write_text(json.dumps(node | change))
     with pytest.raises(DataError, match="not a valid file of decisions"):
         read_decision_plan(tmp_path)
+
+
+def test_values_that_cannot_be_compared_are_called_so(tmp_path):
+    for decoder, n in (("greedy", 100), ("nucleus", 99)):
+        lines = [result("model", "mauve", {"mauve": 0.5}, n=n, direction="higher")]
+        write_run(tmp_path, decoder, 0, results=lines, axes={"num_examples": 100, "samples": 1})
+    results = read_results([tmp_path])
+    first, second = (system.name for system in group_systems(results.values))
+    plan = DecisionPlan((PlannedComparison(first, second, "mauve"),), (100, 200))
+    (decision,) = judge_comparisons(plan, results)
+    assert (decision.outcome, decision.looks) == (UNLIKE, ())
+    assert "n" in decision.differing.split()
+    table = build_decision_table(plan, results)
+    assert f"the values differ in {decision.differing}." in " ".join(table.remarks)
