@@ -108,6 +108,7 @@ def format_help() -> str:
 _EXAMPLES = (
     "  One run:   openended task=docs decoder=nucleus decoder.p=0.9 seed=1",
     "  A grid:    openended -m name=first decoder=greedy,nucleus seed=0,1,2",
+    "  Decide:    openended -m decoder=greedy,nucleus num_examples=1000 decide='nucleus>greedy: mauve'",
     "  A paper's: openended experiment=quickstart",
     "  Plan only: openended experiment=quickstart plan_only=true",
     "  Report:    openended report quickstart",
