@@ -164,7 +164,7 @@ def test_layouts_are_checked(tmp_path):
     own.write_text("title: Mine\nmetrics: [mauve]\n")
     assert load_layout(own, gaps=True) == Layout(title="Mine", metrics=("mauve",), gaps=True)
     own.write_text("- a\n")
-    with pytest.raises(SpecError, match="expected options, got list"):
+    with pytest.raises(SpecError, match=r"expected options, as name: value, got \['a'\]"):
         load_layout(own)
 
 
