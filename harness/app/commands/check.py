@@ -134,7 +134,7 @@ def _choose_values(items: Sequence[SystemValue], typed: str | None) -> list[Pair
 
 def _parse_margins(typed: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
     """Return the margin of each value: of all, or of those that `VALUE=NUMBER` names; the default for the others."""
-    margins = dict.fromkeys(pairs, MARGIN)
+    margins, names = dict.fromkeys(pairs, MARGIN), set[str]()
     for part in typed.split(","):
         name, sign, text = part.strip().rpartition("=")
         try:
@@ -143,8 +143,9 @@ def _parse_margins(typed: str, pairs: Sequence[Pair]) -> dict[Pair, float]:
             margin = math.nan
         if not 0 <= margin < math.inf:
             raise SpecError(f"--margin: expected a number of 0 or more, or VALUE=NUMBER, got {part!r}")
-        if typed.split(",").count(part) > 1 or (sign and typed.count(f"{name}=") > 1):
-            raise SpecError(f"--margin: {name or part} is given twice, in {typed!r}; give it once")
+        if (what := name if sign else part) in names:
+            raise SpecError(f"--margin: {what} is given twice, in {typed!r}; give it once")
+        names.add(what)
         margins |= dict.fromkeys([_find_value(name, pairs, "--margin")] if sign else pairs, margin)
     return margins
 
