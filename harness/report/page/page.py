@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -137,11 +138,18 @@ def _embed_figure(path: Path) -> Mapping[str, Any]:
     }
 
 
-def find_caption(name: str) -> tuple[str, str]:
-    """Return the title of a figure, with what distinguishes it from others of its kind, and its caption."""
+@cache
+def _load_captions() -> dict[str, dict[str, str]]:
+    """Return beginning of a figure's name → title and text."""
     import yaml
 
-    captions = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))  # beginning of a name → texts
+    captions: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
+    return captions
+
+
+def find_caption(name: str) -> tuple[str, str]:
+    """Return the title of a figure, with what distinguishes it from others of its kind, and its caption."""
+    captions = _load_captions()
     prefix = next((begin for begin in captions if name == begin or name.startswith(f"{begin}-")), None)
     if prefix is None:
         return name.replace("_", " "), ""
