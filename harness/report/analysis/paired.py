@@ -165,12 +165,20 @@ def estimate_middle(
     results: Results, a: SystemValue, b: SystemValue, human: SystemValue | None, center: float
 ) -> tuple[float, float, float]:
     """Return a + b - 2 center, 0 where both are equally far from it, with standard error and degrees of freedom."""
+    middle, both = _combine_middle(results, a, b, human, center)
+    if both is None or not both.varies:
+        return math.nan, math.nan, math.nan
+    return middle, both.std_error(), both.freedom
+
+
+def _combine_middle(
+    results: Results, a: SystemValue, b: SystemValue, human: SystemValue | None, center: float
+) -> tuple[float, Replicates | None]:
+    """Return a + b - 2 center and its replicates; those of the human side are part of them where they are there."""
     (first, second), parts = load_estimates(results, a, b)
     of_human = measured.load_replicates(results, human) if human is not None else None
     both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
-    if both is None or not both.varies:
-        return math.nan, math.nan, math.nan
-    return first + second - 2 * center, both.std_error(), both.freedom
+    return first + second - 2 * center, both
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
@@ -245,17 +253,15 @@ def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
     """Return the p-value of equal distances to a center: the human value, or a constant."""
-    (first, second), parts = load_estimates(results, a, b)
-    of_human = measured.load_replicates(results, human) if human is not None else None
-    both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
+    middle, both = _combine_middle(results, a, b, human, center)
     if both is not None:
-        return float(np.maximum(test.p_value, both.p_value(first + second - 2 * center)))  # NaN if one is
+        return float(np.maximum(test.p_value, both.p_value(middle)))  # NaN if one is
     sides = _load_examples(results, a, b)
     if sides is None:
         return math.nan
     humans = _load_examples(results, a, human) if human is not None else None
-    middle = humans[1] if humans is not None else np.full(len(sides[0]), center)
-    return max(test.p_value, compute_sign_flip_p(sides[0] + sides[1] - 2 * middle, "middle", a.metric, a.key))
+    centers = humans[1] if humans is not None else np.full(len(sides[0]), center)
+    return max(test.p_value, compute_sign_flip_p(sides[0] + sides[1] - 2 * centers, "middle", a.metric, a.key))
 
 
 def _load_examples(results: Results, a: SystemValue, b: SystemValue) -> tuple[F64, F64] | None:
