@@ -1,5 +1,7 @@
 from .analysis.group_sequential import (
+    OF_THE_SIZE as OF_THE_SIZE,
     OPEN as OPEN,
+    SIZE as SIZE,
     DecisionPlan as DecisionPlan,
     PlannedComparison as PlannedComparison,
     check_plan as check_plan,

@@ -27,6 +27,7 @@ from openended.harness.core import Metric, SpecError, escape_controls_in_line
 from openended.harness.models import load_tokenizer
 from openended.harness.report import (
     OPEN,
+    SIZE,
     DecisionPlan,
     PlannedComparison,
     check_plan,
@@ -46,7 +47,6 @@ from openended.harness.results import (
 
 log = logging.getLogger(__name__)
 
-SIZE = "num_examples"
 _NUM_LOOKS = 8  # of equal size, if no looks are given
 
 
@@ -209,9 +209,8 @@ def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Met
     first, second = (find_system(name, systems) for name in (first, second))
     if first == second:
         raise SpecError(f"decide: {first} is compared with itself")
-    Objective("decide", value).check(metrics)
-    head, _, key = value.partition(".")
-    metric = next(m for m in metrics if head == m.name or value in {*m.titles, *m.directions})
+    metric = Objective("decide", value).check(metrics)
+    _, _, key = value.partition(".")
     if metric.best_of(key or value) == "none":
         raise SpecError(f"decide: {value} has no better direction; compare another value")
     if metric.resampling == "none":

@@ -18,7 +18,7 @@ from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import refuse_single_run
-from openended.harness.report import build_tracker_options, format_power
+from openended.harness.report import OF_THE_SIZE, build_tracker_options, format_power
 from openended.harness.results import FIXED, build_layout, format_axis_value, read_results
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _SURE = {"measured": "by rates measured in this store", "scaled": "rough: from r
 _UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
 _NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
-_OF_A_PILOT = ("num_examples", "seed", "task.texts", "task.digest")  # axes in which a pilot may differ
+_OF_A_PILOT = (*OF_THE_SIZE, "seed", "task.digest")  # axes in which a pilot may differ
 ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 Jobs = Sequence[Sequence[str]]
 Result = TypeVar("Result")

@@ -253,8 +253,8 @@ class Objective:
         """Name of the value, or of its distance to the human value."""
         return f"|Δ {self.name}|" if self.aim == "toward_human" else self.name
 
-    def check(self, metrics: Sequence[Metric]) -> None:
-        """Check that the runs will measure the value."""
+    def check(self, metrics: Sequence[Metric]) -> Metric:
+        """Check that the runs will measure the value; return its metric."""
         by_name = {m.name: m for m in metrics}
         head, _, _ = self.name.partition(".")
         metric = by_name.get(head) or next((m for m in metrics if self.name in {*m.titles, *m.directions}), None)
@@ -269,6 +269,7 @@ class Objective:
             raise SpecError(
                 f"toward_human: {metric.name} has no human value (it compares with the human text): maximize it"
             )
+        return metric
 
     def value(self, record: RunRecord) -> float:
         """Read the value from the record of a finished run."""
