@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from openended.harness.app.commands.check import _parse_margins
 from tests.harness.report.synthetic import result, seal_record, write_run
 from tests.helpers import ROOT, openended
 
@@ -144,3 +145,8 @@ def test_the_workflow_of_the_documentation_runs(tmp_path):
             (tmp_path / words[1]).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / words[1]).write_bytes(first.read_bytes())
         openended(*words, *small, cwd=tmp_path, verbose=False, code=0)
+
+
+def test_margins_of_values_whose_names_end_alike():
+    pairs = [("gen_ppl", "gen_ppl"), ("ppl", "ppl")]
+    assert _parse_margins("gen_ppl=1,ppl=2", pairs) == {pairs[0]: 1.0, pairs[1]: 2.0}
