@@ -40,6 +40,7 @@ class Results:
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
     left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record
+    stored_only: bool = False  # whether differences rest on what the store has, so that nothing is computed or written
     spaces: dict[tuple[str, str], Any] = field(default_factory=dict, init=False)
     """Metric and signature → the `JointSpace` of their values, where one was asked for."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -74,12 +75,15 @@ class Results:
         return self._arrays[key]
 
 
-def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = None) -> Results:
+def read_results(
+    paths: Iterable[Path | str], where: Mapping[str, str] | None = None, *, stored_only: bool = False
+) -> Results:
     """Read every run under the given paths.
 
     Args:
         paths: Run folders, folders that hold them at any depth, or `record.json` files.
         where: Axis (or `system`, `metric`, `experiment`, …) → accepted value as text, several joined by `|`.
+        stored_only: Whether differences rest on what the store has, so that nothing is computed or written.
 
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
@@ -97,7 +101,9 @@ def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = 
     runs, left_out = read_runs(records, damaged)
     rows, superseded = list_rows(runs)
     axes = systems.order_axes(name for run in runs for name in run.axes)
-    results = Results(build_frame(rows, axes), tuple(runs), axes, unfinished, superseded, damaged, left_out)
+    results = Results(
+        build_frame(rows, axes), tuple(runs), axes, unfinished, superseded, damaged, left_out, stored_only
+    )
     return filter_results(results, where) if where else results
 
 

@@ -129,7 +129,10 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
             values=values, n_human=len(human[1]), n_model=len(next(iter(distinct.values()))), draws=draws,
         )  # fmt: skip
 
-    result = _load_or_compute(runs[0].store, Recipe("measure", STAGES["measure"], spec, inputs), compute)
+    recipe = Recipe("measure", STAGES["measure"], spec, inputs)
+    if results.stored_only and (runs[0].store is None or Store(runs[0].store).find(recipe) is None):
+        raise _NoSpaceError("their values in one space are not stored")
+    result = _load_or_compute(runs[0].store, recipe, compute)
     return JointSpace(
         signature=signature_of_space, num_systems=len(distinct), num_human=len(human[1]), num_clusterings=clusterings,
         values=result[0], arrays=result[1],

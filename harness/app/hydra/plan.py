@@ -75,13 +75,18 @@ def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
             if system in systems and isinstance(size, int):
                 pilots.setdefault(size, {}).setdefault(system, []).append(path.parent)
     size = max(pilots, key=lambda size: (len(pilots[size]), size), default=0)
+    pilot = [folder for folders in pilots.get(size, {}).values() for folder in folders]
+    if not pilot:
+        return []
     metrics = "|".join({metric.name for settings in planned for metric in settings.metrics})
     try:
-        pilot = [folder for folders in pilots.get(size, {}).values() for folder in folders]
-        lines = list(format_power(read_results(pilot, {"metric": metrics}), [], None)) if pilot else []
+        results = read_results(pilot, {"metric": metrics}, stored_only=True)
+        lines = list(format_power(results, [], None))
     except core.DataError:  # one system, or no standard errors
         return []
-    return [f"pilot of {size:,} examples", *(f"  {line}" for line in lines)] if lines else []
+    weaker = any(space.reason for space in results.spaces.values())
+    basis = ", by each system's own values, which resolve less" if weaker else ""
+    return [f"pilot of {size:,} examples{basis}", *(f"  {line}" for line in lines)]
 
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
