@@ -18,7 +18,7 @@ from openended.harness.core import Features, Side, UndefinedMetric
 from openended.harness.core.errors import DataError
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.correlation import agreement_scores, correlate, correlation_matrix, rank_correlation
-from openended.metrics.judgments import count_wins, read_comparisons, read_judgments
+from openended.metrics.judgments import are_ratings, count_wins, read_comparisons, read_judgments
 from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as slow
 
@@ -297,6 +297,8 @@ def test_empty_outcomes_and_ratings_are_left_out_on_request_and_counted(write):
         read_judgments(path)
     judged = read_judgments(path, empty="skip")
     assert (judged.empty, len(judged)) == (1, 2)
+    assert are_ratings(["system", "rating_1"])
+    assert not are_ratings(["text", "rating_1"])
 
 
 def test_the_shipped_examples_come_from_their_script(tmp_path):
@@ -630,6 +632,8 @@ def test_agreement_counts_as_positive():
 
 
 def test_matrix():
-    got = correlation_matrix({"a": [1, 2, 3, 4], "b": [4, 3, 2, 1], "c": [1, np.nan, np.nan, 2], "d": [2, 2, 2, 2]})
-    assert got[:2, :2] == pytest.approx(np.array([[1, -1], [-1, 1]]))
-    assert np.isnan(got[2:]).all()
+    three = [1, 5, np.nan, 9]
+    two = [1, np.nan, np.nan, 2]
+    got = correlation_matrix({"a": [1, 2, 3, 4], "b": [4, 3, 2, 1], "c": three, "d": two, "e": [2, 2, 2, 2]})
+    assert got[:3, :3] == pytest.approx(np.array([[1, -1, 1], [-1, 1, -1], [1, -1, 1]]))
+    assert np.isnan(got[3:]).all()

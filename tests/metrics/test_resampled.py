@@ -155,7 +155,10 @@ def test_a_difference_is_far_narrower_than_two_intervals(cluster_fit, narrower):
 
 
 @pytest.mark.parametrize("n", [10, 16, 34])
-@build(("compression_ratio", {}), ("knn_precision_recall", {"k": 9}), ("zipf", {}), ("self_bleu", {}))
+@build(
+    ("compression_ratio", {}), ("knn_precision_recall", {"k": 9}), ("zipf", {}), ("self_bleu", {}),
+    ("self_bleu", {"num_references": 5}),
+)  # fmt: skip
 def test_few_texts_have_an_interval_or_a_word_about_it(metric, n):
     (features,) = draw(np.random.default_rng(0), n, metric, MODEL)
     result = metric.compute(features)

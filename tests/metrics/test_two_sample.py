@@ -133,6 +133,8 @@ def test_surface_features_by_hand():
     assert marked["marker_rate"] == pytest.approx(2 / 6)
     assert (marked["contrast_rate"], marked["cause_rate"]) == (pytest.approx(1 / 6), pytest.approx(1 / 6))
     assert marked["segments_starting_with_marker"] == 1.0
+    again = dict(zip(NAMES, surface_features(["Ann met Bob. Ann left."])[0], strict=True))
+    assert again["capitalized_recur"] == pytest.approx(1 / 2)
 
 
 def test_edges():
