@@ -95,20 +95,6 @@ def test_oracle(n, seed, levels, ties, vote_tie, data):
     assert (got.huse, got.huse_q, got.huse_d) == pytest.approx(want, abs=1e-12)
 
 
-def test_twenty_thousand_texts_equal_the_slow_version_on_a_part_of_them():
-    """Votes of 25 rows among 20,000, by all distances."""
-    given_ = columns(10_000, 3)
-    got = huse(**given_)
-    both = np.column_stack([given_["judgments"], given_["log_probs"] / given_["lengths"]])
-    both /= both.std(axis=0)
-    for i in range(0, 20_000, 800):
-        distances = np.linalg.norm(both - both[i], axis=1)
-        cut = np.sort(distances)[16]
-        near = (distances <= cut + 1e-9) & (np.arange(20_000) != i)
-        share = given_["is_model"][near].mean()
-        assert got.errors[i] == ((share > 0.5) != given_["is_model"][i])
-
-
 @pytest.mark.reference
 @needs_data
 def test_released_ratings():
@@ -126,30 +112,6 @@ def test_released_ratings():
         assert {key: got[key] for key in scores} == pytest.approx(scores, abs=1e-9)
     swapped = huse(**{**rated.columns(), "judgments": rated.log_probs / rated.lengths})
     assert 1 - swapped.huse_q / 2 == pytest.approx(expected["original_code"]["logp_only_leave_one_out_accuracy"])
-
-
-# meaning
-
-
-def known_densities(shift, n=3000, seed=5):
-    """Typicality and log-probability are independent unit normals; the model's are moved by `shift`."""
-    rng = np.random.default_rng(seed)
-    points = rng.normal(size=(2 * n, 2)) + np.where(np.arange(2 * n) >= n, 1, 0)[:, None] * np.asarray(shift)
-    return make_columns(points[:, 0], points[:, 1] * 7 - 40, 7)
-
-
-@pytest.mark.parametrize("shift", [(0.0, 0.0), (2.5, 0.0), (1.5, 2.0), (2.5, 2.0)])
-def test_near_one_less_total_variation_of_known_densities(shift):
-    """Two unit normals at distance d: 1 − TV = 2 Φ(−d/2). HUSE-Q knows the first coordinate alone.
-
-    16 votes are noisy where the sides differ little, which adds up to 0.05 at d = 1: a property of k = 16.
-    """
-    got = huse(**known_densities(shift, n=8000))
-    exact, exact_q = (math.erfc(d / 2 / math.sqrt(2)) for d in (math.hypot(*shift), shift[0]))
-    assert got.huse == pytest.approx(exact, abs=0.03)
-    assert got.huse_q == pytest.approx(exact_q, abs=0.05)
-    assert got.huse <= got.huse_q + 0.03
-    assert got.huse_d == pytest.approx(1 + got.huse - got.huse_q)
 
 
 # edges
@@ -229,16 +191,6 @@ def test_joins_a_run_by_id_and_names_what_does_not_match():
     assert np.isnan(errors[-2:]).all()
     both = np.concatenate([errors, result.per_example["error_human"]])
     assert 2 * np.nanmean(both) == pytest.approx(result.values["huse"])
-
-
-def test_lengths_are_words_or_tokens_and_do_not_change_huse_where_all_are_equal():
-    judged = Huse().read(EXAMPLE)
-    ids = [f"example/{i:03d}" for i in range(100)]
-    values = [Huse(length_unit=unit).compute(run_features(judged, ids)).values for unit in ("words", "tokens")]
-    assert values[0]["huse"] == values[1]["huse"]
-    assert WORDS in Huse().needs()
-    assert WORDS not in Huse(length_unit="tokens").needs()
-    assert Huse(log_probs="column").needs() == (RATINGS,)
 
 
 def test_runs_that_cannot_be_scored():

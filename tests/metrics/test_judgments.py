@@ -67,18 +67,6 @@ def test_wide_and_long_files_hold_the_same(write):
     )
 
 
-def test_lists_in_json_lines(write):
-    rows = [
-        {"example_id": "a", "is_model": False, "ratings": [2, 1]},
-        {"example_id": "a", "is_model": True, "ratings": [5]},
-        {"example_id": 7, "is_model": 1, "ratings": [3, None, 3.5]},
-    ]
-    judgments = read_judgments(write("\n".join(map(json.dumps, rows)), "r.jsonl"))
-    assert judgments.example_ids == ("7", "a", "a")
-    np.testing.assert_array_equal(np.nanmean(judgments.ratings, axis=1), [3.25, 1.5, 5])
-    assert (judgments.log_probs, judgments.raters) == (None, ())
-
-
 def test_anonymous_ratings_do_not_depend_on_their_order(write):
     lines = ["a,0,1", "a,0,3", "a,0,2", "a,1,4", "a,1,4"]
     header = "example_id,is_model,rating"

@@ -270,16 +270,6 @@ def test_loops_equal_slices(texts, max_phrase):
     assert loop_rate(texts, max_phrase=max_phrase) == sum(want) / len(want)
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 8), st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
-def test_long_loops_equal_slices(phrase, repeats, head):
-    text = looping(phrase, repeats, range(100, 100 + head))
-    for limit in (3, 20, 500):
-        found, length = repetition.final_repeats(index_of([text, text[:-1], [1]]), limit)
-        assert (found[0], length[0]) == slow.final_loop(text, limit)
-        assert (found[1], length[1]) == slow.final_loop(text[:-1], limit)
-
-
 def test_repetition_gathers_all_values():
     rows = [looping([1, 2, 3], 4), [1, 2, 3, 4, 5], []]
     result = run(repetition.Repetition(), rows)
@@ -433,18 +423,6 @@ def test_novelty_agrees_with_search_in_lists(sequences, corpus):
         assert values == {n: pytest.approx(slow.novelty(sequences, corpus, n)) for n in values}
 
 
-@pytest.mark.parametrize("n", [1, 7, 40, 100])
-def test_planted_copies_are_found_exactly(n):
-    rng = np.random.default_rng(n)
-    known = [rng.integers(0, 1000, 300).tolist() for _ in range(20)]
-    texts = [rng.integers(1000, 2000, 150).tolist() for _ in range(10)]
-    for number, text in enumerate(texts):
-        text[20 : 20 + n] = known[number][50 : 50 + n]
-    assert longest_copied_spans(texts, known).tolist() == [n] * 10
-    novelty = n_novelty(texts, known, orders=(n, n + 1))
-    assert novelty == {n: 1 - 1 / (150 - n + 1), n + 1: 1.0}
-
-
 def test_novelty_by_hand():
     # Of a, b, c, d the corpus lacks d: 1/4. Of ab, bc, cd it lacks cd: 1/3. abcd is new: 1.
     assert n_novelty(["a b c d"], ["x a b c"], orders=(1, 2, 4)) == {1: 0.25, 2: pytest.approx(1 / 3), 4: 1.0}
@@ -475,14 +453,14 @@ def test_references_or_a_file_is_the_corpus():
     assert result.values["novelty_2"] == 5 / 8
 
 
-# overused_phrases
-
-WORDS = [f"w{i}" for i in range(60)]
-
-
 def make_texts(n, seed, length=30):
     rng = np.random.default_rng(seed)
     return [" ".join(rng.choice(WORDS, length)) for _ in range(n)]
+
+
+# overused_phrases
+
+WORDS = [f"w{i}" for i in range(60)]
 
 
 def test_overused_by_hand():
@@ -541,16 +519,6 @@ def check_index(texts, orders=range(1, 6)):
 @settings(max_examples=150, deadline=None)
 def test_counts_equal_those_of_dictionaries(texts):
     check_index(texts)
-
-
-@given(INDEXED_TEXTS)
-@settings(max_examples=60, deadline=None)
-def test_block_borders_do_not_matter(texts):
-    # one group a block and three places a chunk: every border case of the blocked sorts
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngram_index, "CHUNK", 4)
-        patch.setattr(ngram_index, "_KEY_BITS", 8)
-        check_index(texts)
 
 
 def test_positions_of_a_hand_made_text():
@@ -625,23 +593,6 @@ def test_ids_beyond_int64_do_not_wrap():
     assert NgramIndex(pack_rows([high, high])).level(1).types == 2
     packed = Ragged(np.array([2**63, 2**63 + 1, 2**63], dtype=np.uint64), np.array([0, 3]))
     assert NgramIndex(packed).level(1).types == 2
-
-
-@pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])
-def test_blocks_of_runs_are_the_runs_however_they_are_cut(chunk, monkeypatch):
-    monkeypatch.setattr(ngram_index, "CHUNK", chunk)
-    rng = np.random.default_rng(3)
-    rows = Ragged.from_rows((rng.integers(0, 5, n) for n in rng.integers(0, 30, 40)), np.int64)
-    for order in (1, 2, 3):
-        parts = list(NgramIndex(rows).run_blocks(order))
-        runs = NgramIndex(rows).runs(order)
-        assert (len(parts) == 1) == (chunk > 16), "a small corpus is one block"
-        for name in ("text", "count"):
-            assert np.array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(runs, name))
-        before = np.cumsum([0, *(len(part.text) for part in parts)])
-        assert np.array_equal(np.concatenate([part.first + n for part, n in zip(parts, before)]), runs.first)
-        groups = np.cumsum([0, *(len(part.first) for part in parts)])
-        assert np.array_equal(np.concatenate([part.group + n for part, n in zip(parts, groups)]), runs.group)
 
 
 @pytest.mark.parametrize("chunk", [1 << 4, 1 << 20])

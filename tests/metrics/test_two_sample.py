@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness import core
 from openended.harness.core import Features, Plan, Side, UndefinedMetric
-from openended.metrics import kid as kid_module
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
@@ -276,13 +275,6 @@ def test_extrapolation_is_reproducible_and_its_spread_is_that_of_its_draws():
 
 
 # kid
-
-
-def test_blocks_do_not_matter(monkeypatch):
-    human, model = normal(30), normal(25, seed=1)
-    whole = kid(human=human, model=model)
-    monkeypatch.setattr(kid_module, "_BLOCK", 7)
-    assert dict(kid(human=human, model=model)) == pytest.approx(dict(whole))
 
 
 def test_std_error_is_the_spread_of_repeated_samples():
