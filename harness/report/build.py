@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import SpecError, escape_controls_in_line, parse_signature, write_text
+from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.findings.claims import build_findings_tables
@@ -27,6 +27,7 @@ from openended.harness.report.tables import (
 from openended.harness.report.tables.decisions import build_decision_table
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
+from openended.harness.report.tables.selection import TablePart
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
 
@@ -39,8 +40,7 @@ FILES = (
 )  # fmt: skip
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
-MAX_LISTED_RUNS = 5  # in an error message
-BUILDERS: dict[str, Callable[[Results, Layout, str], list[Table]]] = {
+BUILDERS: dict[str, Callable[[TablePart, Layout], list[Table]]] = {
     "values": values.build_value_tables,
     "leaderboard": values.build_value_tables,
     "pr_curves": values.build_value_tables,
@@ -214,16 +214,22 @@ def _load_layouts(
 
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of one layout."""
-    try:
-        tables = BUILDERS[layout.kind](selection.select(results, layout), layout, name)
-    except selection.IncomparableError as err:
-        runs = sorted({str(results.runs[at].folder) for item in err.items for at, _ in item.sources})
-        more = f" and {len(runs) - MAX_LISTED_RUNS} more" if len(runs) > MAX_LISTED_RUNS else ""
-        raise SpecError(f"{err}; the runs that differ: {', '.join(runs[:MAX_LISTED_RUNS])}{more}") from err
-    if layout.metrics_as_rows:
-        tables = [_name_invented(table).transpose() for table in tables]
-    return [replace(t, tex_signatures=layout.latex_signatures) for t in tables]
+    """Build the tables of one layout for every part that has the data; if none has, the first error is raised."""
+    layout.check_metrics(set(results.frame["metric"]))
+    tables: list[Table] = []
+    lacking: list[DataError] = []
+    for part in selection.split_results(results, layout, name):
+        try:
+            built = BUILDERS[layout.kind](part, layout)
+        except DataError as err:
+            lacking.append(err)
+            continue
+        if layout.metrics_as_rows:
+            built = [_name_invented(table).transpose() for table in built]
+        tables += [replace(table, about=part.about, tex_signatures=layout.latex_signatures) for table in built]
+    if lacking and not tables:
+        raise lacking[0]
+    return tables
 
 
 def _name_invented(table: Table) -> Table:

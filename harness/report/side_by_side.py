@@ -9,7 +9,7 @@ from openended.harness import results as measured
 from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
+from openended.harness.report.tables.table import BLANK, Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, order_axes
 
 _log = logging.getLogger(__name__)
@@ -48,12 +48,11 @@ def _build_settings_table(names: Sequence[str], first: Results, second: Results)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
     differ = [(axis, values) for axis, *values in settings if values[0] != values[1]]
     columns = [
-        (Column("settings", name, name), [Cell(words=values[at] or "–") for _, values in differ])
-        for at, name in enumerate(names)
+        (Column("settings", name, name), [values[at] or "–" for _, values in differ]) for at, name in enumerate(names)
     ]
     remarks = () if differ else ("Both have the same settings.",)
     labels = [axis for axis, _ in differ]
-    return Table.from_columns("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
+    return Table.build("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
 
 
 def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Table:
@@ -71,14 +70,14 @@ def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], seco
         for name, items in zip(names, values, strict=True):
             cells = [_make_cell(item) for item in items]
             signature = next((i.signature for i in items if i is not None), "")
-            title, digits = f"{like.title} ({name})", choose_column_decimals(cells)
-            columns.append((Column(*pair, title, like.direction, digits, signature, target=like.target), cells))
+            title = f"{like.title} ({name})"
+            columns.append((Column(*pair, title, like.direction, None, signature, target=like.target), cells))
         gaps = [_make_difference_cell(*both) for both in zip(*values, strict=True)]
-        columns.append((Column(*pair, f"Δ {like.title}", "none", choose_column_decimals(gaps)), gaps))
+        columns.append((Column(*pair, f"Δ {like.title}"), gaps))
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
     kinds = ["human" if label == "human" else "model" for label in labels]
     title = "What differs in the numbers"
-    return Table.from_columns("side-by-side", title, labels, columns, [about], kinds=kinds)
+    return Table.build("side-by-side", title, labels, columns, [about], kinds=kinds)
 
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:

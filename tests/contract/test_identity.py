@@ -12,7 +12,7 @@ from openended.harness.core import Runtime, Spec, SpecError, build_signature, lo
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
-from openended.harness.report.tables.values import build_value_tables
+from openended.harness.report.build import make_tables
 from openended.harness.results import group_systems, load_layout, read_results
 from openended.harness.run.facts import collect_axes
 from openended.harness.run.settings import Settings
@@ -157,7 +157,7 @@ def check_apart(folder: Path, *, human: bool) -> None:
     assert sorted(i.mean for i in models) == [1.0, 2.0]
     assert {i.seeds for i in items} == {1}
     assert sorted(i.mean for i in items if i.system == "human") == ([-2.0, -1.0] if human else [-9.0])
-    tables = build_value_tables(read_results([folder]), load_layout("default"), "t")
+    tables = make_tables(read_results([folder]), load_layout("default"), "t")
     cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
     assert {1.0, 2.0} <= set(cells)
     labels = [(t.name, r.label) for t in tables for r in t.rows]

@@ -13,8 +13,8 @@ from openended.harness.report.analysis.paired import compute_margin_p_value, cor
 from openended.harness.report.findings import checks, uncertainty
 from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
 from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, Outcome, Sample
-from openended.harness.report.tables.selection import INVENTED, select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.selection import INVENTED, TablePart, select_pairs
+from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
 
 REMARK = (
@@ -28,6 +28,7 @@ REMARK = (
     "no verdict."
 )
 HEADLINES = ("bradley_terry", "huse", "mauve")  # people first; without them the first metric that ranks systems
+_TITLES = ("source", "measured", "verdict")
 MAX_NAMED = 3  # systems named in one list
 
 
@@ -57,31 +58,31 @@ def load_claims() -> tuple[Claim, ...]:
     )
 
 
-def build_findings_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+def build_findings_tables(part: TablePart, layout: Layout) -> list[Table]:
     """Build the table of claims with source, measured values and verdict; a claim is checked on every task."""
-    items = [item for item in results.values if math.isfinite(item.mean) and not _is_invented(item)]
-    parts, errors = group_by_data(items), Errors(results)
+    items = [item for item in part.items if math.isfinite(item.mean) and not _is_invented(item)]
+    by_data, errors = group_by_data(items), Errors(part.results)
     rows, claims = [], load_claims()
     with show_progress("findings", len(claims), unit="claims", enabled=True) as advance:
         for claim in claims:
-            rows.append(_build_row(claim, parts, errors))
+            rows.append((claim.source, *_check_claim(claim, by_data, errors)))
             advance(1)
-    columns = tuple(Column("", title, title, "none") for title in ("source", "measured", "verdict"))
-    checked = sum(row.cells[-1].words != "not measured" for row in rows)
+    columns = [(Column("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
+    checked = sum(verdict != "not measured" for *_, verdict in rows)
     expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
     remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")
-    return [Table(name, layout.title, columns, tuple(rows), remarks, head="Claim", show_seeds=False)]
+    labels = [claim.claim for claim in claims]
+    return [Table.build(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
 
 
-def _build_row(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> TableRow:
+def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> tuple[Cell | str, str]:
+    """Return what was measured, and the verdict."""
     by_task = {task: uncertainty.check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
     verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
     if not verdicts:
-        measured, words = Cell(note=f"Needs {claim.needs}."), "not measured"
-    else:
-        (verdict,) = verdicts.values() if len(parts) == 1 else [uncertainty.combine_tasks(verdicts)]
-        measured, words = Cell(words=verdict.measured_text), verdict.words
-    return TableRow(claim.claim, "claim", (Cell(words=claim.source), measured, Cell(words=words)))
+        return Cell(note=f"Needs {claim.needs}."), "not measured"
+    (verdict,) = verdicts.values() if len(parts) == 1 else [uncertainty.combine_tasks(verdicts)]
+    return verdict.measured_text, verdict.words
 
 
 def _is_invented(item: SystemValue) -> bool:

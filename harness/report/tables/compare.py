@@ -16,23 +16,14 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import agreement, table as tables
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.selection import check_signatures, select_pairs
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow, choose_column_decimals
-from openended.harness.results import (
-    Layout,
-    Results,
-    System,
-    SystemValue,
-    find_human_value,
-    group_by,
-    group_by_data,
-    group_systems,
-    load_layout,
-    select_values,
-)  # fmt: skip
+from openended.harness.report.tables.selection import check_signatures, select_pairs, split_results
+from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
+from openended.harness.results import Layout, Results, System, SystemValue, group_by, group_systems, select_values
 
 FOLDER = resources.files("openended.harness") / "reference"
 Name = tuple[str, str, str]  # model, decoder, its parameters
+Row = tuple[str, Cell | None, Cell | None, Cell | None]  # label, published and measured value, difference
+COLUMNS = {"published": "published", "ours": "measured", "delta": "Δ"}
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
 CORRELATION = "spearman("
 OVER = "Over {} systems."
@@ -41,6 +32,8 @@ NO_RUN = "No run has this decoder with these parameters."
 NO_ROW = "The runs do not have this embedder, or two sets of these texts."
 NO_METRIC = "Not measured in this run."
 READ_OFF = "read off a figure"  # prefix of the note in such rows
+DELTA = "Δ is measured minus published."
+ORIENTED = "Spearman's ρ over systems, oriented so that agreement is positive."
 READ_OFF_REMARK = "The published values were read off a figure: compare the order of the systems, not the values."
 OTHER_MODEL = "The measured model is a different one: compare the order of the systems, not the values."
 UNTESTED = f"Not tested: no replicates or per-example values, and p < 0.05 needs {paired.LEAST_SEEDS} seeds."
@@ -75,102 +68,107 @@ def load_metrics() -> dict[str, dict[str, Any]]:
 def build_comparison(results: Results, reference: str) -> Table:
     """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
     rows_of_table = _read_rows(reference)
-    if rows_of_table[0]["metric"].startswith(CORRELATION):
-        return _compare_correlations(results, reference, rows_of_table)
-    layout = load_metrics()["layouts"].get(rows_of_table[0]["metric"].partition("_")[0].partition("(")[0])
-    if layout is not None:
-        return _compare_cells(results, reference, rows_of_table, layout)
-    players = _list_players(results.values)
+    metric = rows_of_table[0]["metric"]
+    layout = load_metrics()["layouts"].get(metric.partition("_")[0].partition("(")[0])
+    kind, lines = "metric", list[int]()
+    if metric.startswith(CORRELATION):
+        rows, remarks = _compare_correlations(results, rows_of_table), [f"{ORIENTED} {DELTA}"]
+    elif layout is not None:
+        rows, remarks = _compare_cells(results, rows_of_table, layout)
+    else:
+        kind = "model"
+        rows, lines, remarks = _compare_values(results, reference, rows_of_table)
+    columns = [
+        (Column("", key, title, decimals=3), [row[at] for row in rows])
+        for at, (key, title) in enumerate(COLUMNS.items(), 1)
+    ]
+    stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
+    title, kinds = f"{reference}: published and measured", [kind if row[1] else "summary" for row in rows]
+    return Table.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, lines=lines)
+
+
+def _compare_values(
+    results: Results, reference: str, rows_of_table: Sequence[Mapping[str, str]]
+) -> tuple[list[Row], list[int], list[str]]:
+    """Compare values of systems; also return the first row of each metric, and remarks."""
+    scores = [(i, *i.key.partition("/")[::2]) for i in results.values if i.metric == "bradley_terry" and "/" in i.key]
+    players = [  # of files of judgments alone, each with its score for every question
+        System(name, tuple(replace(i, key=question, title=question.replace("_", " ")) for i, question, _ in of))
+        for name, of in group_by(scores, lambda score: score[2]).items()
+    ]
     published, items = read_published(reference), [*results.values, *(i for p in players for i in p.items)]
     systems = [*group_systems(results.values), *players]
     names = list(dict.fromkeys(p.name for p in published))
     matches = {name: _match_system(name, names, systems) for name in names}
-    rows: list[TableRow] = []
+    rows: list[Row] = []
+    lines: list[int] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
     for metric, values in group_by(published, lambda value: value.metric).items():
         where = load_metrics()["measured"][metric]
-        measured = _select_measured(items, where)
-        if not measured:
+        measured_items = _select_measured(items, where)
+        if not measured_items:
             missing.append(metric)
             if "title" not in where:
                 continue
-        signatures |= dict.fromkeys(i.signature for i in measured if i.system == "model")
-        like = measured[0].title if measured else where["title"]
+        signatures |= dict.fromkeys(i.signature for i in measured_items if i.system == "model")
+        like = measured_items[0].title if measured_items else where["title"]
         title = f"|Δ {like}|" if "gap" in where else f"{like} (%)" if "scale" in where else like
-        measured_cells = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
+        cells = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
-        more = max(digits, min(choose_column_decimals(measured_cells), digits + 1))
-        for at, (value, cell) in enumerate(zip(values, measured_cells, strict=True)):
+        more = max(digits, min(choose_column_decimals(cells), digits + 1))
+        lines.append(len(rows))
+        for value, cell in zip(values, cells, strict=True):
             paper = Cell(value.value, value.sd, decimals=digits)
-            gap = BLANK if value.read_off else _subtract(cell, paper)
-            cells = (paper, replace(cell, decimals=more), replace(gap, decimals=more))
+            gap = None if value.read_off else _subtract(cell, paper, more)
             label = _label(value.name, names, matches[value.name][0])
-            rows.append(TableRow(f"{title}: {label}", "model", cells, rule=at == 0))
+            rows.append((f"{title}: {label}", paper, replace(cell, decimals=more), gap))
         few = "Fewer than three systems in common, or constant values."
-        both = ((value.value, cell.value) for value, cell in zip(values, measured_cells, strict=True))
-        ranks = correlate(both, OVER, few, decimals=3)
-        rows.append(TableRow(f"{title}: Spearman ρ of the rankings", "summary", (BLANK, BLANK, ranks)))
-    remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else "Δ is measured minus published."]
+        both = ((value.value, cell.value) for value, cell in zip(values, cells, strict=True))
+        rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, OVER, few)))
+    remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else DELTA]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
-    notes = {f"({row['domain']}) {row['note']}." for row in rows_of_table if row["domain"] == row["table"]}
-    remarks += sorted(notes)
+    remarks += sorted({f"({r['domain']}) {r['note']}." for r in rows_of_table if r["domain"] == r["table"]})
     remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
-    remarks += [f"signature of the measured value: {s}" for s in signatures]
-    return _make_table(reference, rows, remarks)
+    return rows, lines, [*remarks, *(f"signature of the measured value: {s}" for s in signatures)]
 
 
-def _compare_cells(results: Results, reference: str, published: Sequence[Mapping[str, str]], name: str) -> Table:
-    """Compare published values with the cells of the table that a layout builds of the runs."""
-    layout = load_layout(name)
+def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], name: str) -> tuple[list[Row], list[str]]:
+    """Compare published values with the cells of the table that a layout builds of the runs; also return remarks."""
+    layout = measured.load_layout(name)
     build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
     try:
-        built = build(results, layout, name)[-1]
+        built = build(split_results(results, layout, name)[-1], layout)[-1]
     except DataError:
         built = Table(name, "", (), ())
-    rows = []
+    keys = [column.key for column in built.columns]
+    cells = {(key, row.label): cell for row in built.rows for key, cell in zip(keys, row.cells, strict=True)}
+    rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
         label = f"varying {' '.join(words[3:]).title().replace('And', 'and')}" if words[0] == "sd" else row["model"]
         key = words[1].partition(";")[0]
-        cells = [
-            cell
-            for measured in built.rows
-            for cell, column in zip(measured.cells, built.columns, strict=True)
-            if measured.label == label and column.key == key
-        ]
-        cell = replace(cells[0], signed=False) if cells else Cell(note=NO_ROW)
+        cell = cells.get((key, label), Cell(note=NO_ROW))
         paper = Cell(float(row["value"]), float(row["sd"] or math.nan))
-        rows.append(TableRow(f"{key}: {label}", "metric", (paper, cell, _subtract(cell, paper))))
-    return _make_table(reference, rows, ("Δ is measured minus published.", *built.remarks))
+        rows.append((f"{key}: {label}", paper, cell, _subtract(cell, paper)))
+    return rows, [DELTA, *built.remarks]
 
 
-def _list_players(items: Iterable[SystemValue]) -> list[System]:
-    """Return the players of files of judgments alone, each with its score for every question."""
-    scores = [(i, *i.key.partition("/")[::2]) for i in items if i.metric == "bradley_terry" and "/" in i.key]
-    players = group_by(scores, lambda score: score[2])
-    return [
-        System(name, tuple(replace(i, key=question, title=question.replace("_", " ")) for i, question, _ in of))
-        for name, of in players.items()
-    ]
-
-
-def _compare_correlations(results: Results, reference: str, published: Sequence[Mapping[str, str]]) -> Table:
+def _compare_correlations(results: Results, published: Sequence[Mapping[str, str]]) -> list[Row]:
     """Compare published rank correlations with those of the measured values, over the systems that have both."""
-    parts = group_by_data(results.values)
-    domains = list(dict.fromkeys(row["domain"] for row in published))
-    several = len(domains) > 1
+    parts = measured.group_by_data(results.values)
+    several = len({row["domain"] for row in published}) > 1
     tasks, classifiers = load_metrics()["domains"], load_metrics()["classifiers"]
-    rows = []
+    rows: list[Row] = []
     for row in published:
         names = row["metric"].removeprefix(CORRELATION).removesuffix(")").split(";")
-        first, second = (load_metrics()["correlated"][name].split(".") for name in names)
+        first, second = (tuple(load_metrics()["correlated"][name].split(".")) for name in names)
         tuned = ("finetuned_discriminator", f"accuracy_{classifiers.get(row['model'])}")
         is_tuned = any(i.pair == tuned for i in results.values)
         second = tuned if is_tuned else second
         cells = {}
         for task, part in parts.items():
-            if not any(i.pair == tuple(second) for i in part):
+            if not any(i.pair == second for i in part):
                 continue
             both = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
             oriented = [(orient_value(a, part), orient_value(b, part)) for a, b in both if a and b]
@@ -179,25 +177,19 @@ def _compare_correlations(results: Results, reference: str, published: Sequence[
         # The task of the paper's domain; on other tasks, the next one for each domain with this score.
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
         others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
-        measured = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
-        if row["model"] and not is_tuned and math.isfinite(measured.value):
-            measured = replace(measured, note=f"{measured.note} {NOT_TUNED}")
+        cell = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
+        if row["model"] and not is_tuned and math.isfinite(cell.value):
+            cell = replace(cell, note=f"{cell.note} {NOT_TUNED}")
         paper = Cell(float(row["value"]), signed=True)
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
         label = f"{', '.join(names)}{f' ({where})' if where else ''}"
-        rows.append(TableRow(label, "metric", (paper, measured, _subtract(measured, paper))))
-    remarks = ("Spearman's ρ over systems, oriented so that agreement is positive. Δ is measured minus published.",)
-    return _make_table(reference, rows, remarks)
+        rows.append((label, paper, cell, _subtract(cell, paper)))
+    return rows
 
 
-def _subtract(measured: Cell, paper: Cell) -> Cell:
-    return Cell(measured.value - paper.value, signed=True) if math.isfinite(measured.value) else BLANK
-
-
-def _make_table(reference: str, rows: Sequence[TableRow], remarks: Sequence[str]) -> Table:
-    stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
-    columns = (Column("", "published", "published"), Column("", "ours", "measured"), Column("", "delta", "Δ"))
-    return Table(stem, f"{reference}: published and measured", columns, tuple(rows), tuple(remarks), show_seeds=False)
+def _subtract(cell: Cell, paper: Cell, decimals: int | None = None) -> Cell | None:
+    finite = math.isfinite(cell.value)
+    return Cell(cell.value - paper.value, signed=True, decimals=decimals) if finite else None
 
 
 def read_published(reference: str) -> list[PaperValue]:
@@ -297,7 +289,7 @@ def _build_measured_cell(where: Mapping[str, Any], system: System | None, items:
         return Cell(note=value.reason if value is not None and value.reason else NO_METRIC)
     mean, scale = value.mean, where.get("scale", 1.0)
     if "gap" in where:
-        human = find_human_value(items, value)
+        human = measured.find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
             return Cell(note="No human value was measured.")
         mean = abs(mean - human.mean)
@@ -321,8 +313,8 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     """
     items = results.values
     pairs = {pair: select_values(items, *pair) for pair in select_pairs(items, Layout())}
-    for pair, values in pairs.items():
-        check_signatures(pair[0], values, "significance")
+    for values in pairs.values():
+        check_signatures(results, values, "significance")
     systems = group_systems(items)
     lines: list[str] = []
     if baseline == LAST_GOOD:
@@ -335,13 +327,12 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     corrected = paired.correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():
-        cells = [_build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan)) for name in names]
         gap = first.direction == "match_human"
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        column = Column(*pair, title, direction, choose_column_decimals(cells), first.signature, gap)
-        differences.append((column, cells))
-        p_cells = [Cell(corrected[n, pair]) if (n, pair) in corrected else Cell(note=UNTESTED) for n in names]
+        cells = [_build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan)) for name in names]
+        differences.append((Column(*pair, title, direction, None, first.signature, gap), cells))
+        p_cells = [corrected.get((name, pair), Cell(note=UNTESTED)) for name in names]
         p_values.append((Column(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
     estimates, signatures = paired.describe_estimates(results, (value for values in pairs.values() for value in values))
     labels = ", ".join(dict.fromkeys(system.name for system in baselines.values()))
@@ -359,12 +350,11 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     if seeds:
         floor = ", ".join(f"{2 / 2**n:.2g} for {n} seeds" for n in seeds)
         remarks.append(f"Smallest p-value that a test over seeds can reach, before the correction: {floor}.")
+    title, rules = f"Difference from {label}", tuple(signatures)
     holm = ["p-values after Holm's correction over all cells."]
     return [
-        Table.from_columns(
-            "significance", f"Difference from {label}", names, differences, remarks, rules=tuple(signatures)
-        ),
-        Table.from_columns("significance-p", f"p-values against {label}", names, p_values, holm),
+        Table.build("significance", title, names, differences, remarks, rules=rules),
+        Table.build("significance-p", f"p-values against {label}", names, p_values, holm),
     ]
 
 

@@ -12,7 +12,7 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
     select_last_looks,
 )
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
+from openended.harness.report.tables.table import BLANK, Cell, Column, Filled, Table
 from openended.harness.results import Results
 
 _WORDS = {
@@ -28,14 +28,11 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
     sizes = [results.runs[at].axes for at in {at for item in last for at, _ in item.sources}]
     used = sum(int(axes["num_examples"]) * int(axes["samples"]) for axes in sizes)
     most = sum(plan.looks[-1] * int(axes["samples"]) for axes in sizes)
-    outcomes = [_WORDS.get(decision.outcome, f"{decision.outcome} is better") for decision in decisions]
-    numbers = [decision.looks[-1].n if decision.looks else 0 for decision in decisions]
-    cells = [_build_difference_cell(plan, decision) for decision in decisions]
-    columns = [
-        (Column("", "outcome", "decision"), [Cell(words=outcome) for outcome in outcomes]),
-        (Column("", "difference", "difference", decimals=choose_column_decimals(cells)), cells),
-        (Column("", "looks", "looks"), [Cell(words=f"{len(d.looks)} of {len(plan.looks)}") for d in decisions]),
-        (Column("", "examples", "examples", decimals=0), [Cell(number) for number in numbers]),
+    columns: list[Filled] = [
+        (Column("", "outcome", "decision"), [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions]),
+        (Column("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
+        (Column("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
+        (Column("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
     ]
     count = len(plan.comparisons)
     share = f" and {count} comparisons (Bonferroni)" if count > 1 else ""
@@ -49,7 +46,7 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
     remarks += [f"{d.comparison.title}: the values differ in {d.differing}." for d in decisions if d.differing]
     titles = [decision.comparison.title for decision in decisions]
-    return Table.from_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
+    return Table.build("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 
 
 def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:

@@ -9,7 +9,7 @@ from pathlib import Path
 from openended.harness.core import DataError, escape_csv_cell, parse_signature, write_text
 from openended.harness.imported import Damage, list_damages, parse_damage
 from openended.harness.report.analysis.paired import LEVEL, correct_by_holm
-from openended.harness.report.tables.selection import select_pairs, split_results
+from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
 
@@ -123,41 +123,34 @@ def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedVal
     return DamagedValue(percent, item.mean, error, ends, None)
 
 
-def build_stress_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build a table of damages by metrics for every value of the axes in `split`."""
-    tables = []
-    for part in split_results(results, layout, name):
-        pairs = select_pairs(part.items, layout)
-        curves = [c for c in find_damage_curves(results, part.items) if (c.metric, c.key) in pairs]
-        by_name = {(c.metric, c.key, c.damage): c for c in curves}
-        titles = {(c.metric, c.key): c.title for c in curves}
-        damages = list(dict.fromkeys(c.damage for c in curves))
-        texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
-        no = "no?" if texts < FEW_TEXTS else "no"
-        columns = [
-            (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
-            for pair in pairs
-            if pair in titles
-        ]
-        errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
-        least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
-        visible = f"they show only changes of at least {least}" if least else "they show no change"
-        warning = f"no?: {texts} texts on a side say little, {visible}; more num_examples show smaller ones"
-        title = ", ".join([layout.title, *part.where.values()])
-        labels = [damage.replace("_", " ") for damage in damages]
-        warnings = (warning,) if texts < FEW_TEXTS else ()
-        table = Table.from_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", about=part.about)
-        tables.append(replace(table, warnings=warnings))
-    return tables
+def build_stress_tables(part: TablePart, layout: Layout) -> list[Table]:
+    """Build a table of damages by metrics."""
+    pairs = select_pairs(part.items, layout)
+    curves = [c for c in find_damage_curves(part.results, part.items) if (c.metric, c.key) in pairs]
+    by_name = {(c.metric, c.key, c.damage): c for c in curves}
+    titles = {(c.metric, c.key): c.title for c in curves}
+    damages = list(dict.fromkeys(c.damage for c in curves))
+    texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
+    no = "no?" if texts < FEW_TEXTS else "no"
+    columns = [
+        (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
+        for pair in pairs
+        if pair in titles
+    ]
+    errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
+    least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
+    visible = f"they show only changes of at least {least}" if least else "they show no change"
+    warning = f"no?: {texts} texts on a side say little, {visible}; more num_examples show smaller ones"
+    labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
+    warnings = (warning,) if texts < FEW_TEXTS else ()
+    return [Table.build(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
 
 
-def _format_cell(curve: DamageCurve | None, no: str) -> Cell:
+def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:
     if curve is None or not curve.is_known:
         return Cell(note="no value, or no interval")
     mark = "" if curve.is_monotone else "~"
-    if curve.smallest is None:
-        return Cell(words=f"{no}{mark}")
-    return Cell(float(curve.smallest), decimals=0, suffix=mark)
+    return f"{no}{mark}" if curve.smallest is None else Cell(float(curve.smallest), suffix=mark)
 
 
 def write_stress_csv(results: Results, folder: Path) -> Path:

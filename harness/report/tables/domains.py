@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from openended.harness.core import DataError, Example
-from openended.harness.report.tables.selection import split_results
-from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.report.tables.selection import TablePart
+from openended.harness.report.tables.table import Column, Filled, Table
 from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
 from openended.harness.storage import read_examples
 
@@ -14,18 +14,18 @@ LEAST, LEAST_OF_FEW, FEW = 20, 5, 1000  # human texts of a cell that is shown, a
 FEW_DOMAINS = 2
 
 
-def build_domain_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+def build_domain_tables(part: TablePart, layout: Layout) -> list[Table]:
     """Build a table of cells and domains for every system whose run and metadata are in the store."""
-    systems = [s for part in split_results(results, layout, name) for s in group_systems(part.items)]
+    systems = group_systems(part.items)
     tables: list[Table] = []
     for system in systems:
-        if domains := _read_domains(results, system):
-            stem = name if len(systems) == 1 else f"{name}-{len(tables) + 1}"
+        if domains := _read_domains(part.results, system):
+            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
             tables.append(_build_table(domains, stem, f"{layout.title}: {system.name}"))
     if not tables:
         raise DataError(
-            f"table {name}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with task=realnews "
-            "or task=docs (and another outputs_dir if this store has MAUVE without the cells of each text)"
+            f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "
+            "task=realnews or task=docs (and another outputs_dir if this store has MAUVE without cells of texts)"
         )
     return tables
 
@@ -55,15 +55,16 @@ def _build_table(domains: Mapping[int, Counter[str]], stem: str, title: str) -> 
     least = LEAST_OF_FEW if total < FEW else LEAST
     visible = {cell: counts for cell, counts in domains.items() if counts.total() >= least}
     order = sorted(visible, key=lambda cell: (len(visible[cell]), -visible[cell].total(), cell))
-    columns = [
-        (Column("mauve", "texts", "human texts", decimals=0), [Cell(visible[c].total()) for c in order]),
-        (Column("mauve", "domains", "domains", decimals=0), [Cell(len(visible[c])) for c in order]),
+    counts = [visible[cell] for cell in order]
+    columns: list[Filled] = [
+        (Column("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
+        (Column("mauve", "domains", "domains", decimals=0), map(len, counts)),
         (Column("mauve", "counts", "texts of each domain"),
-         [Cell(words=", ".join(f"{d} {n}" for d, n in visible[c].most_common())) for c in order]),
+         [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
     ]  # fmt: skip
     pure = sum(len(counts) <= FEW_DOMAINS for counts in visible.values())
     remark = (
         f"{pure} of {len(visible)} cells with at least {least} human texts hold texts of one or two domains; "
         f"{total:,} texts of {len(set().union(*domains.values()))} domains in {len(domains)} cells."
     )
-    return Table.from_columns(stem, title, [f"cell {c}" for c in order], columns, [remark], kinds="metric", head="Cell")
+    return Table.build(stem, title, [f"cell {c}" for c in order], columns, [remark], kinds="metric", head="Cell")

@@ -22,10 +22,9 @@ from openended.harness.core import F64, DataError
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
 from openended.harness.report.tables import selection
-from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import TablePart, make_slug
-from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
-from openended.harness.results import Layout, Pair, Results, System, SystemValue, find_target, orient, select_values
+from openended.harness.report.tables.table import Cell, Column, Filled, Table, choose_column_decimals
+from openended.harness.results import Layout, Pair, System, SystemValue, find_target, orient, select_values
 
 MIN_SETTINGS = 2  # of a sweep
 MOST_SPLITS = 20  # of the seeds into halves; with more than six seeds, only the first and second half
@@ -39,8 +38,8 @@ _DRAWN = (
     "is the mean of the sweep."
 )
 _FRESH = (
-    "Selected on one half of the seeds and scored on the other, mean over splits; ± is the half-width of the 95 % "
-    "interval over seeds. Same seeds: selected and scored on all seeds, which is biased upward."
+    "Selected on one half of the seeds and scored on the other, mean over splits, with 95 % intervals over seeds. "
+    "Same seeds: selected and scored on all seeds, which is biased upward."
 )
 _SEEN = "One seed: selected and scored on the same texts, which is biased upward; run two or more seeds."
 _WINNER = (
@@ -77,22 +76,18 @@ class BestOfN:
     half: tuple[float, ...]  # half-width of the 95 % interval of `fresh` over seeds; NaN with one seed
 
 
-def build_fair_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `fair` for every value of the axes in `split`."""
-    tables: list[Table] = []
-    for part in selection.split_results(results, layout, name):
-        pairs = selection.select_pairs(part.items, layout)
-        for pair in pairs:
-            selection.check_signatures(pair[0], select_values(part.items, *pair), part.stem, layout.allow)
-        tables += filter(None, (_build_best_of_n_table(part, pair) for pair in pairs))
-        both = (pairs_of for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs))
-        tables += filter(None, (_build_pareto_table(part, pairs_of) for pairs_of in both))
-        tables += filter(None, [_build_win_table(results, part, pairs)])
-    if not any("best" in table.name for table in tables):
+def build_fair_tables(part: TablePart, layout: Layout) -> list[Table]:
+    """Build the tables of a layout of kind `fair`."""
+    pairs = selection.select_pairs(part.items, layout)
+    for pair in pairs:
+        selection.check_signatures(part.results, select_values(part.items, *pair), part.stem, layout.allow)
+    best = [table for pair in pairs if (table := _build_best_of_n_table(part, pair)) is not None]
+    if not best:
         raise DataError(
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
         )
-    return tables
+    both = [_build_pareto_table(part, pairs_of) for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs)]
+    return [*best, *filter(None, [*both, _build_win_table(part, pairs)])]
 
 
 def is_gap(item: SystemValue) -> bool:
@@ -253,27 +248,25 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     first, most = select_values(part.items, *pair)[0], min(c.settings for c in curves)
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
     title, direction = describe_printed_value(first)
-    columns = [(Column("", "settings", "settings", "none", 0), [Cell(c.settings, decimals=0) for c in curves])]
+    columns: list[Filled] = [(Column("", "settings", "settings", decimals=0), [c.settings for c in curves])]
+    digits = 0
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
         cells = []
         for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
             cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
-        column, marked = mark_best_cells(Column(*pair, f"N={n}", direction, digits, first.signature), cells)
-        suffixes = [f" ± {c.half[n - 1]:.{digits}f}" if math.isfinite(c.half[n - 1]) else "" for c in curves]
-        cells = [replace(cell, interval=None, suffix=half) for cell, half in zip(marked, suffixes, strict=True)]
-        columns.append((column, cells))
+        columns.append((Column(*pair, f"N={n}", direction, digits, first.signature, interval=fresh), cells))
     if fresh:
-        last = Column(*pair, f"N={most}, same seeds", "none", columns[-1][0].decimals)
-        columns.append((last, [Cell(c.seen[most - 1]) for c in curves]))
+        seen = [c.seen[most - 1] for c in curves]
+        columns.append((Column(*pair, f"N={most}, same seeds", "none", digits), seen))
     sweeps = {sweep.name: sweep for sweep in group_sweeps(part.items)}
-    names = [_name_best_setting(sweeps[c.name], part.items, pair, c.half[-1], columns[1][0].decimals) for c in curves]
-    columns.append((Column("", "setting", "best setting"), [Cell(words=name) for name in names]))
+    names = [_name_best_setting(sweeps[c.name], part.items, pair, c.half[-1], digits) for c in curves]
+    columns.append((Column("", "setting", "best setting"), names))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    return Table.from_columns(
+    return Table.build(
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
-        remarks, head="Decoder", about=part.about,
+        remarks, head="Decoder", ranked=True,
     )  # fmt: skip
 
 
@@ -298,45 +291,42 @@ def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | No
         return None
     costs = [[float(-orient(v.mean, v.direction, target)) for v, target in row] for row in rows]
     front = [i for i, cost in enumerate(costs) if not any(measured.dominates(other, cost) for other in costs)]
-    columns = []
+    columns: list[Filled] = []
     for pair, entries in zip(pairs, zip(*rows, strict=True), strict=True):
         printed = [v.mean if target is None else abs(v.mean - target) for v, target in entries]
         cells = [Cell(number, v.sd, v.seeds) for number, (v, _) in zip(printed, entries, strict=True)]
         first = select_values(part.items, *pair)[0]
-        digits = choose_column_decimals(cells)
-        column = Column(*pair, *describe_printed_value(first), digits, first.signature, is_gap(first))
+        column = Column(*pair, *describe_printed_value(first), None, first.signature, is_gap(first))
         columns.append((column, cells))
     names = [system.name for system, *_ in settings]
     by = [next((names[i] for i in front if measured.dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
-    columns.append((Column("", "pareto", "dominated by"), [Cell(words=name) for name in by]))
-    return Table.from_columns(
-        f"{part.stem}-pareto-{make_slug(pairs[0][0])}", "Quality and diversity: Pareto front", names, columns,
-        [_DOMINATED], about=part.about,
-    )  # fmt: skip
+    columns.append((Column("", "pareto", "dominated by"), by))
+    stem = f"{part.stem}-pareto-{make_slug(pairs[0][0])}"
+    return Table.build(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
 
 
-def _build_win_table(results: Results, part: TablePart, pairs: Sequence[Pair]) -> Table | None:
+def _build_win_table(part: TablePart, pairs: Sequence[Pair]) -> Table | None:
     """Build the table of wins, ties and losses of decoders at their selected settings, Holm-corrected."""
     sweeps = group_sweeps(part.items)
     names = [sweep.name for sweep in sweeps]
-    tests = {pair: _test_pairs(results, part.items, sweeps, pair) for pair in pairs}
+    tests = {pair: _test_pairs(part, sweeps, pair) for pair in pairs}
     corrected = paired.correct_by_holm({(pair, key): p for pair in pairs for key, (_, p) in tests[pair].items()})
     columns = []
     for pair in (pair for pair in pairs if tests[pair]):
         tally = tally_wins(names, tests[pair], {key: p for (tested, key), p in corrected.items() if tested == pair})
         title, _ = describe_printed_value(select_values(part.items, *pair)[0])
         words = [f"{c['+']}/{c['=']}/{c['-']}" + (f" ?{c['?']}" if c["?"] else "") for c in tally.values()]
-        columns.append((Column(*pair, f"{title}: win/tie/loss"), [Cell(words=text) for text in words]))
+        columns.append((Column(*pair, f"{title}: win/tie/loss"), words))
     if len(names) < 2 or not columns:
         return None
     holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
-    return Table.from_columns(
-        f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder",
-        about=part.about,
-    )  # fmt: skip
+    return Table.build(
+        f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder"
+    )
 
 
-def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
+def _test_pairs(part: TablePart, sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
+    items = part.items
     selected = any(len(sweep.systems) > 1 for sweep in sweeps)
     choices = [(s.name, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
     scoring = {seed for _, (_, seeds) in choices for seed in seeds}
@@ -345,7 +335,7 @@ def _test_pairs(results: Results, items: Sequence[SystemValue], sweeps: Sequence
         left, right = (_restrict_to_seeds(s, scoring) for s in (a, b))
         value = left.value(*pair)
         target = find_target(value, items) if value is not None else None
-        test = paired.compare_systems(results, items, left, right, pair)
+        test = paired.compare_systems(part.results, items, left, right, pair)
         if test is not None and value is not None and is_ranked(value, target):
             p_value = test.p_value if target is None else test.nearer
             fresh = scoring or not selected  # the texts that selected a setting cannot test it

@@ -6,17 +6,19 @@ entropy (Pynadath, Shi and Zhang 2026, arXiv 2604.02718), never outside the entr
 draw prompts, the same for all operating points of all systems, and interpolate anew.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
-from openended.harness.report.tables.selection import TablePart, check_signatures, split_results
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
+from openended.harness.report.tables.selection import TablePart, check_signatures
+from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, Results, System, SystemValue, load_replicates
 
@@ -180,52 +182,48 @@ def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def build_frontier_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of all values, and a table of frontiers for every value of the axes in `split`."""
-    everything = replace(layout, kind="values", title="All systems", differing="columns")
-    values = build_value_tables(results, everything, f"{name}-values")
-    tables = []
-    for part in split_results(results, layout, name):
-        check_signatures("gen_ppl", measured.select_values(part.items, *GEN_PPL), part.stem, layout.allow)
-        if frontiers := find_frontiers(results, part.items):
-            tables.append(_build_table(results, part, frontiers, layout))
-    if not tables:
+def build_frontier_tables(part: TablePart, layout: Layout) -> list[Table]:
+    """Build the tables of all values, and a table of frontiers."""
+    everything = replace(layout, title="All systems", differing="columns")
+    values = build_value_tables(replace(part, stem=f"{part.stem}-values"), everything)
+    results, items = part.results, part.items
+    check_signatures(results, measured.select_values(items, *GEN_PPL), part.stem, layout.allow)
+    frontiers = find_frontiers(results, items)
+    if not frontiers:
         raise DataError(
             "layout frontier: no decoder has gen_ppl at two or more settings; sweep one: decoder.temperature=0.7,1.0"
         )
-    return [*values, *tables]
-
-
-def _build_table(results: Results, part: TablePart, frontiers: list[Frontier], layout: Layout) -> Table:
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
-    human, human_ppl = load_human_entropy(results, part.items, entropy), measured.find_human_value(part.items, gen_ppl)
-    has_kl = any(system.value(*KL) for f in frontiers for system in f.systems)
-    columns = [
-        Column("", "points", "points", "none", 0),
-        Column("", "from", "entropy from"),
-        Column("", "to", "to"),
-        Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
-        Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}"),
-        Column("gen_ppl", "frontier_area", f"area to {first.name}"),
-        *([Column(*KL, "lowest KL a token", "lower", 3)] if has_kl else []),
+    human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
+    reaches = [entry.reach for entry in frontiers]
+    columns: list[tuple[Column, list[Any]]] = [
+        (Column("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
+        (Column("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
+        (Column("", "to", "to", decimals=3), [high for _, high in reaches]),
+        (
+            Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
+            [_format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
+        ),
+        (
+            Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
+            [None, *(_format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
+        ),
+        (
+            Column("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
+            [None, *(_format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
+        ),
     ]
-    rows = []
-    for entry in frontiers:
-        low, high = entry.reach
-        compared, both = [BLANK, BLANK], (entry, first)
-        if entry is not first:
-            compared = [_format_estimate(estimate_gap, *both, human), _format_estimate(estimate_area, *both)]
-        cells = [
-            Cell(len(entry.points), decimals=0), Cell(low), Cell(high),
-            _format_estimate(estimate_at, entry, human, convert=np.exp), *compared,
-            *([_find_lowest_kl(results, entry)] if has_kl else []),
-        ]  # fmt: skip
-        rows.append(TableRow(entry.name, "model", tuple(cells)))
+    if any(system.value(*KL) for entry in frontiers for system in entry.systems):
+        lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
+        columns.append((Column(*KL, "lowest KL a token", "lower", 3), lowest))
+    labels, kinds = [entry.name for entry in frontiers], ["model"] * len(frontiers)
     if human is not None and layout.human:
-        ppl = human_ppl.mean if human_ppl is not None else math.nan
-        cells = [BLANK, Cell(float(human[0])), Cell(float(human[0])), Cell(ppl)]
-        rows.append(TableRow("human", "human", (*cells, *[BLANK] * (len(columns) - len(cells))), rule=True))
-    return Table(part.stem, layout.title, tuple(columns), tuple(rows), _REMARKS, show_seeds=False, about=part.about)
+        labels, kinds = [*labels, "human"], [*kinds, "human"]
+        values_of_human = [None, human[0], human[0], human_ppl.mean if human_ppl is not None else math.nan]
+        for (_, cells), value in itertools.zip_longest(columns, values_of_human):
+            cells.append(value)
+    lines = [len(frontiers)]
+    return [*values, Table.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds, lines=lines)]
 
 
 def _format_estimate(

@@ -7,9 +7,8 @@ from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
-from openended.harness.report.tables.best_cells import mark_best_cells
-from openended.harness.report.tables.selection import RATED, split_results
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, TableRow
+from openended.harness.report.tables.selection import RATED, TablePart
+from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, System, SystemValue
 
 METRIC = "bradley_terry"
@@ -52,10 +51,10 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     for item in items:
         criterion, slash, player = item.key.partition("/")
         scores.setdefault(criterion if slash else "", {})[player if slash else item.key] = item
-    players = list(dict.fromkeys(player for by_player in scores.values() for player in by_player))
-
-    def rank(player: str) -> tuple[float, str]:
-        return next(-by_player[player].mean for by_player in scores.values() if player in by_player), player
+    first: dict[str, float] = {}  # score of a player for the first criterion that has one
+    for by_player in scores.values():
+        first = {player: item.mean for player, item in by_player.items()} | first
+    players = sorted(first, key=lambda player: (-first[player], player))
 
     def build_cell(item: SystemValue | None, criterion: str) -> Cell:
         if item is None:
@@ -64,28 +63,25 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
         interval = (item.mean - margin, item.mean + margin) if math.isfinite(margin) else None
         return Cell(item.mean, n=1, interval=interval)
 
-    ranked = sorted(players, key=rank)
-    players.sort(key=HUMAN.__eq__)
-    systems = len(players) - (HUMAN in players)
     fields = parse_signature(items[0].signature)
-    columns: list[tuple[Column, list[Cell]]] = []
+    columns = []
     for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or "preferred"
         column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
-        cells = [build_cell(by_player.get(player), criterion) for player in players]
-        column, marked = mark_best_cells(column, cells[:systems])
-        by_name = dict(zip(players, [*marked, *cells[systems:]], strict=True))
-        columns.append((column, [by_name[player] for player in ranked]))
+        columns.append((column, [build_cell(by_player.get(player), criterion) for player in players]))
     scale = fields.get("display_scale", "1").removesuffix(".0")
-    title = f"Preferred by {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
-    notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
-    kinds = ["human" if player == HUMAN else "model" for player in ranked]
     unit = 400 / math.log(10) / float(scale)
-    ranked_cells = zip(ranked, columns[0][1], strict=True)
-    points = [f"{player} {_format_elo(cell, unit)}" for player, cell in ranked_cells if math.isfinite(cell.value)]
+    points = [
+        f"{player} {_format_elo(cell, unit)}"
+        for player, cell in zip(players, columns[0][1], strict=True) if math.isfinite(cell.value)
+    ]  # fmt: skip
     on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
-    remarks = (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo)
-    return Table.from_columns(name, title, ranked, columns, remarks, kinds=kinds, head="Player")
+    notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
+    return Table.build(
+        name, f"Preferred by {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})", players,
+        columns, (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo), head="Player",
+        kinds=["human" if player == HUMAN else "model" for player in players], ranked=True,
+    )  # fmt: skip
 
 
 def _format_elo(cell: Cell, unit: float) -> str:
@@ -93,22 +89,25 @@ def _format_elo(cell: Cell, unit: float) -> str:
     return f"{1000 + unit * cell.value:.0f}" + (f" [{ends}]" if ends else "")
 
 
-def build_huse_example_tables(results: Results, layout: Layout, name: str) -> list[Table]:
+def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:
     """Build a table of examples for every system that has HUSE."""
-    systems = [s for part in split_results(results, layout, name) for s in measured.group_systems(part.items)]
     remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
     remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
     columns = (Column("huse", "log_prob", "log p a word", decimals=2), Column("huse", "rating", "rating", decimals=2))
+    systems = measured.group_systems(part.items)
     tables: list[Table] = []
     for system in systems:
-        if rows := tuple(_list_huse_examples(results, system)):
-            stem = name if len(systems) == 1 else f"{name}-{len(tables) + 1}"
-            title = f"{layout.title}: {system.name}"
-            tables.append(Table(stem, title, columns, rows, tuple(remarks), head="Text", show_seeds=False))
+        if rows := list(_list_huse_examples(part.results, system)):
+            labels, *cells = zip(*rows, strict=True)
+            heads = [at for at, (log_prob, _) in enumerate(zip(*cells, strict=True)) if log_prob is None]
+            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
+            title, cells_of = f"{layout.title}: {system.name}", zip(columns, cells, strict=True)
+            tables.append(Table.build(stem, title, labels, cells_of, remarks, kinds="text", lines=heads, head="Text"))
     return tables
 
 
-def _list_huse_examples(results: Results, system: System) -> Iterator[TableRow]:
+def _list_huse_examples(results: Results, system: System) -> Iterator[tuple[str, float | None, float | None]]:
+    """Yield label, log-probability and rating of the rows: for each example its context, then both texts."""
     import numpy as np
 
     value = system.value("huse", "huse")
@@ -133,10 +132,9 @@ def _list_huse_examples(results: Results, system: System) -> Iterator[TableRow]:
         for example in np.argsort(rank, kind="stable")[:PER_KIND]:
             if np.isfinite(rank[example]):
                 context, *sides = texts[int(example)]
-                yield TableRow(f"{kind}: {context}", "text", (BLANK, BLANK), rule=True)
+                yield f"{kind}: {context}", None, None
                 for side, label in ((1, "model"), (0, "reference")):
-                    cells = (Cell(float(log_probs[side, example])), Cell(float(ratings[side, example])))
-                    yield TableRow(f"{label}: {sides[side]}", "text", cells)
+                    yield f"{label}: {sides[side]}", float(log_probs[side, example]), float(ratings[side, example])
 
 
 def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tuple[str, ...]]:  # noqa: ANN401

@@ -4,11 +4,11 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.report.analysis.paired import compute_student_quantile
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table, choose_column_decimals
+from openended.harness.report.tables.table import BLANK, Cell, Column, Filled, Table
 from openended.harness.results import SearchResult, SearchTrial
 from openended.harness.storage import read_record
 
@@ -17,6 +17,7 @@ _BIASED = (
     "The value of the best of many settings is biased upward by the selection. Use confirm_seeds=[…] to run fresh "
     "seeds."
 )
+_INTERVALS = "95 % intervals are over seeds (Student), those of settings with one seed over its texts."
 _NUMBER = re.compile(r"[+-]?\d*\.?\d+(e[+-]?\d+)?")
 _NEIGHBORS = "Settings that agree to two digits are one, shown by its best trial."
 _IMPORTANCE = (
@@ -61,62 +62,49 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
 def _build_settings_table(
     name: str, title: str, searched: SearchResult, trials: Sequence[SearchTrial], remarks: Sequence[str]
 ) -> Table:
-    """Build a table with one row per trial: mean and Student's interval per objective, also for fresh seeds."""
-    columns = [(Column("", "trial", "trial", "none", 0), [Cell(t.number, decimals=0) for t in trials])]
+    """Build a table with one row per trial: mean and interval of each objective, also over fresh seeds."""
+    columns: list[Filled] = [(Column("", "trial", "trial", decimals=0), [t.number for t in trials])]
     if any(t.state != "complete" for t in trials):
         words = [t.state if t.size is None else f"{t.state} at {t.size}" for t in trials]
-        columns.append((Column("", "state", "state"), [Cell(words=text) for text in words]))
+        columns.append((Column("", "state", "state"), words))
+    means = {}
     for at, objective in enumerate(searched.objectives):
         direction = "higher" if objective.direction == "maximize" else "lower"
-        seeds = [[v[at] for v in t.seeds.values()] for t in trials]
-        missing = [Cell(note=t.error) if t.error else BLANK for t in trials]
-        means = [t.values[at] if t.values else math.nan for t in trials]
-        columns += _build_mean_columns(objective.title, direction, means, seeds, missing, "95 % over seeds")
-        intervals = [_read_interval(trial, objective.title) for trial in trials]
-        if any(cell.words for cell in intervals):
-            columns.append((Column("", f"{objective.title}: texts", "95 % over texts"), intervals))
-        fresh = [[v[at] for v in t.fresh.values()] for t in trials]
-        if any(fresh):
-            means = [math.fsum(f) / len(f) if f else math.nan for f in fresh]
-            heading = f"{objective.title}, fresh seeds"
-            columns += _build_mean_columns(heading, direction, means, fresh, [BLANK] * len(trials), "95 %, fresh seeds")
-    return Table.from_columns(name, title, [t.label for t in trials], columns, remarks, head="Setting")
+        means[objective.title, direction] = [
+            build_mean_cell(t.values[at], [v[at] for v in t.seeds.values()], _read_interval(t, objective.title))
+            if t.values
+            else Cell(note=t.error)
+            if t.error
+            else BLANK
+            for t in trials
+        ]
+        if any(t.fresh for t in trials):
+            fresh = ([v[at] for v in t.fresh.values()] for t in trials)
+            means[f"{objective.title}, fresh seeds", direction] = [
+                build_mean_cell(math.fsum(values) / len(values), values) if values else BLANK for values in fresh
+            ]
+    for (heading, direction), cells in means.items():
+        columns.append((Column("", heading, heading, direction, interval=any(c.interval for c in cells)), cells))
+    intervals = [_INTERVALS] if any(cell.interval for cells in means.values() for cell in cells) else []
+    return Table.build(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
 
 
-def _read_interval(trial: SearchTrial, key: str) -> Cell:
-    """Return the interval over examples of a trial with one seed, from the record of its run."""
+def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, float] | None = None) -> Cell:
+    """Return the cell of a mean over seeds with Student's interval; of one seed with the given interval."""
+    if len(seeds) < 2 or not math.isfinite(mean):
+        return Cell(mean, n=len(seeds), interval=interval)
+    std = statistics.stdev(seeds)
+    half = compute_student_quantile(len(seeds) - 1) * std / math.sqrt(len(seeds))
+    return Cell(mean, std, len(seeds), interval=(mean - half, mean + half))
+
+
+def _read_interval(trial: SearchTrial, key: str) -> tuple[float, float] | None:
+    """Return the interval over examples of a trial with one run, from the record of the run."""
     if len(trial.runs) != 1 or not (folder := Path(trial.runs[0])).is_dir():
-        return BLANK
+        return None
     rows = (row for row in read_record(folder).results if row.system == "model")
     ends = next((row.intervals[key] for row in rows if key in row.intervals), None)
-    if ends is None:
-        return BLANK
-    digits = choose_column_decimals([Cell(ends["low"]), Cell(ends["high"])])
-    return Cell(words=f"{ends['low']:.{digits}f} to {ends['high']:.{digits}f}")
-
-
-def _build_mean_columns(
-    title: str, direction: str, means: Sequence[float], seeds: Sequence[Sequence[float]], missing: Sequence[Cell],
-    interval: str,
-) -> Iterator[tuple[Column, list[Cell]]]:  # fmt: skip
-    """Yield the column of the means and, where some trial has several seeds, that of their intervals."""
-    stds = [statistics.stdev(values) if len(values) > 1 else math.nan for values in seeds]
-    cells = [
-        Cell(mean, std, len(values)) if math.isfinite(mean) else empty
-        for mean, std, values, empty in zip(means, stds, seeds, missing, strict=True)
-    ]
-    digits = choose_column_decimals(cells)
-    yield Column("", title, title, direction, digits), cells
-    if any(len(values) > 1 for values in seeds):
-        yield Column("", f"{title}: interval", interval), [format_interval(cell, digits) for cell in cells]
-
-
-def format_interval(cell: Cell, digits: int) -> Cell:
-    """Return the cell with Student's interval of a mean over seeds."""
-    if not math.isfinite(cell.sd):
-        return BLANK
-    half = compute_student_quantile(cell.n - 1) * cell.sd / math.sqrt(cell.n)
-    return Cell(words=f"{cell.value - half:.{digits}f} to {cell.value + half:.{digits}f}")
+    return (ends["low"], ends["high"]) if ends is not None else None
 
 
 def _build_importance_table(searched: SearchResult) -> Table:
@@ -125,9 +113,9 @@ def _build_importance_table(searched: SearchResult) -> Table:
         totals.update(shares)
     names = sorted(totals, key=lambda name: (-totals[name], name))
     columns = [
-        (Column("", o.title, o.title, "none", 2), [Cell(shares[n]) if n in shares else BLANK for n in names])
+        (Column("", o.title, o.title, "none", 2), [shares.get(name) for name in names])
         for o, shares in zip(searched.objectives, searched.importance, strict=True)
     ]
-    return Table.from_columns(
+    return Table.build(
         "search-importance", "Importance of the parameters", names, columns, [_IMPORTANCE], head="Parameter"
     )

@@ -34,6 +34,7 @@ INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgm
 class TablePart:
     """The values of one of the tables that a layout is split into."""
 
+    results: Results
     items: list[SystemValue]
     stem: str  # name of its file
     where: Mapping[str, str]  # axis of the split → its value here
@@ -46,34 +47,29 @@ class TablePart:
         return f" on {', '.join(tasks)}" if tasks else ""
 
 
-def select(results: Results, layout: Layout) -> Results:
-    """Apply the filter of a layout; filters on axes that these runs lack are ignored."""
-    layout.check_metrics(set(results.frame["metric"]))
-    where = {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}
-    return measured.filter_results(results, where) if where else results
-
-
 def split_results(results: Results, layout: Layout, name: str) -> list[TablePart]:
-    """Split values by the axes that get one table per value; `auto` selects the data axes in which the runs differ.
+    """Filter values as a layout says, and split them by the axes that get one table per value.
 
-    Human values go into every table with the same data.
+    A filter on an axis that these runs lack is ignored; the split `auto` selects the data axes in which the runs
+    differ. Human values go into every table with the same data.
     """
+    if where := {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}:
+        results = measured.filter_results(results, where)
     items, axes = results.values, layout.split
-    names = list(items[0].axes) if items else []
+    names = list(items[0].axes)
     if axes == ("auto",):
         used = measured.add_options((*layout.rows, *layout.columns), names)
         varying = (a for a in measured.find_varying_axes(items) if a not in used)
         axes = tuple(a for a in varying if (measured.get_parent_axis(a) or a) in DATA_AXES)
-    for axis in axes:
-        if items and axis not in names:
-            raise SpecError(f"split: no axis {axis!r} in these runs; they have {', '.join(names)}")
+    if unknown := [axis for axis in axes if axis not in names]:
+        raise SpecError(f"split: no axis {unknown[0]!r} in these runs; they have {', '.join(names)}")
     models = measured.sort_values((i for i in items if i.system == "model"), axes)
     parts = measured.group_by(models, lambda item: tuple(item.axes[a] for a in axes))
     for values, part in parts.items():
         shared = {a: v for a, v in zip(axes, values, strict=True) if measured.describes_human_side(a)}
         part += [i for i in items if i.system != "model" and all(i.axes[a] == v for a, v in shared.items())]
     return [
-        TablePart(part, stem, dict(zip(axes, values, strict=True)), summarize_sources(part, results.runs))
+        TablePart(results, part, stem, dict(zip(axes, values, strict=True)), summarize_sources(part, results.runs))
         for (values, part), stem in zip(parts.items(), name_files(name, list(parts)), strict=True)
     ]
 
@@ -123,42 +119,36 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
     return [pair for pair in pairs if not (is_companion(pair) and is_repeated(pair))]
 
 
-class IncomparableError(SpecError):
-    """Raised if values with different signatures would share a column; carries these values."""
-
-    def __init__(self, message: str, items: Sequence[SystemValue]) -> None:
-        super().__init__(message)
-        self.items = tuple(items)
-
-
 def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
     """Return the items whose signature is not the most frequent one."""
-    usual = Counter(item.signature for item in items).most_common(1)[0][0]
-    return [item for item in items if item.signature != usual]
+    counts = Counter(item.signature for item in items)
+    return [item for item in items if item.signature != counts.most_common(1)[0][0]]
 
 
-def check_signatures(metric: str, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
+def check_signatures(results: Results, items: Iterable[SystemValue], table: str, allow: Sequence[str] = ()) -> None:
     """Check that values of one column have equal signatures."""
     items = list(items)
     for item in (i for i in items if i.signature != items[0].signature):
-        left, right = parse_signature(items[0].signature), parse_signature(item.signature)
-        if not (differ := [k for k in compare_signatures(items[0].signature, item.signature) if k not in allow]):
+        first = items[0]
+        left, right = parse_signature(first.signature), parse_signature(item.signature)
+        if not (differ := [k for k in compare_signatures(first.signature, item.signature) if k not in allow]):
             continue
-
-        def suggest_filter(field: str, value: str | None) -> str:
-            """Return the option that keeps the values with one value of a signature field."""
-            axis = AXIS_OF.get(field, field)
-            if axis in DATA_AXES and len({i.axes.get(axis, "") for i in items}) > 1:
-                return f"--where '{axis}={items[0].axes[axis]}' (or --split {axis})"
-            return f"--where '{metric}.{field}={value}'"
-
+        filters = []  # that keep the values with one value of a field
+        for name in differ:
+            axis = AXIS_OF.get(name, name)
+            is_axis = axis in DATA_AXES and len({i.axes.get(axis, "") for i in items}) > 1
+            option = f"{axis}={first.axes[axis]}" if is_axis else f"{item.metric}.{name}={left.get(name)}"
+            filters.append(f"--where '{option}'{f' (or --split {axis})' if is_axis else ''}")
         fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
         axes = measured.find_varying_axes(items)
-        labels = " and ".join(measured.label_system(i, axes, several_models=True) for i in (items[0], item))
-        raise IncomparableError(
-            f"table {table}, column {metric}: two values are not comparable, their signatures differ in {fields}: "
-            f"{labels}; keep one of them: {' or '.join(suggest_filter(k, left.get(k)) for k in differ)}",
-            select_minority([i for i in items if i.system == "model"] or items),
+        labels = " and ".join(measured.label_system(i, axes, several_models=True) for i in (first, item))
+        minority = select_minority([i for i in items if i.system == "model"] or items)
+        runs = sorted({str(results.runs[at].folder) for i in minority for at, _ in i.sources})
+        more = f" and {len(runs) - MAX_LISTED_VALUES} more" if len(runs) > MAX_LISTED_VALUES else ""
+        raise SpecError(
+            f"table {table}, column {item.metric}: two values are not comparable, their signatures differ in {fields}: "
+            f"{labels}; keep one of them: {' or '.join(filters)}; the runs that differ: "
+            f"{', '.join(runs[:MAX_LISTED_VALUES])}{more}"
         )
 
 

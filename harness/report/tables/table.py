@@ -1,14 +1,24 @@
-"""Data model of a finished table, independent of the output format, and how its numbers are printed."""
+"""The one shape of all tables: rows, declared columns that say what a cell of each row is, and how cells are printed.
+
+`Table.build` fills and styles every table. Which value is best is known only from the data, so any two systems may turn
+out to be the two that are compared. The p-values behind bold cells are therefore corrected for all pairs of systems: by
+Holm's method, where the pairs without the best count as not significant. Among equal systems, in at most 5 % of columns
+one of them is not marked.
+"""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
+from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
 from openended.harness.results import SystemValue
 
+T = TypeVar("T")
+
 DASH = "–"
+CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
 RULE = (
     "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
     "typical standard deviation would show more than two significant digits."
@@ -65,7 +75,7 @@ class Column:
     title: str
     direction: str = "none"
     """`higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower` for gaps)."""
-    decimals: int = 3
+    decimals: int | None = None  # None: chosen from the cells by `RULE`
     signature: str = ""
     gap: bool = False  # whether |model − human| is printed
     target: float | None = None  # the best possible value if the direction is `target`
@@ -112,6 +122,10 @@ class Cell:
 BLANK = Cell(blank=True)
 
 
+Filled = tuple[Column, Iterable[Any]]
+"""A declared column, and what it says of each row: a `Cell`, a number, words, or None for an empty cell."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One system."""
@@ -142,23 +156,39 @@ class Table:
     tex_signatures: bool = False  # whether LaTeX prints the signatures; otherwise they are comments
 
     @classmethod
-    def from_columns(
-        cls, name: str, title: str, labels: Iterable[str], columns: Iterable[tuple[Column, Sequence[Cell]]],
-        remarks: Iterable[str] = (), *, kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
-        lines: Sequence[int] = (), **options: Any,  # noqa: ANN401
+    def build(
+        cls, name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
+        kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (), lines: Sequence[int] = (),
+        ranked: bool = False, compare: Callable[[Cell, Cell], float] | None = None, **options: Any,  # noqa: ANN401
     ) -> "Table":  # fmt: skip
-        """Build a table without a column of seeds from columns that have one cell per label.
+        """Build and style a table.
 
-        `kinds` are those of the rows (or one for all), `lines` the rows with a line above them.
+        Args:
+            name: Its file stem.
+            title: Its title.
+            labels: Of the rows.
+            columns: Declared columns with one entry per label.
+            remarks: How to read the values.
+            kinds: Of the rows, or one for all: `model`, `human`, or another one that is not ranked.
+            seeds: Numbers of seeds of the rows, which add a column.
+            lines: Numbers of the rows with a line above them.
+            ranked: Whether to mark the best cells of each column.
+            compare: p-value of two cells being equally good, NaN if it is unknown.
+            options: Further fields of the table.
         """
-        pairs = list(columns)
+        kinds = [kinds] * len(labels) if isinstance(kinds, str) else kinds
+        styled = []
+        for column, contents in columns:
+            cells = list(map(to_cell, contents))
+            if column.decimals is None:
+                column = replace(column, decimals=choose_column_decimals(cells))
+            styled.append(mark_best_cells(column, cells, kinds, compare) if ranked else (column, cells))
         rows = []
-        for i, label in enumerate(labels):
-            kind = kinds if isinstance(kinds, str) else kinds[i]
-            cells = tuple(column_cells[i] for _, column_cells in pairs)
-            rows.append(TableRow(label, kind, cells, seeds[i] if seeds else 0, rule=i in lines))
-        heads = tuple(column for column, _ in pairs)
-        return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": False, **options})
+        for at, label in enumerate(labels):
+            row_cells = tuple(column_cells[at] for _, column_cells in styled)
+            rows.append(TableRow(label, kinds[at], row_cells, seeds[at] if seeds else 0, rule=at in lines))
+        heads = tuple(column for column, _ in styled)
+        return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": bool(seeds), **options})
 
     def transpose(self) -> "Table":
         """Return the table with one row per metric and one column per system, without the numbers of seeds."""
@@ -207,7 +237,7 @@ class Table:
             return cell.words, ""
         if not math.isfinite(cell.value):
             return ("" if cell.blank else DASH), ""
-        digits = column.decimals if cell.decimals is None else cell.decimals
+        digits = next(digits for digits in (cell.decimals, column.decimals, 3) if digits is not None)
         is_p_value = column.p_values or column.key == "p_value"
         number = (format_p_value if is_p_value else format_fixed)(cell.value, digits)
         sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
@@ -253,7 +283,76 @@ def format_letters(index: int) -> str:
     return (format_letters(before - 1) if before else "") + chr(ord("a") + letter)
 
 
-def choose_column_decimals(cells: Iterable[Cell]) -> int:
+# Style ----------------------------------------------------------------------------------------------------------------
+
+
+def to_cell(content: Cell | float | str | None) -> Cell:
+    """Return the cell of a number, of words or of nothing."""
+    if isinstance(content, Cell):
+        return content
+    if content is None:
+        return BLANK
+    return Cell(words=content) if isinstance(content, str) else Cell(float(content))
+
+
+def choose_column_decimals(cells: Sequence[Cell]) -> int:
     """Choose the decimals of a column from its cells."""
-    cells = list(cells)
     return choose_decimals([c.value for c in cells], [c.sd for c in cells])
+
+
+def mark_best_cells(
+    column: Column, cells: Sequence[Cell], kinds: Sequence[str], compare: Callable[[Cell, Cell], float] | None = None
+) -> tuple[Column, list[Cell]]:
+    """Mark the best cells of a column, and note in the column how they were found.
+
+    Cells of systems are compared by tests if there are any, else by intervals, else by the printed value. A cell that
+    cannot be tested, and one with the same printed value as the best, is not separated from it. Naive systems and
+    damaged texts are never marked, and nothing is in a column whose scoring model is out of its domain.
+    """
+    systems = [at for at, kind in enumerate(kinds) if kind == "model"]
+    costs = {at: _compute_cost(column, cells[at], cells[at].value) for at in systems if _competes(cells[at].source)}
+    costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
+    if len(systems) < 2 or not costs or column.out_of_domain:
+        return column, list(cells)
+    best = min(costs, key=lambda at: costs[at])
+    texts = {at: format_fixed(cost, column.decimals or 0) for at, cost in costs.items()}  # printed alike, they are ties
+    marked = {at for at in costs if texts[at] == texts[best]}
+    others = [at for at in costs if at != best]
+    p_values: dict[BoldRule, dict[int, float]] = {
+        "tests": {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {},
+        "intervals": {at: _compare_intervals(column, cells[at], cells[best]) for at in others},
+    }
+    corrected = {rule: correct_by_holm(tests, math.comb(len(costs), 2)) for rule, tests in p_values.items()}
+    rule: BoldRule = next((rule for rule in p_values if corrected[rule]), "printed")
+    if rule != "printed":
+        marked |= {at for at in costs if corrected[rule].get(at, 1.0) >= LEVEL}
+    return replace(column, bold=rule), [replace(cell, best=at in marked) for at, cell in enumerate(cells)]
+
+
+def _competes(source: SystemValue | None) -> bool:
+    """Whether a value may be best: not of a control, nor one that its metric does not rank for a reason in its note."""
+    return source is None or (source.direction != "none" and not source.axes.get("model", "").startswith(CONTROLS))
+
+
+def _compute_cost(column: Column, cell: Cell, value: float) -> float:
+    """Return the cost of a value of a cell; lower is better, NaN if the column has no direction."""
+    if column.direction in ("higher", "lower"):
+        return -value if column.direction == "higher" else value
+    if column.target is not None:
+        return abs(value - column.target)
+    return abs(value - cell.human) if column.direction == "match_human" else math.nan
+
+
+def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:
+    """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both."""
+    spans = []
+    for side in (cell, best):
+        ends = side.interval or (side.source.interval if side.source is not None and not column.gap else None)
+        if ends is None:  # there is no interval of the printed value
+            return math.nan
+        low, high = sorted(_compute_cost(column, side, end) for end in ends)
+        center = column.target if column.target is not None else side.human
+        is_inside = column.direction not in ("higher", "lower") and ends[0] <= center <= ends[1]
+        spans.append((0.0 if is_inside else low, high))
+    cost, lowest = (_compute_cost(column, side, side.value) for side in (cell, best))
+    return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest))

@@ -10,9 +10,8 @@ from openended.harness.core import DataError, SpecError, compare_signatures, loa
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import describe_resolution
 from openended.harness.report.tables import selection, table as tables
-from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.selection import TablePart
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, choose_column_decimals, format_fixed
+from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals, format_fixed
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
 
 NO_HUMAN = "No human value was measured."
@@ -32,18 +31,17 @@ RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
 
-def build_value_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of a layout of kind `values`, one per value of the axes in `split`."""
-    return [_Pivot(results, layout, part).build() for part in selection.split_results(results, layout, name)]
+def build_value_tables(part: TablePart, layout: Layout) -> list[Table]:
+    """Build the table of systems × values of a part."""
+    return [_Pivot(part, layout).build()]
 
 
 class _Pivot:
     """One table: its values, and the axes and keys of its rows, which all columns share."""
 
-    def __init__(self, results: Results, layout: Layout, part: TablePart) -> None:
-        self.results, self.layout, self.part = results, layout, part
+    def __init__(self, part: TablePart, layout: Layout) -> None:
+        self.part, self.layout = part, layout
         self.pairs = selection.select_pairs(part.items, layout)
-        layout.check_metrics({item.metric for item in part.items})
         if not self.pairs:
             keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
@@ -69,49 +67,60 @@ class _Pivot:
         return [names.index(value) if value in names else len(names) for names, value in named]
 
     def build(self) -> Table:
-        layout, part, models = self.layout, self.part, self.models
-        distinct = {tuple(i.axes.get(n, "") for n in self.column_axes): i.axes for i in models}
+        layout, part, models, results = self.layout, self.part, self.models, self.part.results
+        distinct = {tuple(i.axes[n] for n in self.column_axes): i.axes for i in models}
         differ = measured.find_distinguishing_axes(list(distinct.values()), self.column_axes)
         column_axes = [n for n in self.column_axes if n in layout.columns or n in differ]
-        wheres = sorted({tuple(i.axes.get(a, "") for a in column_axes) for i in models})
         built = [
             self.build_column(pair, dict(zip(column_axes, where, strict=True)), options, candidates)
             for pair in self.pairs
-            for where in wheres
+            for where in sorted({tuple(i.axes[a] for a in column_axes) for i in models})
             for options, candidates in self.iterate_variants(pair)
         ]
-        columns = [(column, signatures) for column, _, signatures in built]
         labels, groups = self.label_rows()
-        top = self.build_human_rows(columns) if layout.human else []
-        rows = []
-        for at, (key, items) in enumerate(self.rows.items()):
-            cells = tuple(column_cells[at] for _, column_cells, _ in built)
-            line = groups[at - 1] != groups[at] if at else bool(top) and not layout.human_last
-            rows.append(TableRow(labels[key], "model", cells, max(i.seeds for i in items), line))
-        rows = [*rows, *(replace(row, rule=True) for row in top)] if layout.human_last else [*top, *rows]
+        humans = self.build_human_rows([(column, signatures) for column, _, signatures in built])
+        rows: list[tuple[str, str, int, Sequence[Cell]]] = [  # label, kind, number of seeds and cells
+            (labels[key], "model", max(i.seeds for i in items), [cells[at] for _, cells, _ in built])
+            for at, (key, items) in enumerate(self.rows.items())
+        ]
+        top = [(label, "human", 0, cells) for label, cells in humans]
+        rows = [*rows, *top] if layout.human_last else [*top, *rows]
+        # Lines separate the outermost of several named axes, and the human rows.
+        starts = [at for at in range(1, len(groups)) if groups[at] != groups[at - 1]]
+        first = 0 if layout.human_last else len(top)
+        lines = [
+            *(first + at for at in starts),
+            *(range(len(groups), len(rows)) if layout.human_last else [len(top)] if top else []),
+        ]
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
-        title = ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")])
+
+        def compare(cell: Cell, best: Cell) -> float:
+            if cell.source is None or best.source is None:
+                return math.nan
+            return compute_equality_p_value(results, part.items, cell.source, best.source)
 
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
-        tested = {(column.metric, column.key) for column, _ in columns if column.bold == "tests"}
-        estimates, signatures = describe_estimates(self.results, (item for item in models if item.pair in tested))
-
-        return Table(
-            part.stem, title, tuple(column for column, _ in columns), tuple(rows), about=part.about,
-            remarks=(
-                *describe_coverage(column for column, _ in columns),
-                *estimates, *describe_resolution(models, self.results),
-                *list_run_notes(models, self.results, label),
-            ),
+        table = Table.build(
+            part.stem,
+            ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
+            [row[0] for row in rows],
+            [(column, [row[3][at] for row in rows]) for at, (column, _, _) in enumerate(built)],
+            kinds=[row[1] for row in rows], seeds=[row[2] for row in rows], ranked=True, compare=compare,
+            lines=lines,
             warnings=(
                 *list_warnings(models, part.items, label, intervals=layout.intervals), *self.list_unknown_keys()
             ),
-            rules=(
-                *([f"Mean over {counts} seeds, as the column says."] if counts else []), tables.RULE, *signatures,
-            ),
         )  # fmt: skip
+        tested = {(column.metric, column.key) for column in table.columns if column.bold == "tests"}
+        estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
+        remarks = (
+            *describe_coverage(table.columns), *estimates, *describe_resolution(models, results),
+            *list_run_notes(models, results, label),
+        )  # fmt: skip
+        means = [f"Mean over {counts} seeds, as the column says."] if counts else []
+        return replace(table, remarks=remarks, rules=(*means, tables.RULE, *signatures))
 
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
@@ -158,24 +167,24 @@ class _Pivot:
     def build_column(
         self, pair: Pair, where: Mapping[str, str], options: str, candidates: Sequence[SystemValue]
     ) -> tuple[Column, list[Cell], set[str]]:
-        """Build a column with one cell per row, the best ones marked; also return the signatures of its systems."""
-        layout, items = self.layout, self.part.items
-        here = [i for i in candidates if i.system != "model" or all(i.axes.get(a, "") == v for a, v in where.items())]
+        """Build a column with one cell per row; also return the signatures of its systems."""
+        layout, results = self.layout, self.part.results
+        here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
-        minority = selection.select_minority(models) if layout.differing == "mark" and models else []
-        signatures = {i.signature for i in minority}
-        column_items = [i for i in models if i.signature not in signatures]
+        minority = selection.select_minority(models) if layout.differing == "mark" else []
+        signatures = {i.signature for i in models} - {i.signature for i in minority}
+        models = [i for i in models if i.signature in signatures]
         if layout.differing != "mark":
-            selection.check_signatures(pair[0], column_items, self.part.stem, layout.allow)
-        ranked = [i for i in column_items if i.direction != "none"]
-        first = (ranked or column_items or here or candidates)[0]
+            selection.check_signatures(results, models, self.part.stem, layout.allow)
+        first = ([i for i in models if i.direction != "none"] or models or here or candidates)[0]
         gap = layout.gaps and first.direction == "match_human"
-        reasons = {self.get_row(i): i.reason for i in items if i.system == "model" and i.metric == pair[0] and i.reason}
+        models_of_part = (i for i in self.part.items if i.system == "model" and i.metric == pair[0])
+        missing = {self.get_row(i): i.reason for i in models_of_part if i.reason}
         # The reason for a missing metric is shown in the cells of all its values.
-        cells = {key: Cell(note=f"{pair[0]}: {reasons[key]}" if key in reasons else NOT_MEASURED) for key in self.rows}
+        cells = {key: Cell(note=f"{pair[0]}: {missing[key]}" if key in missing else NOT_MEASURED) for key in self.rows}
         cells |= {self.get_row(i): mark_incomparable(i, first) for i in minority}
         filled: dict[RowKey, SystemValue] = {}
-        for item in column_items:
+        for item in models:
             other = filled.setdefault(key := self.get_row(item), item)
             if other is not item:
                 raise self.describe_crowd(other, item)
@@ -183,16 +192,11 @@ class _Pivot:
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         labels = [v if a in layout.columns else measured.format_option(a, v) for a, v in where.items()]
         title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, options) if v)])
-        digits, direction = choose_column_decimals([*cells.values(), *humans]), "lower" if gap else first.direction
-        interval = any(cell.interval for cell in cells.values())
-        column = Column(*pair, title, direction, digits, first.signature, gap, first.target, interval=interval)
-
-        def compute_p_value(cell: Cell, best: Cell) -> float:
-            if cell.source is None or best.source is None:
-                return math.nan
-            return compute_equality_p_value(self.results, items, cell.source, best.source)
-
-        return *mark_best_cells(column, list(cells.values()), compute_p_value), {i.signature for i in column_items}
+        column = Column(
+            *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
+            first.signature, gap, first.target, interval=any(cell.interval for cell in cells.values()),
+        )  # fmt: skip
+        return column, list(cells.values()), signatures
 
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
@@ -203,7 +207,7 @@ class _Pivot:
         if gap and human is None:
             return Cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
-        if interval is None and not gap and self.layout.intervals and (over := find_interval(self.results, item)):
+        if interval is None and not gap and self.layout.intervals and (over := find_interval(self.part.results, item)):
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
         return Cell(
@@ -222,20 +226,19 @@ class _Pivot:
         why = f"the rows ({rows}) put two systems into one cell; they differ in {differ}"
         return SpecError(f"table {stem}: {why}; name more axes in `rows`")
 
-    def build_human_rows(self, columns: Sequence[tuple[Column, set[str]]]) -> list[TableRow]:
-        """Build a row per set of human texts; sets with equal values share a row. Distances have no human row."""
-        if self.layout.gaps:
+    def build_human_rows(self, columns: Sequence[tuple[Column, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
+        """Return label and cells for each set of human texts; sets with equal values share a row."""
+        if self.layout.gaps or not self.layout.human:
             return []
         axes = [a for a in self.names if measured.describes_human_side(a) and a not in self.column_axes]
-        pairs = {i.pair for i in self.models}
-        humans = [i for i in self.part.items if i.system != "model" and i.pair in pairs]
+        humans = [i for i in self.part.items if i.system != "model" and i.pair in self.pairs]
         sorted_humans = measured.sort_values(humans, (*self.varying, *axes))
         rows: dict[tuple[Cell, ...], SystemValue] = {}
-        for items in group_by(sorted_humans, lambda item: tuple(item.axes.get(a, "") for a in axes)).values():
+        for items in group_by(sorted_humans, lambda item: tuple(item.axes[a] for a in axes)).values():
             same = [m for m in self.models if measured.has_same_data(items[0], m)] or self.models
             rows.setdefault(tuple(_build_human_cell(items, *column, same) for column in columns), items[0])
         labels = measured.label_systems(list(rows.values()), self.outer) if len(rows) > 1 else ["human"]
-        return [TableRow(label, "human", cells) for cells, label in zip(rows, labels, strict=False)]
+        return list(zip(labels, rows, strict=False))
 
 
 def _build_human_cell(
@@ -255,7 +258,7 @@ def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n != n_systems and column.signature:
-        value = format_fixed(item.mean, column.decimals)
+        value = format_fixed(item.mean, column.decimals or 0)
         missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
         return Cell(note=f"{missing} {CEILING}: {value} at n {n}.")
     task = load_members("task").get(item.axes.get("task", ""))

@@ -18,11 +18,11 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
 )
 from openended.harness.report.analysis.power import compute_needed_texts, describe_resolution, format_power
+from openended.harness.report.build import make_tables
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.compare import UNSURE, UNTESTED, build_significance_tables
-from openended.harness.report.tables.values import build_value_tables
 from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, store_arrays, write_run
@@ -159,7 +159,7 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
     cells = {c.key: cell for c, cell in zip(differences.columns, differences.rows[0].cells, strict=True)}
     assert cells["entropy"].n == 25
     assert cells["entropy"].note == ""
-    (table,) = build_value_tables(results, Layout(gaps=True), "t")
+    (table,) = make_tables(results, Layout(gaps=True), "t")
     assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
     assert any("human values are based on 25 texts, those of the systems on 100" in line for line in table.warnings)
 
@@ -284,7 +284,7 @@ def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_p
     known = find_interval(results, item)
     assert item.interval == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
-    (plain,), (full,) = (build_value_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
+    (plain,), (full,) = (make_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
     assert all(cell.interval is None for row in plain.rows for cell in row.cells)
     assert any(cell.interval == (known.low, known.high) for row in full.rows for cell in row.cells)
 
@@ -337,7 +337,7 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
 
 
 def best_rows(results, **options):
-    (table,) = build_value_tables(results, Layout(**options), "t")
+    (table,) = make_tables(results, Layout(**options), "t")
     return table, {row.label for row in table.rows if row.cells[0].best}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Features, Replicates, Side, SpecError
+from openended.harness.report.build import make_tables
 from openended.harness.report.figures import curves, draw as draw_module, drawing, heat_maps, panels, trade_offs
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import STYLES, SystemStyles, apply_style, choose_style
@@ -18,8 +19,7 @@ from openended.harness.report.figures.people import huse_parts, huse_regions, hu
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.figures.trade_offs import Label, draw_labels, steps_at_equal_entropy
 from openended.harness.report.tables import frontier_gaps
-from openended.harness.report.tables.frontier_gaps import build_frontier_tables, find_frontiers
-from openended.harness.report.tables.values import build_value_tables
+from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve
@@ -129,7 +129,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
     (band,) = panel.collections
     height = np.ptp(band.get_paths()[0].vertices[:, 1])
     assert height > 0.5, "the spread over clusterings and seeds is not drawn"
-    (table,) = build_value_tables(results, Layout(metrics=("mauve",)), "t")
+    (table,) = make_tables(results, Layout(metrics=("mauve",)), "t")
     cell = next(r for r in table.rows if r.system == "model").cells[0]
     assert (cell.sd, cell.metric_error) == (value.sd, value.metric_error)
     _, spread = table.text(cell, table.columns[0])
@@ -434,7 +434,7 @@ def test_one_frontier_for_each_number_of_steps(results):
     frontiers = find_frontiers(results, results.values)
     assert [(entry.steps, len(entry.points)) for entry in frontiers] == [(None, 3), (8, 3), (32, 3), (128, 3)]
     assert [entry.sampler for entry in frontiers] == ["ar temperature", *["masked mdlm"] * 3]
-    _, table = build_frontier_tables(results, load_layout("frontier"), "frontier")
+    _, table = make_tables(results, load_layout("frontier"), "frontier")
     assert [row.label.rpartition("steps=")[2] for row in table.rows[1:4]] == ["8", "32", "128"]
     printed = [row.cells[3].value for row in table.rows[:4]]
     assert printed == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in (None, *STEPS)], rel=1e-6)

@@ -10,7 +10,7 @@ from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.build import make_tables
 from openended.harness.report.findings import uncertainty
 from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, join_components, parse_size
-from openended.harness.report.findings.claims import build_findings_tables, load_claims, write_headline
+from openended.harness.report.findings.claims import load_claims, write_headline
 from openended.harness.report.findings.uncertainty import Errors, Sample, Verdict
 from openended.harness.results import SystemValue, load_layout, read_results
 from tests.harness.report.synthetic import result, write_run
@@ -72,7 +72,7 @@ def run(folder, decoder, mauve=None, ppl=None, seed=0, options="", model="docs-s
 
 
 def findings(folder):
-    (table,) = build_findings_tables(read_results([folder]), load_layout("findings"), "f")
+    (table,) = make_tables(read_results([folder]), load_layout("findings"), "f")
     verdicts = {row.label: row.cells[-1].words for row in table.rows}
     checked = sum(words != "not measured" for words in verdicts.values())
     assert f"of {checked} claims about equal systems, {0.05 * checked:.1f} would be sure by chance" in table.remarks[-1]
@@ -123,7 +123,7 @@ def test_claims_about_rankings(tmp_path):
 
 
 def measured(folder):
-    (table,) = build_findings_tables(read_results([folder]), load_layout("findings"), "f")
+    (table,) = make_tables(read_results([folder]), load_layout("findings"), "f")
     return {row.label: (row.cells[1].words, row.cells[-1].words) for row in table.rows}
 
 

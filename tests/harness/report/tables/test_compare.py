@@ -209,7 +209,7 @@ def test_a_step_without_values_is_not_good(tmp_path):
 
 def test_small_p_values_are_not_printed_as_zero():
     column = Column("mauve", "mauve", "p MAUVE", "none", 4, p_values=True)
-    table = Table.from_columns("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])
+    table = Table.build("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])
     assert [table.text(row.cells[0], column)[0] for row in table.rows] == ["<.0001", "0.0123", "1.0000"]
     assert r"\textless{}.0001" in to_latex(table)
     assert "1e-09" in to_csv(table)

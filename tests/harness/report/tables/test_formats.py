@@ -155,7 +155,7 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ $p$~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
-    words = Table.from_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
+    words = Table.build("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
     lines = format_tabular(lay_out(words), range(1), range(1))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
 

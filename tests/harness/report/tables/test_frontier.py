@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
+from openended.harness.report.build import make_tables
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.trade_offs import generative_frontier
 from openended.harness.report.tables import frontier_gaps
@@ -90,7 +91,7 @@ def test_table_and_figure(folder):
     human = frontier_gaps.load_human_entropy(results, items, entry.points[0][0])
     assert len(human) == 41
     low, high = entry.reach
-    _, table = frontier_gaps.build_frontier_tables(results, load_layout("frontier"), "frontier")
+    _, table = make_tables(results, load_layout("frontier"), "frontier")
     row, human_row = table.rows
     assert (row.cells[0].value, row.cells[1].value, row.cells[2].value) == (3, low, high)
     assert human_row.cells[1].value == human[0]
@@ -110,4 +111,4 @@ def test_table_and_figure(folder):
 def test_one_setting_is_no_frontier(folder):
     results = read_results([folder / "outputs/runs/front"], {"decoder.temperature": "0.6"})
     with pytest.raises(DataError, match="two or more settings"):
-        frontier_gaps.build_frontier_tables(results, load_layout("frontier"), "frontier")
+        make_tables(results, load_layout("frontier"), "frontier")

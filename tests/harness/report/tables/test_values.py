@@ -1,7 +1,6 @@
 """What stands in a table of values: numbers, best ones, dashes, notes, the human side, the runs behind it, and what is refused."""
 
 import math
-import statistics
 from dataclasses import replace
 
 import pytest
@@ -10,13 +9,12 @@ from scipy import stats
 from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
 from openended.harness.report.analysis.power import describe_resolution
+from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
-from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.search_trials import format_interval
+from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
-from openended.harness.report.tables.values import build_value_tables
+from openended.harness.report.tables.table import Cell, Column, Table, TableRow, mark_best_cells
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
 from tests.harness.report.synthetic import change_record, make_interval, result, write_run
 
@@ -30,7 +28,7 @@ def write(folder, decoder, values, seed=0, human=None, direction="match_human", 
 
 
 def table(folder, **options):
-    (made,) = build_value_tables(read_results([folder]), Layout(**options), "t")
+    (made,) = make_tables(read_results([folder]), Layout(**options), "t")
     return made
 
 
@@ -115,13 +113,13 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
         write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
     results = read_results([tmp_path])
     with pytest.raises(SpecError, match=r"n \(100/100 and 500/500\)"):
-        build_value_tables(results, Layout(), "t")
+        make_tables(results, Layout(), "t")
     for split in (("num_examples",), ("auto",)):
-        tables = build_value_tables(results, Layout(split=split), "t")
+        tables = make_tables(results, Layout(split=split), "t")
         assert [t.name for t in tables] == ["t-100", "t-500"]
         assert [t.rows[0].cells[0].value for t in tables] == [1.0, 5.0]  # each with its own human row
     with pytest.raises(SpecError, match="no axis 'sise'"):
-        build_value_tables(results, Layout(split=("sise",)), "t")
+        make_tables(results, Layout(split=("sise",)), "t")
 
 
 def test_gaps_to_human(tmp_path):
@@ -211,7 +209,7 @@ def test_the_human_ceiling_is_the_target_of_a_value_of_two_sides(tmp_path):
     models = [i for i in results.values if i.system == "model"]
     assert [find_human_value(results.values, item).mean for item in models] == [0.33, 0.33]
     assert find_human_value(results.values, replace(models[0], direction="higher")) is None
-    (table,) = build_value_tables(results, load_layout("default"), "t")
+    (table,) = make_tables(results, load_layout("default"), "t")
     assert [row.cells[0].best for row in table.rows if row.system == "model"] == [True, False]
 
 
@@ -271,7 +269,7 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"task": task})
     items = read_results([tmp_path]).values
     model = next(i for i in items if i.system == "model")
-    column = Column("mauve", "mauve", "MAUVE", "higher", signature=model.signature)
+    column = Column("mauve", "mauve", "MAUVE", "higher", 3, model.signature)
     cells = [value_tables.build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
     whole, half = sorted(cells, key=lambda cell: math.isnan(cell.value))
     assert (whole.value, whole.metric_error) == (0.9, 0.02)
@@ -333,7 +331,7 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
 def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
     for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
         change_record(write_run(tmp_path, "nucleus", 0, length=length), provenance=provenance)
-    own, imported = build_value_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    own, imported = make_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
     assert not any("Imported" in line for line in own.about)
     assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
 
@@ -392,14 +390,15 @@ def test_the_interval_over_seeds_is_students():
     values = [0.1, 0.4, 0.35, 0.8]
 
     low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
-    cell = Cell(0.4125, statistics.stdev(values), len(values))
-    assert format_interval(cell, 4).words == f"{low:.4f} to {high:.4f}"
-    assert format_interval(Cell(1.0), 4).blank
+    assert build_mean_cell(0.4125, values).interval == pytest.approx((low, high))
+    assert build_mean_cell(1.0, [1.0]).interval is None
 
 
 def find_best(values, direction, human=math.nan, **options):
     column = Column("metric", "key", "Title", direction, decimals=2, **options)
-    _, marked = mark_best_cells(column, [Cell(value, human=human) for value in values.values()])
+    _, marked = mark_best_cells(
+        column, [Cell(value, human=human) for value in values.values()], ["model"] * len(values)
+    )
     return {name for name, cell in zip(values, marked, strict=True) if cell.best}
 
 
@@ -434,7 +433,8 @@ CELLS = {
 
 def mark(cells, compare=None, direction="higher", human=math.nan, signature=""):
     column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
-    column, marked = mark_best_cells(column, [replace(cell, human=human) for cell in cells.values()], compare)
+    human_cells = [replace(cell, human=human) for cell in cells.values()]
+    column, marked = mark_best_cells(column, human_cells, ["model"] * len(cells), compare)
     return column.bold, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
 
 
