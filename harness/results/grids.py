@@ -1,6 +1,7 @@
 """Files of grid folders: reports and jobs, which a report is built from, and the results of a search."""
 
 import dataclasses
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,13 @@ from openended.harness.core import DataError, read_json, suggest, temporary_file
 from openended.harness.results.runs import find_records, read_run
 from openended.harness.storage import GRID
 
+log = logging.getLogger(__name__)
+
 RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
+_STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
+# Facts of a grid's file and their types.
+_KINDS = {"name": str, "total": int, "started": float, "reports": dict, "command": str, "process": str, "titles": list,
+          "series": list, "imported": str}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +27,13 @@ class GridFolder:
 
     folder: Path
     name: str  # shared by its runs and its report
-    total: int
+    total: int = 0  # number of its jobs
+    started: float = math.nan  # seconds since the epoch
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name of a report → options of its layout
     command: str = ""  # digest of the options that were typed
     process: str = ""  # name of a temporary file of the command's process
-    titles: tuple[str, ...] = ()  # of each job
+    titles: Sequence[str] = ()  # of each job
+    series: Sequence[str] = ()  # of each job of a series, the name of its experiment
     imported: str = ""  # archive that it was imported from; its layouts apply to imported runs only
 
     @property
@@ -39,15 +48,11 @@ class GridFolder:
         same = (self.command, self.titles, self.imported) == (other.command, other.titles, other.imported)
         return bool(self.command) and same and self.folder.name < other.folder.name
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """Read the JSON file of each job; unreadable files are skipped."""
-        return list(filter(None, map(_read_object, sorted((self.folder / "jobs").glob("*.json")))))
-
     def runs(self) -> list[Path]:
         """Return the folders of its finished runs below `runs`, each once, even if the outputs folder was moved."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
         folders: dict[Path, None] = {}
-        for run in (Path(str(job["folder"])) for job in self.jobs() if job.get("folder")):
+        for run in (Path(str(job["folder"])) for job in read_jobs(self.folder) if job.get("folder")):
             parent = next((parent for parent in run.parents if parent.name == RUNS), None)
             if parent is not None and ".." not in run.parts:
                 folders[run if outputs is None else outputs / RUNS / run.relative_to(parent)] = None
@@ -70,26 +75,35 @@ class ReportRequest:
     grid: Path | None = None  # folder of the grid, if the runs are those of one
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        node = read_json(path)
-    except DataError:
-        return {}
-    return node if isinstance(node, dict) else {}
-
-
 def read_grid(folder: Path) -> GridFolder | None:
-    """Read the grid in a folder; None if it has no readable grid file."""
-    facts = _read_object(folder / GRID)
-    if not facts:
+    """Read the grid in a folder; None if it has no readable grid file. A fact of an unexpected type is left out."""
+    try:
+        facts = read_json(folder / GRID)
+    except DataError:
         return None
-    reports, titles = facts.get("reports"), facts.get("titles")
-    texts = {name: str(facts.get(name) or "") for name in ("name", "command", "process", "imported")}
-    return GridFolder(
-        folder, texts["name"] or folder.name, int(facts.get("total") or 0),
-        reports if isinstance(reports, dict) else {}, texts["command"], texts["process"],
-        tuple(map(str, titles)) if isinstance(titles, list) else (), texts["imported"],
-    )  # fmt: skip
+    if not isinstance(facts, dict):
+        return None
+    for name in [name for name, kind in _KINDS.items() if name in facts and type(facts[name]) is not kind]:
+        log.warning("%s: %s: expected %s, got %.40r", folder / GRID, name, _KINDS[name].__name__, facts.pop(name))
+    known = {name: facts[name] for name in _KINDS if facts.get(name)}
+    return GridFolder(folder, **{"name": folder.name, **known})
+
+
+def read_jobs(grid: Path) -> list[dict[str, Any]]:
+    """Read the states of the grid's jobs so far, in the order of their numbers; a damaged file is a failed job."""
+    return [_read_job(path) for path in sorted((grid / "jobs").glob("*.json")) if path.stem.isdecimal()]
+
+
+def _read_job(path: Path) -> dict[str, Any]:
+    why = "it is not the state of a job"
+    try:
+        row = read_json(path)
+        if isinstance(row, dict) and row.get("state") in _STATES and isinstance(row.get("seconds"), int | float):
+            return {"job": path.stem, **row, "number": int(path.stem)}
+    except DataError as err:
+        why = str(err)
+    error = f"{path} is damaged ({why}); its results are cached, run the same command again"
+    return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": error, "number": int(path.stem)}
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:

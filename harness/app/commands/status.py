@@ -7,7 +7,7 @@ from typing import Any
 
 from openended.harness.app.commands import OUTPUTS, make_main
 from openended.harness.core import DataError, print_line, suggest
-from openended.harness.results import GridFolder, read_grids
+from openended.harness.results import GridFolder, read_grids, read_jobs
 
 LAST = 10  # grids shown by default
 
@@ -27,7 +27,7 @@ def _print_status(args: argparse.Namespace) -> None:
     if not grids:
         print_line(f"no grids in {args.outputs}/grids")
     for grid in grids[-LAST:]:
-        unfinished = sum(job.get("state") == "done" for job in grid.jobs()) < grid.total
+        unfinished = sum(job["state"] == "done" for job in read_jobs(grid.folder)) < grid.total
         resumed = next((other for other in reversed(grids) if unfinished and grid.is_resumed_by(other)), None)
         for line in format_grid(grid, resumed):
             print_line(line)
@@ -35,22 +35,22 @@ def _print_status(args: argparse.Namespace) -> None:
 
 def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator[str]:
     """Format a grid: its progress, why jobs failed or were skipped, and those that run, were interrupted or killed."""
-    jobs = grid.jobs()
+    jobs = read_jobs(grid.folder)
     progress = _format_progress(grid, jobs)
     if resumed is not None:
-        then = _format_progress(resumed, resumed.jobs())
+        then = _format_progress(resumed, read_jobs(resumed.folder))
         yield f"{grid.name}  {grid.folder}: {progress}; resumed in {resumed.folder}: {then}"
         return
     yield f"{grid.name}  {grid.folder}: {progress}"
     reasons: dict[str, list[str]] = {}
     for job in jobs:
-        if job.get("state") in ("failed", "skipped"):
+        if job["state"] in ("failed", "skipped"):
             reasons.setdefault(str(job.get("error", "it did not finish")), []).append(str(job.get("job")))
     for reason, titles in reasons.items():
         more = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
         yield f"  {titles[0]}{more}: {reason}"
     for state in ("running", "interrupted"):
-        unfinished = "; ".join(str(job.get("job")) for job in jobs if job.get("state") == state)
+        unfinished = "; ".join(str(job.get("job")) for job in jobs if job["state"] == state)
         if unfinished and state == "running" and not grid.has_ended:
             yield f"  running{'' if grid.process else ', or stopped unexpectedly'}: {unfinished}"
         elif unfinished:
@@ -60,7 +60,7 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
 
 def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
     """Format the number of jobs in each state."""
-    count = Counter(str(job.get("state")) for job in jobs)
+    count = Counter(str(job["state"]) for job in jobs)
     waiting = max(grid.total - len(jobs), 0)
     words = [f"{count['done']} of {grid.total} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "interrupted") if count[state]]

@@ -193,16 +193,10 @@ def format_title(words: Iterable[str], axes: Collection[str]) -> str:
 
 def find_part(config: DictConfig, words: Sequence[str]) -> str:
     """Return what is left out together where files are missing: an experiment of a series, or a task of one."""
-    part = config.hydra.sweeper.get("parts")
-    tasks = [word for word in words if part and get_option_name(word) == part]
-    return " ".join(filter(None, (find_member(config, words), *tasks)))
-
-
-def find_member(config: DictConfig, words: Iterable[str]) -> str:
-    """Return the experiment of a job of a series of experiments; empty if there is no series."""
-    if not config.hydra.sweeper.get("experiments"):
-        return ""
-    return next((word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}=")), "")
+    sweeper = config.hydra.sweeper
+    tasks = [word for word in words if sweeper.get("parts") and get_option_name(word) == sweeper.parts]
+    experiments = [word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}=")]
+    return " ".join([*(experiments[:1] if sweeper.get("experiments") else []), *tasks])
 
 
 def group_by_model(jobs: Jobs) -> Jobs:

@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 
 from openended.harness import core, run
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
-from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, find_member, format_title, list_jobs
-from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted, read_jobs
+from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, format_title, list_jobs
+from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted
 from openended.harness.app.hydra.jobs import (
     JobRunner,
     LogOptions,
@@ -33,7 +33,7 @@ from openended.harness.report import (
     track_report,
     track_runs,
 )
-from openended.harness.results import read_search
+from openended.harness.results import read_jobs, read_search
 from openended.harness.storage import GRID, create_unique_folder
 
 log = logging.getLogger(__name__)
@@ -130,9 +130,7 @@ class GridRun:
             "total": total,
             "axes": axes,
             "titles": [format_title(job.overrides, axes) for job in jobs],
-            "series": [self.series[find_member(self.config, job.overrides)].name for job in jobs]
-            if self.series
-            else [],
+            "series": [job.settings.experiment for job in jobs] if self.series else [],
             "reports": {
                 **{experiment.name: experiment.report for experiment in self.series.values()},
                 self.name: to_plain(self.config.get("report")),

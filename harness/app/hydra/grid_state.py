@@ -1,4 +1,4 @@
-"""The state of a grid: `grid.json`, written at its start, and one small file per job; no locks, no database."""
+"""The state of a grid: one small file per job, and what follows from them; no locks, no database."""
 
 import logging
 import statistics
@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, format_duration, read_json, write_json, write_text
+from openended.harness.core import format_duration, write_json, write_text
+from openended.harness.results import GridFolder, read_grid, read_jobs
 from openended.harness.storage import GRID
 
 log = logging.getLogger(__name__)
 
 FINAL = ("done", "failed", "skipped")
 REPORTED = "done"  # content of the marker of a complete report
-_STATES = (*FINAL, "running", "interrupted")
-_FACTS: Mapping[str, tuple[type, ...]] = {"total": (int,), "started": (int, float), "titles": (list,)}
 
 
 class JobState:
@@ -32,10 +31,6 @@ class JobState:
         seconds = round(time.time() - self._started, 3)
         write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
 
-    def read(self) -> str | None:
-        """Return the state that was last written; None before the first."""
-        return str(_read_job(self.path)["state"]) if self.path.exists() else None
-
     def find_same_error(self, error: str) -> str:
         """Return an error, or which earlier job failed with the same one, so that it is printed once."""
         same = next((job for job in read_jobs(self.grid) if job.get("error") == error), None)
@@ -49,61 +44,26 @@ def has_failed_job(grid: Path) -> bool:
 
 def mark_interrupted(grid: Path) -> None:
     """Mark the running jobs of a grid as interrupted, because the command that runs them ends."""
-    for path in sorted((grid / "jobs").glob("*.json")):
-        row = _read_job(path)
+    for row in read_jobs(grid):
         if row["state"] == "running":
-            write_json(path, {**row, "state": "interrupted"})
+            write_json(grid / "jobs" / f"{row['number']:05d}.json", {**row, "state": "interrupted"})
 
 
-def read_jobs(grid: Path) -> list[dict[str, Any]]:
-    """Return the states of the grid's jobs so far, in the order of their numbers."""
-    return [_read_job(path) for path in sorted((grid / "jobs").glob("*.json"))]
-
-
-def _read_job(path: Path) -> dict[str, Any]:
-    """Read a job's file; return a failed job if it is damaged."""
-    why = "it is not the state of a job"
-    try:
-        row = read_json(path)
-        if isinstance(row, dict) and row.get("state") in _STATES and isinstance(row.get("seconds"), int | float):
-            return {"job": path.stem, **row, "number": int(path.stem)}
-    except DataError as err:
-        why = str(err)
-    error = f"{path} is damaged ({why}); its results are cached, run the same command again"
-    return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": error, "number": int(path.stem)}
-
-
-def read_grid_facts(grid: Path) -> dict[str, Any]:
-    """Read the facts written at a grid's start; what is damaged is left out with a warning."""
-    try:
-        facts = read_json(grid / GRID)
-    except DataError as err:
-        log.warning("%s; the jobs run anyway", err)
-        return {}
-    if not isinstance(facts, dict):
-        log.warning("%s: expected names with values; the jobs run anyway", grid / GRID)
-        return {}
-    for name, types in _FACTS.items():
-        value = facts.get(name, types[0]())
-        is_valid = isinstance(value, types) and not isinstance(value, bool)
-        if not is_valid or (not isinstance(value, list) and not 0 <= value < float("inf")):
-            log.warning("%s: %s has an unexpected value, %.40r; the jobs run anyway", grid / GRID, name, value)
-            del facts[name]
-    return facts
-
-
-def format_progress(grid: Path) -> str:
-    """Format the progress of a grid: done, failed, running, time left."""
-    jobs, facts = read_jobs(grid), read_grid_facts(grid)
+def format_progress(folder: Path) -> str:
+    """Format the progress of the grid in a folder: done, failed, running, time left."""
+    jobs, grid = read_jobs(folder), read_grid(folder)
+    if grid is None:
+        log.warning("%s cannot be read; the jobs run anyway", folder / GRID)
+        grid = GridFolder(folder, folder.name)
     count = Counter(str(job["state"]) for job in jobs)
-    words = [f"{count['done']} of {facts.get('total') or len(jobs)} done"]
+    words = [f"{count['done']} of {grid.total or len(jobs)} done"]
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "running") if count[state]]
-    if left := estimate_time_left(jobs, facts, time.time()):
+    if left := estimate_time_left(jobs, grid, time.time()):
         words.append(left)
     return ", ".join(words)
 
 
-def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any], now: float) -> str:
+def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: GridFolder, now: float) -> str:
     """Return `about 3 min left`, or `perhaps …` if no similar job has ended; empty if no job is left or none has ended.
 
     A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
@@ -111,7 +71,7 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
     """
     ended = [job for job in jobs if job["state"] in ("done", "failed")]
-    left = Counter(map(str, grid.get("titles") or ()))
+    left = Counter(map(str, grid.titles))
     left.subtract(str(job["job"]) for job in jobs if job["state"] in FINAL)
     titles = list(left.elements())
     if not titles or not ended:
@@ -123,8 +83,8 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: Mapping[str, Any
     kinds = [next(k for k in (*_list_kinds(title), ()) if k in seconds_by_kind) for title in titles]
     seconds = sum(statistics.median(seconds_by_kind[kind]) for kind in kinds)
     job_seconds = sum(float(job["seconds"]) for job in ended)
-    elapsed = max(now - float(grid.get("started", now)), 0.0)
-    seconds *= elapsed / job_seconds if job_seconds and elapsed else 1.0
+    elapsed = now - grid.started
+    seconds *= elapsed / job_seconds if job_seconds and elapsed > 0 else 1.0
     sure = all(kind[:1] == _SAME for kind in kinds)
     return f"{'about' if sure else 'perhaps'} {format_duration(seconds)} left"
 
@@ -141,17 +101,13 @@ def _list_kinds(title: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def find_finished_runs(grid: Path, name: str) -> list[Path]:
+def find_finished_runs(folder: Path, name: str) -> list[Path]:
     """Find the runs of an experiment of a series; empty unless all its jobs have finished."""
-    try:
-        series = read_json(grid / GRID).get("series") or []
-        numbers = [number for number, experiment in enumerate(series) if experiment == name]
-        jobs = [read_json(grid / "jobs" / f"{number:05d}.json") for number in numbers]
-    except (DataError, AttributeError, TypeError):
-        return []  # some jobs have not started; damaged files are reported at the end
-    if any(job.get("state") not in FINAL or job.get("waits") for job in jobs):
+    grid, jobs = read_grid(folder), {job["number"]: job for job in read_jobs(folder)}
+    own_jobs = [jobs.get(n, {}) for n, experiment in enumerate(grid.series if grid else ()) if experiment == name]
+    if any(job.get("state") not in FINAL or job.get("waits") for job in own_jobs):
         return []
-    return sorted({Path(job["folder"]) for job in jobs if job.get("folder")})
+    return sorted({Path(job["folder"]) for job in own_jobs if job.get("folder")})
 
 
 def claim_report(grid: Path, name: str) -> bool:

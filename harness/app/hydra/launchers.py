@@ -25,6 +25,7 @@ from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, escape_log_records, temporary_files
+from openended.harness.results import read_jobs
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,8 @@ class Joblib(Launcher):
 
 def _select(jobs: Jobs, state: str | None) -> list[Job]:
     """Return the jobs in a state; None: that have not begun."""
-    return [job for job in jobs if job.state.read() == state]
+    states = {row["number"]: row["state"] for row in read_jobs(jobs[0].grid)}
+    return [job for job in jobs if states.get(job.number) == state]
 
 
 @contextmanager

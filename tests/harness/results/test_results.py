@@ -348,10 +348,10 @@ def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_
     write_run(tmp_path / "elsewhere", "greedy", 0)
     outside = next((tmp_path / "elsewhere").rglob("record.json")).parent
     grid = outputs / "grids/mine/20270101T000000"
-    mark = {"imported": "a.zip", "total": 1}
+    mark, done = {"imported": "a.zip", "total": 1}, {"state": "done", "seconds": 1.0}
     write_json(grid / "grid.json", {"name": "mine", "reports": {"mine": {"title": "Theirs"}}, **mark})
-    write_json(grid / "jobs/00000.json", {"folder": str(outputs / "runs/.." / "../elsewhere")})
-    write_json(grid / "jobs/00001.json", {"folder": str(outside)})
+    write_json(grid / "jobs/00000.json", {**done, "folder": str(outputs / "runs/.." / "../elsewhere")})
+    write_json(grid / "jobs/00001.json", {**done, "folder": str(outside)})
     assert resolve_report_request(["mine"], outputs).options == OPTIONS
     assert resolve_report_request([str(outputs / "runs//mine")], outputs).options == OPTIONS
     with pytest.raises(DataError, match="no job of this grid has finished"):

@@ -24,6 +24,7 @@ from openended.harness.app.hydra.launchers import (
     split_into_neighbors,
 )
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
+from openended.harness.results import read_jobs
 
 OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
@@ -71,7 +72,7 @@ def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeyp
     jobs = [job(tmp_path, number) for number in range(3)]
     Joblib(processes=2).run(jobs, OPTIONS)
     assert asked == [[0, 1, 2], [2], [1]]
-    assert [one.state.read() for one in jobs] == ["done", "failed", "done"]
+    assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "failed", "done"]
     assert "its process was killed twice" in jobs[1].state.path.read_text()
     assert caplog.text.count("trying it once more") == 1
 
@@ -109,7 +110,7 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
     jobs = [job(tmp_path, number) for number in range(4)]
     submitit(tmp_path, timeout_min=3, mem_gb=None).run(jobs, OPTIONS)
     assert rounds == [[[0, 1], [2, 3]], [[3, 2]]]
-    assert [one.state.read() for one in jobs] == ["done", "done", "failed", "done"]
+    assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "done", "failed", "done"]
     assert "ended twice before it was done" in jobs[2].state.path.read_text()
     assert "its.err" in jobs[2].state.path.read_text()
 
@@ -252,7 +253,7 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
     jobs = [job(tmp_path, number) for number in range(2)]
     launcher.run(jobs, OPTIONS)
     assert "its worker 1 died (out of memory?); trying it once more" in caplog.text
-    assert jobs[0].state.read() == "failed"
+    assert read_jobs(jobs[0].grid)[0]["state"] == "failed"
     assert "was killed twice" in jobs[0].state.path.read_text()
 
 
