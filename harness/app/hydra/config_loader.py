@@ -21,7 +21,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
-from hydra.core.default_element import InputDefault, ResultDefault
+from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Glob, Override, Sweep
 from hydra.core.utils import setup_globals
@@ -36,9 +36,8 @@ from openended.harness.core import HarnessError, SpecError, check_regular_file, 
 
 MOST_BYTES = 256 << 10  # of one file
 MOST_NODES = 50_000  # of one file, aliases expanded
-MOST_STEPS = 500  # interpolations that one value resolves, nested ones included
-MOST_CHARACTERS = 1 << 20  # of the texts that one value resolves, nested ones included
 MOST_RESOLVED = 5_000  # interpolations of one configuration; experiments have about a hundred
+MOST_CHARACTERS = 1 << 20  # of the texts that they resolve to
 
 # Parts of options that only the command line sets, as values, axes and search spaces → why.
 TYPED_ONLY = {
@@ -62,15 +61,6 @@ _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
-
-
-def _create_interpolation_map(overrides: Any, defaults: Sequence[InputDefault], self_added: bool) -> Any:  # noqa: ANN401
-    """Skip, where no default has an interpolation, the map that resolves them: it takes most of Hydra's time."""
-    return _CREATE_MAP(overrides, defaults, self_added) if any(d.is_interpolation() for d in defaults) else None
-
-
-_CREATE_MAP = defaults_list._create_interpolation_map
-defaults_list._create_interpolation_map = _create_interpolation_map
 
 
 class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
@@ -289,9 +279,9 @@ def _refuse(option: str, value: object, why: str, typed: str = ": name it in the
 
 
 class _Limits:
-    """What interpolations have expanded to: the total of a configuration, and the parts of the value being resolved."""
+    """What the interpolations of a configuration have expanded to."""
 
-    depth = steps = characters = total = 0
+    resolved = characters = 0
 
 
 def limit_interpolations() -> None:
@@ -299,24 +289,17 @@ def limit_interpolations() -> None:
 
     A file of a few lines can stand for billions of nodes: an interpolation repeats a value, and they can be nested.
     """
-    _Limits.total = 0
+    _Limits.resolved = _Limits.characters = 0
     original = Container.resolve_parse_tree
     if hasattr(original, "__wrapped__"):
         return
 
     @functools.wraps(original)
     def resolve(container: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
-        if _Limits.depth == 0:
-            _Limits.steps = _Limits.characters = 0
-        _Limits.depth += 1
-        try:
-            result = original(container, *args, **options)
-        finally:
-            _Limits.depth -= 1
-        _Limits.steps += 1
-        _Limits.total += 1
+        result = original(container, *args, **options)
+        _Limits.resolved += 1
         _Limits.characters += len(result) if isinstance(result, str) else 0
-        if _Limits.steps > MOST_STEPS or _Limits.total > MOST_RESOLVED or _Limits.characters > MOST_CHARACTERS:
+        if _Limits.resolved > MOST_RESOLVED or _Limits.characters > MOST_CHARACTERS:
             raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
         return result
 
