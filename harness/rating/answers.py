@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -175,15 +175,12 @@ def group_files_by_study(
     files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
 ) -> list[tuple[StudyKey, list[Path]]]:
     """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
-    folders = [path for path in search_paths if path.is_dir()]
-    keys: dict[str, StudyKey] = {}
-    for starts in [named] if named else [folders, search_paths]:
-        for start in starts:
-            with nullcontext() if named else suppress(DataError):
-                key = read_key(find_key(start if named else None, [start]))
-                keys.setdefault(key.study, key)
-        if keys:
-            break
+    keys = {key.study: key for key in map(read_key, named or ())}
+    for paths in ([path for path in search_paths if path.is_dir()], search_paths):  # a named study is the only one
+        for path in () if keys else paths:
+            with suppress(DataError):
+                found = find_key(path)
+                keys.setdefault(found.study, found)
     if not keys:
         raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
     files_by_study: dict[str, list[Path]] = {study: [] for study in keys}
@@ -296,7 +293,7 @@ def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
 
 
 def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
-    """Return the columns of the file of judgments of these studies."""
+    """Return the columns of a file of judgments of these studies."""
     names: dict[str, None] = {}
     for key in keys:
         columns = PAIRS if key.protocol.kind == "pairs" else RATINGS
@@ -305,6 +302,16 @@ def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
             n for n in columns if n != "criterion" or columns is PAIRS or len(key.protocol.questions) > 1
         )
     return list(names)
+
+
+def write_study_files(path: Path, studies: Sequence[StudyAnswers]) -> int:
+    """Write the judgments of studies, and next to them the quality sheets; return the number of judgments."""
+    rows = [row for answers in studies for row in build_judgment_rows(answers)]
+    write_judgments(path, rows, list_judgment_columns(answers.key for answers in studies))
+    lines = (line for answers in studies for line in format_quality_sheet(answers))
+    core.write_text(path.with_suffix(".quality.md"), "\n".join(lines))
+    core.write_json(path.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
+    return len(rows)
 
 
 def write_judgments(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:

@@ -165,7 +165,6 @@ def make(args: argparse.Namespace) -> None:
 def collect(args: argparse.Namespace) -> None:
     """Collect one study, or several into one file."""
     from openended.harness.rating import answers as reading
-    from openended.harness.rating.answers import format_quality_sheet, quality_to_json
     from openended.harness.rating.design import KEY
 
     if args.out.suffix.lower() != ".csv":
@@ -175,11 +174,7 @@ def collect(args: argparse.Namespace) -> None:
         reading.gather_answers(study_files, key, leave_out=args.leave_out)
         for key, study_files in reading.group_files_by_study(files, args.key or args.files, args.key)
     ]
-    rows = [row for answers in studies for row in reading.build_judgment_rows(answers)]
-    reading.write_judgments(args.out, rows, reading.list_judgment_columns(answers.key for answers in studies))
-    sheet = args.out.with_suffix(".quality.md")
-    core.write_text(sheet, "\n".join(line for answers in studies for line in format_quality_sheet(answers)))
-    core.write_json(args.out.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
+    count = reading.write_study_files(args.out, studies)
     for answers in studies:
         sys.stdout.write("".join(f"{remark}\n" for remark in answers.remarks))
     pairs = [answers for answers in studies if answers.key.protocol.kind == "pairs"]
@@ -189,8 +184,8 @@ def collect(args: argparse.Namespace) -> None:
     if pairs and seconds:
         options += f" metric.bradley_terry.min_seconds={seconds:g}"
     sys.stdout.write(
-        f"{args.out}: {len(rows):,} judgments of {sum(len(answers.sheets) for answers in studies)} raters\n"
-        f"{sheet}: speed, side preference and consistency of each rater\n"
+        f"{args.out}: {count:,} judgments of {sum(len(answers.sheets) for answers in studies)} raters\n"
+        f"{args.out.with_suffix('.quality.md')}: speed, side preference and consistency of each rater\n"
         f"next: openended judgments={args.out}{options}\n"
     )
 

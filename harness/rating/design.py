@@ -178,14 +178,6 @@ class RatingTask:
         return self.example.startswith(CONTROL)
 
 
-@dataclass(frozen=True, slots=True)
-class StudyDesign:
-    """All rating tasks and the sheets they are assigned to."""
-
-    tasks: tuple[RatingTask, ...]
-    sheets: tuple[tuple[RatingTask, ...], ...]
-
-
 def derive_opaque_id(secret: bytes, *words: str | int) -> str:
     """Return an id that can be traced back only with the secret."""
     text = "\x1f".join(map(str, words)).encode()
@@ -194,8 +186,8 @@ def derive_opaque_id(secret: bytes, *words: str | int) -> str:
 
 def design_study(
     material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
-) -> StudyDesign:
-    """Draw prompts, choose sides, and assign all tasks to sheets."""
+) -> list[list[RatingTask]]:
+    """Draw prompts, choose sides, and assign all tasks to sheets; return the tasks of each sheet."""
     examples = sorted(material.texts)
     if protocol.items > len(examples):
         raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts; set --items {len(examples)}")
@@ -221,8 +213,8 @@ def design_study(
             RatingTask(derive_opaque_id(secret, "control", number, int(c)), f"{CONTROL}{int(c)}", ()) for c in chosen
         ]
         both = [*sheet, *checks]
-        sheets.append(tuple(both[i] for i in rng.permutation(len(both))))
-    return StudyDesign(tuple(itertools.chain.from_iterable(sheets)), tuple(sheets))
+        sheets.append([both[i] for i in rng.permutation(len(both))])
+    return sheets
 
 
 def _draw_pairs(
@@ -415,12 +407,9 @@ def read_key(path: Path) -> StudyKey:
     return StudyKey.from_json(core.read_json(file), str(file))
 
 
-def find_key(key_path: Path | None, files: Sequence[Path]) -> Path:
-    """Return the named key, or the one next to the files or in a folder above them."""
-    if key_path is not None:
-        return key_path
-    for file in files:
-        for folder in (file if file.is_dir() else file.parent, *list(file.resolve().parents)[:3]):
-            if (folder / KEY).is_file():
-                return folder / KEY
-    raise DataError("no key.json beside these files: name the folder of the study with --key STUDY")
+def find_key(path: Path) -> StudyKey:
+    """Read the key next to a file, in a folder or above it."""
+    for folder in (path if path.is_dir() else path.parent, *list(path.resolve().parents)[:3]):
+        if (folder / KEY).is_file():
+            return read_key(folder)
+    raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openended.harness.core import HUMAN, SpecError, UndefinedMetric, make_random_stream, write_json, write_text
-from openended.harness.rating.design import KEY, Control, RatingTask, StudyDesign, StudyKey, StudyTexts, design_study
+from openended.harness.rating.design import KEY, Control, RatingTask, StudyKey, StudyTexts, design_study
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics.bradley_terry import bradley_terry
 from openended.metrics.huse import huse
@@ -238,15 +238,15 @@ def make_study(
     """Design a study; writes nothing."""
     secret = secrets.token_bytes(32)
     design_seed = secrets.randbits(48) if seed is None else seed
-    design = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed)
-    wide = len(str(len(design.sheets)))
+    sheets = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed)
+    wide, tasks = len(str(len(sheets))), tuple(itertools.chain.from_iterable(sheets))
     key = StudyKey(
         study=secrets.token_hex(6), secret=secret, created=datetime.now(UTC).isoformat(timespec="seconds"),
-        protocol=protocol, material=material, tasks=design.tasks, controls=tuple(controls), made_of=tuple(made_of),
-        sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(design.sheets, 1)},
+        protocol=protocol, material=material, tasks=tasks, controls=tuple(controls), made_of=tuple(made_of),
+        sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)},
     )  # fmt: skip
     simulate = _simulate_abilities if protocol.kind == "pairs" else _simulate_typicality
-    return Study(key, simulate(protocol, design))
+    return Study(key, simulate(protocol, tasks))
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
@@ -260,9 +260,9 @@ def write_study(study: Study, folder: Path) -> list[Path]:
     return list(paths)
 
 
-def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
+def _simulate_abilities(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -> StudyForecast:
     what = "Bradley-Terry score"
-    met = Counter(tuple(sorted(t.sides)) for t in design.tasks if not t.is_control)
+    met = Counter(tuple(sorted(t.sides)) for t in tasks if not t.is_control)
     players = sorted({player for pair in met for player in pair}, key=lambda p: (p != HUMAN, p))
     raters = make_forecast_raters(protocol, players, 0)
     truth = np.array([raters.strengths[player] for player in players])
@@ -295,9 +295,9 @@ def _simulate_abilities(protocol: StudyProtocol, design: StudyDesign) -> StudyFo
     return StudyForecast(what, float(np.mean(widths)), float(np.mean(coverages)), f"{assumed}, independent answers")
 
 
-def _simulate_typicality(protocol: StudyProtocol, design: StudyDesign) -> StudyForecast:
+def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -> StudyForecast:
     levels = np.array([answer.rating for answer in protocol.choices], dtype=np.float64)
-    players = list(dict.fromkeys(p for t in design.tasks for p in t.sides))
+    players = list(dict.fromkeys(p for t in tasks for p in t.sides))
     if HUMAN not in players or len(players) < 2:
         return StudyForecast("HUSE", math.nan, math.nan, "it needs texts of people and of a system")
     raters = make_forecast_raters(protocol, [HUMAN, "model"], 0)

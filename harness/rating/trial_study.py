@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from openended.harness.core import HUMAN, digest, temporary_files, write_text
+from openended.harness.core import HUMAN, digest, temporary_files
 from openended.harness.rating import answers
 from openended.harness.rating.design import select_usable_texts
 from openended.harness.rating.protocol import load_protocol
@@ -47,7 +47,7 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     lengths = {name: int(source.token_ids.lengths.max(initial=0)) for name, source in rows.items()}
     temporary = study_folder.with_name(temporary_files.create_temporary_name(study_folder.name))
     try:
-        keys, gathered = [], []
+        studies = []
         for protocol in protocols:
             material = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
             count = min(_ITEMS, len(material.texts))
@@ -56,15 +56,11 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
             write_study(study, temporary / protocol.label)
             filled = temporary / protocol.label / "simulated"
             fill_all_sheets(study.key, filled)
-            keys.append(study.key)
-            gathered.append(answers.gather_answers([filled], study.key, leave_out=False))
-        rows_of_all = [row for each in gathered for row in answers.build_judgment_rows(each)]
-        answers.write_judgments(temporary / JUDGMENTS, rows_of_all, answers.list_judgment_columns(keys))
-        quality = (line for each in gathered for line in answers.format_quality_sheet(each))
-        write_text(temporary / "quality.md", "\n".join(quality))
+            studies.append(answers.gather_answers([filled], study.key, leave_out=False))
+        answers.write_study_files(temporary / JUDGMENTS, studies)
         temporary.rename(study_folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    sheets = sum(len(key.sheets) for key in keys)
+    sheets = sum(len(study.key.sheets) for study in studies)
     log.info("study      %s: %s sheets, filled in by simulated raters; no person rated anything", study_folder, sheets)
     return study_folder / JUDGMENTS

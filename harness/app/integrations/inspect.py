@@ -69,14 +69,7 @@ def _collect_sides(scores: list[SampleScore], human: str | None) -> tuple[list[s
     return references, model
 
 
-mauve = _build_metric("mauve")
-self_bleu = _build_metric("self_bleu")
-distinct_n = _build_metric("distinct_n")
-zipf = _build_metric("zipf")
-kid = _build_metric("kid")
-vendi = _build_metric("vendi")
-knn_precision_recall = _build_metric("knn_precision_recall")
-rep = _build_metric("rep")
+mauve, self_bleu, distinct_n, zipf, kid, vendi, knn_precision_recall, rep = map(_build_metric, METRICS)
 
 
 @scorer(metrics=[mauve()])  # type: ignore[untyped-decorator]

@@ -71,14 +71,7 @@ def _register(name: str) -> Callable[..., dict[str, Any]]:
     return collect
 
 
-mauve = _register("mauve")
-self_bleu = _register("self_bleu")
-distinct_n = _register("distinct_n")
-zipf = _register("zipf")
-kid = _register("kid")
-vendi = _register("vendi")
-knn_precision_recall = _register("knn_precision_recall")
-rep = _register("rep")
+mauve, self_bleu, distinct_n, zipf, kid, vendi, knn_precision_recall, rep = map(_register, METRICS)
 
 
 def load_examples(

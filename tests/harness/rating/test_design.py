@@ -19,39 +19,40 @@ def planned(request):
     protocol, players, items, raters, a_sheet = request.param
     names = tuple(f"p{i}" for i in range(players))
     spec = load_protocol(protocol, {"items": items, "raters": raters, "items_a_sheet": a_sheet})
-    return spec, names, design_study(material(60, names), spec, controls=(), secret=b"s", seed=3)
+    sheets = design_study(material(60, names), spec, controls=(), secret=b"s", seed=3)
+    return spec, names, sheets, [task for sheet in sheets for task in sheet]
 
 
 def test_no_prompt_comes_twice_on_a_sheet_and_every_rating_is_dealt_once(planned):
-    spec, names, design = planned
-    for sheet in design.sheets:
+    spec, names, sheets, tasks = planned
+    for sheet in sheets:
         assert max(Counter(task.example for task in sheet).values()) == 1
         assert len(sheet) <= spec.items_a_sheet
     units = len(names) * (len(names) - 1) // 2 if spec.kind == "pairs" else len(names)
-    assert len(design.tasks) == units * spec.items * spec.raters
-    assert len({task.id for task in design.tasks}) == len(design.tasks)
-    assert Counter(Counter((t.example, frozenset(t.sides)) for t in design.tasks).values()) == {
+    assert len(tasks) == units * spec.items * spec.raters
+    assert len({task.id for task in tasks}) == len(tasks)
+    assert Counter(Counter((t.example, frozenset(t.sides)) for t in tasks).values()) == {
         spec.raters: units * spec.items
     }
 
 
 def test_sides_and_players_are_balanced(planned):
-    spec, names, design = planned
+    spec, names, sheets, tasks = planned
     if spec.kind == "pairs":
-        ways = Counter(task.sides for task in design.tasks)
+        ways = Counter(task.sides for task in tasks)
         assert all(abs(ways[a, b] - ways[b, a]) <= 1 for a, b in ways)
-    seen = Counter(player for task in design.tasks for player in task.sides)
+    seen = Counter(player for task in tasks for player in task.sides)
     assert len(set(seen.values())) == 1
     # On a full sheet a player has its share, give or take two.
-    for sheet in (s for s in design.sheets if len(s) == spec.items_a_sheet):
+    for sheet in (s for s in sheets if len(s) == spec.items_a_sheet):
         own = Counter(player for task in sheet for player in task.sides)
         share = sum(own.values()) / len(names)
         assert all(abs(own[player] - share) <= 2.5 for player in names), own
 
 
 def test_sheets_are_few_more_than_the_sizes_ask_for(planned):
-    spec, _, design = planned
-    assert len(design.sheets) <= 1.05 * len(design.tasks) / spec.items_a_sheet + 2
+    spec, _, sheets, tasks = planned
+    assert len(sheets) <= 1.05 * len(tasks) / spec.items_a_sheet + 2
 
 
 def test_sizes_that_do_not_fit_say_what_to_type():
@@ -82,7 +83,7 @@ def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
     # Ids of the same item for two raters, and of two sides, have nothing in common.
     assert derive_opaque_id(b"a", "x") != derive_opaque_id(b"b", "x")
     assert read_key(tmp_path) == key
-    assert find_key(None, [tmp_path / "sheets" / "x.json"]) == tmp_path / "key.json"
+    assert find_key(tmp_path / "sheets" / "x.json") == key
     with pytest.raises(DataError, match="choose another folder"):
         key.save(tmp_path)
 

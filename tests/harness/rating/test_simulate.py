@@ -10,7 +10,7 @@ from openended.harness.app.hydra.jobs import needs_whole_grid, simulate_judgment
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating import study as simulation
-from openended.harness.rating.answers import build_judgment_rows, gather_answers, list_judgment_columns, write_judgments
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_study_files
 from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.protocol import load_protocol
@@ -36,7 +36,7 @@ def two_hundred(tmp_path_factory):
     simulation.fill_all_sheets(made.key, folder, strengths=raters.strengths, seed=2)
     gathered = gather_answers([folder], made.key, leave_out=False)
     out = folder / "judgments.csv"
-    write_judgments(out, build_judgment_rows(gathered), list_judgment_columns([made.key]))
+    write_study_files(out, [gathered])
     return made, gathered, judgments.read_comparisons(out)
 
 
@@ -65,8 +65,7 @@ def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, t
         simulation.fill_all_sheets(
             made.key, tmp_path, strengths=simulation.make_forecast_raters(made.key.protocol, names, 0).strengths
         )
-        rows = build_judgment_rows(gather_answers([tmp_path], made.key, leave_out=False))
-        write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([made.key]))
+        write_study_files(tmp_path / "j.csv", [gather_answers([tmp_path], made.key, leave_out=False)])
         comparisons = judgments.read_comparisons(tmp_path / "j.csv")
     widths = [2 * simulation.Z95 * bradley_terry(judgments.count_wins(comparisons, criterion=c).matrix).std_errors.mean() for c in comparisons.criteria]  # fmt: skip
     assert made.forecast.width == pytest.approx(np.mean(widths), rel=0.2)
@@ -80,8 +79,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     key, told = made.key, made.forecast
     raters = simulation.make_forecast_raters(key.protocol, (HUMAN, "model"), 0)
     simulation.fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
-    rows = build_judgment_rows(gather_answers([tmp_path / "filled"], key, leave_out=False))
-    write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
+    write_study_files(tmp_path / "j.csv", [gather_answers([tmp_path / "filled"], key, leave_out=False)])
     judged = judgments.read_judgments(tmp_path / "j.csv", scale=(0, 5))
     sides = [judged.rows_of(name) for name in (HUMAN, "model")]
     at = [side[e] for side in sides for e in sorted(sides[0])]
@@ -97,8 +95,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
 def test_simulated_raters_say_so_in_every_number(tmp_path):
     key = study(tmp_path, items=12, raters=2)
     simulation.fill_all_sheets(key, tmp_path / "x", strengths=None)
-    rows = build_judgment_rows(gather_answers([tmp_path / "x"], key, leave_out=False))
-    write_judgments(tmp_path / "j.csv", rows, list_judgment_columns([key]))
+    write_study_files(tmp_path / "j.csv", [gather_answers([tmp_path / "x"], key, leave_out=False)])
     metric, features = BradleyTerry().from_file(tmp_path / "j.csv")
     result = metric.compute(features)
     assert result.signature.endswith(f"|raters:{len(key.sheets)} simulated raters")
@@ -156,7 +153,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
     assert {status for _, status, _ in rows} == {"ok"}
     assert all("simulated raters" in signature for _, _, signature in rows)
     assert "simulated raters" in (tmp_path / "outputs/reports/human_study_docs/report.html").read_text()
-    assert "no person rated anything" in (folder / "quality.md").read_text()
+    assert "no person rated anything" in (folder / "judgments.quality.md").read_text()
 
 
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
