@@ -325,6 +325,7 @@ def test_hand_values():
     assert eps_ppl([0.5, 0.0], vocab_size=4, eps=0.25) == pytest.approx(1 / math.sqrt(0.046875), rel=1e-14)
     # Q(y) = 1/3: m(y) = 2/3; KL(e||m) = log 1.5 = .405465; KL(Q||m) = 1/3 log(1/2) + 2/3 log 2 = .231049
     # JS = (.405465 + .231049) / 2 = .318257
+    assert jensen_shannon([0.0], base="2") == 1.0
     assert jensen_shannon([1 / 3]) == pytest.approx(0.5 * (math.log(1.5) + math.log(2) / 3), abs=1e-15)
     # exp(-(log .5 + log .125) / 2) = 1 / sqrt(.0625) = 4
     assert ppl([0.5, 0.125]) == pytest.approx(4.0, rel=1e-15)

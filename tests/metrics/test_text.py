@@ -519,6 +519,11 @@ def check_index(texts, orders=range(1, 6)):
 @settings(max_examples=150, deadline=None)
 def test_counts_equal_those_of_dictionaries(texts):
     check_index(texts)
+    # one group a block and three places a chunk: every border case of the blocked sorts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram_index, "CHUNK", 4)
+        patch.setattr(ngram_index, "_KEY_BITS", 8)
+        check_index(texts)
 
 
 def test_positions_of_a_hand_made_text():
@@ -605,6 +610,7 @@ def test_no_statistic_depends_on_how_runs_are_cut(chunk, monkeypatch):
     want = [bleu_by_text(whole, 4), bleu_by_text(whole, 4, num_references=9), self_repetition_by_text(whole, 2)]
     monkeypatch.setattr(ngram_index, "CHUNK", chunk)
     cut = NgramIndex(rows)
+    assert (len(list(cut.run_blocks(2))) == 1) == (chunk > 16), "a small corpus is one block"
     made = [bleu_by_text(cut, 4), bleu_by_text(cut, 4, num_references=9), self_repetition_by_text(cut, 2)]
     for one, other in zip(made, want, strict=True):
         assert np.array_equal(one, other)
