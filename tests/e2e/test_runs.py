@@ -172,20 +172,6 @@ def test_a_plan_says_what_is_there(after_grid, texts):
     assert files(after_grid / "outputs", "**/*") == before
 
 
-@pytest.mark.slow
-def test_help_and_plan_import_nothing_heavy():
-    code = (
-        "import sys; sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n"
-        "from openended.harness.app.cli import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print({'torch', 'transformers', 'datasets', 'faiss', 'sklearn', 'pandas', 'matplotlib'} & sys.modules.keys())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
-    )
-    assert done.stdout.strip().endswith("set()")
-
-
 def in_a_shell(*words: str, cwd: Path, redirect: str = "") -> subprocess.CompletedProcess[str]:
     small = ["num_examples=6", "max_new_tokens=4", "metric=[distinct_n]"]
     command = ["bash", "-c", f'"$0" -m openended "$@" {redirect}', sys.executable, *words, *small]

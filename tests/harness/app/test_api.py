@@ -2,10 +2,7 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +16,6 @@ from openended.metrics.repetition import Repetition
 from openended.metrics.zipf import zipf_coefficient
 from tests.helpers import write_jsonl
 
-ROOT = Path(__file__).parents[3]
 WORDS = "the a cat dog sat ran on under house river red blue then it was very cold and".split()
 
 
@@ -36,18 +32,6 @@ def result(tmp_path_factory):
     return oe.evaluate(
         human=HUMAN, systems={"greedy": GREEDY, "nucleus": NUCLEUS}, outputs_dir=tmp_path_factory.mktemp("out")
     )
-
-
-def test_import_alone_is_light_and_says_what_there_is():
-    code = (
-        "import sys, openended as oe\n"
-        "heavy = [m for m in ('torch', 'numpy', 'hydra', 'transformers') if m in sys.modules]\n"
-        "print(heavy, 'evaluate' in dir(oe), callable(oe.evaluate), oe.metrics.zipf.__name__)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
-    )
-    assert done.stdout.split("\n")[0] == "[] True True openended.metrics.zipf"
 
 
 def test_all_texts_whole_over_words_where_there_is_no_judge(result):

@@ -181,17 +181,6 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
     Runtime()
 
 
-def test_ray_is_imported_only_when_asked_for():
-    code = (
-        "import sys; from openended.harness.run import pipeline, session; from openended.harness.backends.ray import backend; "
-        "from openended.harness.app.hydra import launchers; import hydra_plugins.openended; print('ray' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, timeout=240
-    )
-    assert done.stdout.strip() == "False"
-
-
 @pytest.mark.long
 def test_a_driver_that_is_killed_goes_on_from_its_parts(tmp_path, local):
     """SIGKILL: the workers end too, and the same command finds the texts that were finished."""
