@@ -66,9 +66,7 @@ from .systems import (
     order_axes as order_axes,
     orient as orient,
     parse_sizes as parse_sizes,
-    select_fewest_axes as select_fewest_axes,
     select_systems_with_both as select_systems_with_both,
     select_values as select_values,
-    sort_by_readability as sort_by_readability,
     sort_values as sort_values,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,15 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures import drawing
-from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.figures.drawing import COLORS, HUMAN_COLOR, MOST, PAGE, Part, create_panels, draw_curves
 from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import Layout, Results, System, SystemValue, find_human_value, group_systems
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
 KNN, PR_CURVE = "knn_precision_recall", "precision_recall_curve"
@@ -33,34 +35,33 @@ def _read_arrays(results: Results, value: SystemValue | None, *names: str) -> It
             yield [np.asarray(arrays[f"arrays/{name}"], dtype=np.float64) for name in names]
 
 
-@draw_each_part("divergence", "mauve")
-def divergence_curves(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@drawing.draw_each_part("divergence", "mauve", legend=2)
+def divergence_curves(part: Part) -> Figure | None:
     """Draw the MAUVE curve of every system: missed text against implausible text (MAUVE Fig. 2).
 
     A line is the mean over seeds and clusterings, so that its area is the value in the legend; the band is their
     standard deviation.
     """
     curves: list[tuple[str, SystemValue, tuple[F64, F64, F64]]] = []
-    for system in group_systems(part):
+    for system in group_systems(part.values):
         for value in (i for i in system.items if i.pair == ("mauve", "mauve") and math.isfinite(i.mean)):
-            stored = [curve for (curve,) in _read_arrays(results, value, "divergence_curves")]
+            stored = [curve for (curve,) in _read_arrays(part.results, value, "divergence_curves")]
             if stored and len(stored) == value.seeds:
-                curves.append((f"{escape_mathtext(system.name)} ({value.mean:.3f})", value, average_curves(stored)))
+                curves.append((f"{system.name} ({value.mean:.3f})", value, average_curves(stored)))
                 break
     if len(curves) > MOST:  # the best ones
         curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
     if not curves:
         return None
-    figure, (panel,) = drawing.create_figure(COLUMN, 3.0, legend=[label for label, _, _ in curves], most=2)
-    choices = styles.choose([value for _, value, _ in curves])
-    for index, ((label, _, (x, mean, sd)), style) in enumerate(zip(curves, choices, strict=True)):
-        panel.plot(x, mean, label=label, markevery=drawing.space_markers(len(x), index, len(curves)), **style)
+    figure, (panel,) = create_panels(1, 2.9)
+    styles = part.styles.choose([value for _, value, _ in curves])
+    draw_curves(panel, [(label, (x, mean)) for label, _, (x, mean, _) in curves], styles)
+    for (_, _, (x, mean, sd)), style in zip(curves, styles, strict=True):
         low, high = np.clip(mean - sd, 0, 1), np.clip(mean + sd, 0, 1)
         panel.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
     panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     panel.set_xlabel("less implausible text →\nexp(−c KL(model, mixture))")
     panel.set_ylabel("exp(−c KL(human, mixture))\nless missed text →")
-    drawing.draw_legend_below(figure, panel, 2)
     return figure
 
 
@@ -76,66 +77,57 @@ def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:
     return np.concatenate([[0.0], x]), np.concatenate([[1.0], mean]), np.concatenate([[0.0], sd])
 
 
-@draw_each_part("zipf", "zipf")
-def rank_frequency(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@drawing.draw_each_part("zipf", "zipf", legend=2)
+def rank_frequency(part: Part) -> Figure | None:
     """Draw token rank against frequency of the human text and of each system, on logarithmic axes (Zipf)."""
 
     def read_points(value: SystemValue | None) -> F64 | None:
-        arrays = next(_read_arrays(results, value, "log_rank", "log_frequency"), None)
+        arrays = next(_read_arrays(part.results, value, "log_rank", "log_frequency"), None)
         return np.exp(np.stack(arrays)) if arrays is not None else None
 
-    values = [(system.name, value) for system in group_systems(part)[:MOST] if (value := system.value("zipf", "zipf"))]
-    lines = [(escape_mathtext(name), value, xy) for name, value in values if (xy := read_points(value)) is not None]
+    values = [(s.name, value) for s in group_systems(part.values)[:MOST] if (value := s.value("zipf", "zipf"))]
+    lines = [(name, value, points) for name, value in values if (points := read_points(value)) is not None]
     if not lines:
         return None
-    sides = {human.sources[0]: human for _, value, _ in lines if (human := find_human_value(part, value)) is not None}
+    sides = {human.sources[0]: human for _, value, _ in lines if (human := find_human_value(part.values, value))}
     humans = [points for human in sides.values() if (points := read_points(human)) is not None]
-    figure, (panel,) = drawing.create_figure(COLUMN, 2.6, legend=[*(label for label, _, _ in lines), "human"], most=2)
-    choices = styles.choose([value for _, value, _ in lines])
-    for index, ((label, _, points), style) in enumerate(zip(lines, choices, strict=True)):
-        every = drawing.space_markers(len(points[0]), index, len(lines))
-        panel.plot(*points, label=label, markevery=every, **(style | {"linewidth": 1.0}))
+    figure, (panel,) = create_panels(1, 2.5)
+    styles = [style | {"linewidth": 1.0} for style in part.styles.choose([value for _, value, _ in lines])]
+    draw_curves(panel, [(name, points) for name, _, points in lines], styles)
     for number, points in enumerate(humans):  # systems of several lengths have several human sides
-        panel.plot(*points, label="_" if number else "human", color=drawing.HUMAN_COLOR, linewidth=1.4)
+        panel.plot(*points, label="_" if number else "human", color=HUMAN_COLOR, linewidth=1.4)
     panel.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="occurrences")
-    drawing.draw_legend_below(figure, panel, 2)
     return figure
 
 
-@draw_each_part("pr_curves")
-def pr_curves(results: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@drawing.draw_each_part("pr_curves", legend=2)
+def pr_curves(part: Part) -> Figure | None:
     """Draw the precision-recall curve of every system, next to its divergence curve where MAUVE was measured."""
-    systems = [s for s in group_systems(part) if _read_pr_curve(results, s) is not None][:MOST]
+    systems = [s for s in group_systems(part.values) if _read_pr_curve(part.results, s) is not None][:MOST]
     if not systems:
         return None
     readers = [_read_pr_curve, _read_divergence_curve]
-    readers = readers if any(_read_divergence_curve(results, s) for s in systems) else readers[:1]
-    names = [escape_mathtext(system.name) for system in systems]
-    width = COLUMN if len(readers) == 1 else PAGE
-    figure, panels = drawing.create_figure(width, 3.0, 1, len(readers), legend=names, most=2)
-    choices = styles.choose([s.items[0] for s in systems])
+    readers = readers if any(_read_divergence_curve(part.results, s) for s in systems) else readers[:1]
+    figure, panels = create_panels(len(readers), 2.9)
+    styles = part.styles.choose([s.items[0] for s in systems])
     for panel, read in zip(panels, readers, strict=True):
-        for index, (system, style) in enumerate(zip(systems, choices, strict=True)):
-            if curve := read(results, system):
-                every = drawing.space_markers(len(curve[0]), index, len(systems))
-                panel.plot(*curve, label=names[index], markevery=every, **style)
+        draw_curves(panel, [(system.name, read(part.results, system)) for system in systems], styles)
         panel.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     panels[0].set(title="precision-recall curve", xlabel="recall →", ylabel="precision →")
     if len(panels) > 1:
         labels = {"xlabel": "exp(−c KL(human, mixture)) →", "ylabel": "exp(−c KL(model, mixture)) →"}
         panels[1].set(title="divergence curve of MAUVE", **labels)
-    drawing.draw_legend_below(figure, panels[0], 2)
     return figure
 
 
-@draw_each_part("f_scores")
-def f_scores(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@drawing.draw_each_part("f_scores", legend=2)
+def f_scores(part: Part) -> Figure | None:
     """Draw F1/8 and F8 of both curves, and precision and recall by nearest neighbors, system by system."""
-    systems = [s for s in group_systems(part) if s.value(PR_CURVE, "f8") is not None][:MOST]
+    systems = [s for s in group_systems(part.values) if s.value(PR_CURVE, "f8") is not None][:MOST]
     mean = drawing.read_mean
     families = {
         "precision-recall curve": [(mean(s, PR_CURVE, "f1_8"), mean(s, PR_CURVE, "f8")) for s in systems],
-        "divergence curve of MAUVE": [_score_divergence_curve(_read_divergence_curve(results, s)) for s in systems],
+        "divergence curve of MAUVE": [_score_curve(_read_divergence_curve(part.results, s)) for s in systems],
         "nearest neighbors": [(mean(s, KNN, "precision"), mean(s, KNN, "recall")) for s in systems],
     }
     visible = {title: np.array(pairs) for title, pairs in families.items() if np.isfinite(pairs).any()}
@@ -144,13 +136,12 @@ def f_scores(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> 
     names = [escape_mathtext(system.name) for system in systems]
     # Of a name that continues the one before, only what is new.
     labels = [f"… {b[len(a) :]}" if a and b.startswith(a) else b for a, b in pairwise(["", *names])]
-    figure, panels = drawing.create_figure(PAGE, 2.6, 1, len(visible), sharey=True, legend=["", ""], most=2)
+    figure, panels = create_panels(len(visible), 2.5, width=PAGE, sharey=True)
     for panel, (title, pairs) in zip(panels, visible.items(), strict=True):
         for column, (label, line, color) in enumerate((_QUALITY, _DIVERSITY)):
             panel.plot(range(len(systems)), pairs[:, column], line, color=color, label=label)
         panel.set_xticks(range(len(systems)), labels, rotation=35, ha="right")
         panel.set(title=title, ylim=(None, 1.02))
-    drawing.draw_legend_below(figure, panels[0], 2)
     return figure
 
 
@@ -169,7 +160,7 @@ def _read_divergence_curve(results: Results, system: System) -> tuple[F64, F64] 
     return human, model
 
 
-def _score_divergence_curve(curve: tuple[F64, F64] | None) -> tuple[float, float]:
+def _score_curve(curve: tuple[F64, F64] | None) -> tuple[float, float]:
     """Return F1/8 and F8 of a divergence curve, as of a precision-recall curve."""
     if curve is None:
         return math.nan, math.nan
@@ -182,36 +173,30 @@ def _score_divergence_curve(curve: tuple[F64, F64] | None) -> tuple[float, float
     return scores[0], scores[1]
 
 
-def best_of_n(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
+@drawing.draw_each_part("best_of_n", legend=4)
+def best_of_n(part: Part) -> Figure | None:
     """Draw the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     from matplotlib.ticker import MaxNLocator
 
-    def draw(part: Sequence[SystemValue]) -> Figure | None:
-        pairs = select_pairs(part, Layout(metrics=layout.metrics))
-        by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part, pair)[0])}
-        if not by_pair:
-            return None
-        names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
-        first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part)}
-        chosen = dict(zip(names, styles.choose([first[name] for name in names]), strict=True))
-        figure, axes = drawing.create_panels(len(by_pair), 2.0, legend=names, most=4)
-        for panel, (pair, curves) in zip(axes, by_pair.items(), strict=True):
-            most = min(c.settings for c in curves)
-            for curve in (c for c in curves if c.name in names):
-                style, x = chosen[curve.name], list(range(1, most + 1))
-                has_fresh = math.isfinite(curve.fresh[0])
-                if has_fresh:
-                    low = [v - h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
-                    high = [v + h for v, h in zip(curve.fresh[:most], curve.half, strict=False)]
-                    panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
-                    panel.plot(x, curve.seen[:most], color=style["color"], linestyle=":", linewidth=0.7)
-                values = curve.fresh if has_fresh else curve.seen
-                panel.plot(x, values[:most], label=escape_mathtext(curve.name), **style)
-            title, direction = describe_printed_value(measured.select_values(part, *pair)[0])
-            panel.set_title(escape_mathtext(f"{title} {arrow(direction)}"))
-            panel.set_xlabel("settings tried (N)")
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        drawing.draw_legend_below(figure, axes[0], 4)
-        return figure
-
-    return drawing.facet("best_of_n", measured.group_by_data(results.values), draw)
+    pairs = select_pairs(part.values, Layout(metrics=part.layout.metrics))
+    by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part.values, pair)[0])}
+    if not by_pair:
+        return None
+    names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
+    first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part.values)}
+    chosen = dict(zip(names, part.styles.choose([first[name] for name in names]), strict=True))
+    figure, axes = create_panels(len(by_pair), 2.0)
+    for panel, (pair, curves) in zip(axes, by_pair.items(), strict=True):
+        most = min(c.settings for c in curves)
+        for curve in (c for c in curves if c.name in names):
+            style, x = chosen[curve.name], range(1, most + 1)
+            fresh, half, seen = (np.array(values[:most]) for values in (curve.fresh, curve.half, curve.seen))
+            has_fresh = math.isfinite(fresh[0])
+            if has_fresh:
+                panel.fill_between(x, fresh - half, fresh + half, color=style["color"], alpha=0.12, linewidth=0)
+                panel.plot(x, seen, color=style["color"], linestyle=":", linewidth=0.7)
+            panel.plot(x, fresh if has_fresh else seen, label=escape_mathtext(curve.name), **style)
+        title, direction = describe_printed_value(measured.select_values(part.values, *pair)[0])
+        panel.set(title=escape_mathtext(f"{title} {arrow(direction)}"), xlabel="settings tried (N)")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure

@@ -8,14 +8,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from openended.harness import results as measured
-from openended.harness.core import F64, open_for_replacement
+from openended.harness.core import F64, escape_mathtext, open_for_replacement
 from openended.harness.report.tables.selection import DATA_AXES, name_files
 from openended.harness.results import Layout, Results, System, SystemValue, get_parent_axis, group_by_data
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     Draw = Callable[..., Mapping[str, Figure]]
-    DrawPart = Callable[[Results, "SystemStyles", Sequence[SystemValue]], Figure | None]
+    DrawPart = Callable[["Part"], Figure | None]
 
 log = logging.getLogger(__name__)
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
@@ -57,7 +55,6 @@ FALLBACK_FONTS = (
     "Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei", "Noto Emoji",
 )  # fmt: skip
 
-FigureKey = tuple[str, ...]
 SystemKey = tuple[tuple[str, str], ...]
 
 
@@ -126,16 +123,26 @@ def _identify_system(item: SystemValue) -> SystemKey:
     return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
 
 
-def draw_each_part(name: str, metric: str = "") -> Callable[[DrawPart], Draw]:
-    """Let a function draw one figure per task, and per options of `metric`: (results, styles, values) → figure."""
+class Part(NamedTuple):
+    """What one figure is drawn from: values that it may show together, and what all figures of a report share."""
+
+    results: Results
+    styles: SystemStyles
+    layout: Layout
+    values: Sequence[SystemValue]
+
+
+def draw_each_part(name: str, metric: str = "", *, legend: int = 3) -> Callable[[DrawPart], Draw]:
+    """Let a function draw one figure per task, and per options of `metric`; `legend` as in `facet`."""
 
     def decorate(draw: DrawPart) -> Draw:
         @wraps(draw)
-        def draw_parts(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
+        def draw_parts(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
             parts: Mapping[Any, Sequence[SystemValue]] = (
                 measured.group_by_task_and_options(results.values, metric) if metric else group_by_data(results.values)
             )
-            return facet(name, parts, partial(draw, results, styles))
+            figures = {key: draw(Part(results, styles, layout, values)) for key, values in parts.items()}
+            return facet(name, figures, legend=legend)
 
         return draw_parts
 
@@ -143,73 +150,68 @@ def draw_each_part(name: str, metric: str = "") -> Callable[[DrawPart], Draw]:
 
 
 def facet(
-    name: str, parts: Mapping[Any, Sequence[SystemValue]], draw: Callable[[Sequence[SystemValue]], Figure | None]
+    name: str, figures: Mapping[Any, Figure | None], *, legend: int = 3, always: bool = False
 ) -> dict[str, Figure]:
-    """Draw one figure for each part of the values, and name the figures by what distinguishes the parts."""
-    return name_figures(name, {(key,) if isinstance(key, str) else key: draw(part) for key, part in parts.items()})
+    """Name the present figures by their subject and, if there are several, by what distinguishes them.
 
-
-def name_figures(name: str, figures: Mapping[FigureKey, Figure | None], *, always: bool = False) -> dict[str, Figure]:
-    """Name the present figures by their subject and, if there are several, by what distinguishes them."""
-    present = {key: figure for key, figure in figures.items() if figure is not None}
+    The key of a figure is what it shows, as a word or a tuple of words; the last word is `always` part of its name.
+    `legend` is the number of columns of each figure's legend; 0 for none.
+    """
+    present = {(key,) if isinstance(key, str) else key: figure for key, figure in figures.items() if figure is not None}
     differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
     differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]
+    for figure in present.values() if legend else ():
+        add_legend(figure, legend)
     names = name_files(name, [[key[at] for at in differ] for key in present])
     return dict(zip(names, present.values(), strict=True))
 
 
-def create_figure(
-    width: float, height: float, rows: int = 1, columns: int = 1, *, sharey: bool = False, legend: Sequence[str] = (),
-    most: int = 3,
-) -> tuple[Figure, list[Axes]]:  # fmt: skip
-    """Return a figure of a size in inches and its axes, row by row; no global state is touched.
+def create_panels(
+    count: int, height: float, *, per_row: int = 3, width: float | None = None, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a grid of panels, of a height in inches per row; no global state is touched.
 
-    The figure is higher by what `draw_legend_below` needs for the labels `legend` in at most `most` columns.
+    Panels in a single column have the width of a paper's column, others that of a page.
     """
     from matplotlib.figure import Figure
 
-    height += LINE * math.ceil(len(legend) / count_legend_columns(legend, width, most))
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
-    return figure, list(axes.flat)
-
-
-def create_panels(
-    count: int, height: float, *, per_row: int = 3, sharey: bool = False, legend: Sequence[str] = (), most: int = 3
-) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a grid of panels of a height in inches; a single panel has the width of a column."""
     columns = min(per_row, count)
     rows = math.ceil(count / columns)
-    width = COLUMN if columns == 1 else PAGE
-    figure, axes = create_figure(width, rows * height + 0.1, rows, columns, sharey=sharey, legend=legend, most=most)
+    width = width or (COLUMN if columns == 1 else PAGE)
+    figure = Figure(figsize=(width, rows * height + 0.1), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=sharey).flat)
     for unused in axes[count:]:
         unused.set_visible(False)
     return figure, axes[:count]
 
 
-def count_legend_columns(labels: Sequence[str], width: float, most: int) -> int:
-    """Return how many columns of a legend fit a width in inches."""
-    longest = max((min(len(label), CHARACTERS) for label in labels), default=1)
-    return max(1, min(most, len(labels), int(width / (HANDLE + LETTER * longest))))
-
-
-def draw_legend_below(figure: Figure, axes: Axes, most: int = 3) -> None:
-    """Put one legend under the whole figure, in as many columns as fit."""
-    handles, labels = axes.get_legend_handles_labels()
+def add_legend(figure: Figure, most: int = 3) -> None:
+    """Put the legend of the panel with most labels under the figure, in at most `most` columns; make room for it."""
+    legends = [panel.get_legend_handles_labels() for panel in figure.axes]
+    handles, labels = max(legends, key=lambda legend: len(legend[1]))
     if handles:
-        columns = count_legend_columns(labels, figure.get_figwidth(), most)
-        figure.legend(handles, shorten_labels(labels, CHARACTERS), loc="outside lower center", ncols=columns)
+        labels = shorten_labels(labels, CHARACTERS)
+        fitting = int(figure.get_figwidth() / (HANDLE + LETTER * max(map(len, labels))))
+        columns = max(1, min(most, len(labels), fitting))
+        figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(labels) / columns))
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def draw_curves(
+    panel: Axes, curves: Sequence[tuple[str, F64 | tuple[F64, F64] | None]], styles: Sequence[Mapping[str, Any]]
+) -> None:
+    """Draw labeled curves (x, y) with few markers each, staggered so that coinciding curves show."""
+    for index, ((label, points), style) in enumerate(zip(curves, styles, strict=True)):
+        if points is not None:
+            count = len(points[0])
+            step = max(1, count // MARKERS_PER_CURVE)
+            start = min(count - 1, step * index // len(curves))
+            panel.plot(*points, label=escape_mathtext(label), markevery=(start, step), **style)
 
 
 def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
     """Shorten labels to a maximum number of characters."""
     return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
-
-
-def space_markers(points: int, index: int, count: int) -> tuple[int, int]:
-    """Return `markevery` of the n-th of several curves: few markers, staggered so that coinciding curves show."""
-    step = max(1, points // MARKERS_PER_CURVE)
-    return min(points - 1, step * index // max(count, 1)), step
 
 
 def format_numbers_plainly(axis: Any) -> None:  # noqa: ANN401 - an axis of matplotlib
@@ -218,20 +220,6 @@ def format_numbers_plainly(axis: Any) -> None:  # noqa: ANN401 - an axis of matp
 
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def draw_matrix(
-    figure: Figure, panel: Axes, matrix: F64, texts: Sequence[Sequence[str]], is_dark: Any,  # noqa: ANN401 - an array
-    *, fontsize: float = 5.5, bar: Mapping[str, Any], **colors: Any,  # noqa: ANN401 - options of `imshow`
-) -> Any:  # fmt: skip # noqa: ANN401 - the color bar
-    """Draw a heat map with a text in each cell, white on dark cells, and a color bar; NaN cells have no color."""
-    image = panel.imshow(np.ma.masked_invalid(matrix), **colors)
-    panel.grid(visible=False)
-    for (row, column), dark in np.ndenumerate(is_dark):
-        if text := texts[row][column]:
-            color = "white" if dark else "black"
-            panel.text(column, row, text, ha="center", va="center", fontsize=fontsize, color=color)
-    return figure.colorbar(image, ax=panel, **bar)
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:

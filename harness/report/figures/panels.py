@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures import drawing
-from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, SystemStyles, draw_each_part
+from openended.harness.report.figures.drawing import (
+    DEFAULT,
+    HUMAN_COLOR,
+    MOST,
+    PAGE,
+    Part,
+    SystemStyles,
+    draw_each_part,
+)
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import FACTS, STEP, TRAINING, Layout, Results, SystemValue, find_human_value, is_readable
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PER_ROW = 4
@@ -33,67 +41,54 @@ LEAST = 3  # points that make a curve
 SWEEPS_PER_ROW = 3
 
 
-@draw_each_part("metrics")
-def metric_panels(_: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@draw_each_part("metrics", legend=0)
+def metric_panels(part: Part) -> Figure | None:
     """Draw all primary values: each system's mean with its interval, and the human value as a line."""
-    panels = []
-    for metric, key in select_pairs(part, Layout()):
-        for options, items in measured.group_by_options(part, metric).items():
+    from matplotlib.ticker import MaxNLocator
+
+    panels = []  # values of the systems, all values with these options, and the options
+    for metric, key in select_pairs(part.values, Layout()):
+        for options, items in measured.group_by_options(part.values, metric).items():
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
-            if values:
-                panels.append((values, items, options))
-    systems = [s for s in measured.group_systems(part) if any(math.isfinite(i.mean) for i in s.items)]
+            panels += [(values, items, options)] if values else []
+    systems = [s for s in measured.group_systems(part.values) if any(math.isfinite(i.mean) for i in s.items)]
     if not panels or not systems:
         return None
-    visible = systems[:MOST]
-    columns = min(PER_ROW, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    height = rows * (0.5 + 0.17 * len(visible)) + (0.2 if len(systems) > MOST else 0) + 0.15
-    figure, axes = drawing.create_figure(PAGE, height, rows, columns, sharey=True)
-    names = [escape_mathtext(system.name) for system in visible]
-    choices = styles.choose([system.items[0] for system in visible])
-    looks = [{**style, "linestyle": "", "label": name} for name, style in zip(names, choices, strict=True)]
-    ranks = {tuple(system.items[0].axes.items()): rank for rank, system in enumerate(visible)}
-    lined = [_draw_values(panel, ranks, looks, *values) for panel, values in zip(axes, panels, strict=False)]
-    if any(lined):
-        figure.supxlabel("dashed line: the human text", fontsize=7)
-    for unused in axes[len(panels) :]:
-        unused.set_visible(False)
-    for panel in axes[::columns]:
-        panel.set_yticks(range(len(visible)), names)
-    axes[0].set_ylim(len(visible) - 0.5, -0.5)
+    firsts = [system.items[0] for system in systems[:MOST]]
+    ranks = {tuple(item.axes.items()): rank for rank, item in enumerate(firsts)}
+    names = [escape_mathtext(system.name) for system in systems[:MOST]]
+    styles = [
+        {**style, "linestyle": "", "label": name}
+        for name, style in zip(names, part.styles.choose(firsts), strict=True)
+    ]  # fmt: skip
+    figure, axes = drawing.create_panels(
+        len(panels), 0.52 + 0.17 * len(names), per_row=PER_ROW, width=PAGE, sharey=True
+    )  # fmt: skip
+    for panel, (values, items, options) in zip(axes, panels, strict=True):
+        visible = {rank: value for value in values if (rank := ranks.get(tuple(value.axes.items()))) is not None}
+        for rank, value in sorted(visible.items()):
+            error = [[length] for length in value.reach] if any(value.reach) else None
+            panel.errorbar([value.mean], [rank], xerr=error, **styles[rank])
+        humans = [find_human_value(items, value) for value in visible.values()]
+        for mean in dict.fromkeys(human.mean for human in humans if human and math.isfinite(human.mean)):
+            panel.axvline(mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
+            figure.supxlabel("dashed line: the human text", fontsize=7)
+        first = visible[min(visible)] if visible else None
+        title = f"{first.title} {arrow(first.direction, first.target)}".rstrip() if first is not None else ""
+        lines = list(filter(None, (title, *escape_mathtext(options).split(", "))))
+        heading = panel.set_title("\n".join(lines))
+        if max(map(len, lines), default=0) > _WIDE:
+            heading.set_fontsize(_SMALL)
+        panel.grid(visible=True, axis="both")
+        panel.tick_params(axis="y", length=0)
+        panel.margins(x=0.12)
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    for panel in axes[::PER_ROW]:
+        panel.set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
     if len(systems) > MOST:
         figure.suptitle(f"the first {MOST} of {len(systems)} systems", fontsize=7)
     return figure
-
-
-def _draw_values(
-    panel: Axes, ranks: Mapping[Any, int], looks: Sequence[Mapping[str, Any]], values: Sequence[SystemValue],
-    items: Sequence[SystemValue], options: str,
-) -> bool:  # fmt: skip
-    """Draw the values of the systems in their order and look; returns whether a human line was drawn."""
-    from matplotlib.ticker import MaxNLocator
-
-    entries = [(ranks[key], v) for v in values if (key := tuple(v.axes.items())) in ranks]
-    entries.sort(key=lambda entry: entry[0])
-    for rank, value in entries:
-        error = [[length] for length in value.reach] if any(value.reach) else None
-        panel.errorbar([value.mean], [rank], xerr=error, **looks[rank])
-    humans = [find_human_value(items, value) for _, value in entries]
-    means = dict.fromkeys(human.mean for human in humans if human is not None and math.isfinite(human.mean))
-    for mean in means:
-        panel.axvline(mean, color=HUMAN_COLOR, linestyle="--", linewidth=0.9)
-    first = entries[0][1] if entries else None
-    title = f"{first.title} {arrow(first.direction, first.target)}".rstrip() if first is not None else ""
-    lines = list(filter(None, (title, *escape_mathtext(options).split(", "))))
-    heading = panel.set_title("\n".join(lines))
-    if max(map(len, lines), default=0) > _WIDE:
-        heading.set_fontsize(_SMALL)
-    panel.grid(visible=True, axis="both")
-    panel.tick_params(axis="y", length=0)
-    panel.margins(x=0.12)
-    panel.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    return bool(means)
 
 
 class Line(NamedTuple):
@@ -147,53 +142,42 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout:
     labels = sorted({line.label for lines in panels for line in lines}, key=measured.make_natural_sort_key)[:MOST]
     first = {line.label: line.points[0][1] for lines in reversed(panels) for line in lines}
     chosen = dict(zip(labels, styles.choose([first[label] for label in labels]), strict=True))
-    most = 2 if len(panels) == 1 else 4
     per_row = 2 if len(panels) == 4 and layout.metrics else SWEEPS_PER_ROW
-    figure, axes = drawing.create_panels(len(panels), 1.75, per_row=per_row, legend=[*labels, "human"], most=most)
+    figure, axes = drawing.create_panels(len(panels), 1.75, per_row=per_row)
     sides = [i for i in items if i.system == "human" or (i.system == "ceiling" and axis == STEP)]
     for panel, lines in zip(axes, panels, strict=True):
-        visible = [line for line in lines if line.label in labels]
-        _draw_panel(panel, axis, visible, chosen, sides, gaps=layout.gaps)
-    fullest = max(axes, key=lambda panel: len(panel.get_legend_handles_labels()[1]))
-    drawing.draw_legend_below(figure, fullest, most)
+        like = lines[0].points[0][1]
+        is_gap = layout.gaps and like.direction == "match_human"
+        humans: dict[float, float] = {}
+        ceilings: dict[float, float] = {}
+        for label, points in (line for line in lines if line.label in labels):
+            x, y = [value for value, _ in points], np.array([i.mean for _, i in points])
+            targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in points]
+            if is_gap:
+                y = np.abs(y - targets)
+            else:
+                humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
+                ceilings |= {value: i.mean for i in sides for value, point in points if _is_ceiling(i, point)}
+            style = {**chosen[label], **({"marker": ""} if len(x) > CROWDED else {})}
+            panel.plot(x, y, label=label, **style)
+            below, above = np.transpose([i.reach for _, i in points])
+            if below.any() or above.any():
+                panel.fill_between(x, y - below, y + above, color=style["color"], alpha=0.18, linewidth=0)
+        for name, values, dash in (("human", humans, "--"), ("human ceiling", ceilings, ":")):
+            if values:
+                panel.plot(*zip(*sorted(values.items()), strict=True), color=HUMAN_COLOR, linestyle=dash, label=name)
+        swept = [value for line in lines for value, _ in line.points]
+        if min(swept) > 0 and max(swept) / min(swept) >= 20:
+            panel.set_xscale("log")
+        title = f"|Δ {like.title}| {arrow('lower')}" if is_gap else f"{like.title} {arrow(like.direction, like.target)}"
+        short = axis.rpartition(".")[2]
+        xlabel = escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " ")))
+        panel.set(title=title.rstrip(), xlabel=xlabel)
+    drawing.add_legend(figure, 2 if len(panels) == 1 else 4)
     return figure
 
 
-def _draw_panel(
-    panel: Axes, axis: str, lines: Sequence[Line], styles: Mapping[str, Mapping[str, Any]],
-    sides: Sequence[SystemValue], *, gaps: bool,
-) -> None:  # fmt: skip
-    """Draw the lines of one value; `styles` are those of the labels, `sides` the human values and ceilings."""
-    humans: dict[float, float] = {}
-    ceilings: dict[float, float] = {}
-    first = lines[0].points[0][1]
-    is_gap = gaps and first.direction == "match_human"
-    for label, points in lines:
-        targets = [human.mean if (human := find_human_value(sides, i)) is not None else math.nan for _, i in points]
-        x, y = [value for value, _ in points], np.array([i.mean for _, i in points])
-        if is_gap:
-            y = np.abs(y - targets)
-        else:
-            humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
-            ceilings |= {value: i.mean for i in sides for value, point in points if is_ceiling(i, point)}
-        style = {**styles[label], **({"marker": ""} if len(x) > CROWDED else {})}
-        panel.plot(x, y, label=label, **style)
-        below, above = np.transpose([i.reach for _, i in points])
-        if below.any() or above.any():
-            panel.fill_between(x, y - below, y + above, color=style["color"], alpha=0.18, linewidth=0)
-    for name, values, dash in (("human", humans, "--"), ("human ceiling", ceilings, ":")):
-        if values:
-            panel.plot(*zip(*sorted(values.items()), strict=True), color=HUMAN_COLOR, linestyle=dash, label=name)
-    x_values = sorted({p for line in lines for p, _ in line.points})
-    if x_values[0] > 0 and x_values[-1] / x_values[0] >= 20:
-        panel.set_xscale("log")
-    title = f"|Δ {first.title}| {arrow('lower')}" if is_gap else f"{first.title} {arrow(first.direction, first.target)}"
-    panel.set_title(title.rstrip())
-    short = axis.rpartition(".")[2]
-    panel.set_xlabel(escape_mathtext(TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))))
-
-
-def is_ceiling(side: SystemValue, item: SystemValue) -> bool:
+def _is_ceiling(side: SystemValue, item: SystemValue) -> bool:
     """Return whether a value is the human ceiling of a system's value with as many texts."""
     same = (side.system, side.pair, side.signature) == ("ceiling", item.pair, item.signature)
     return same and measured.has_same_data(side, item) and item.direction != "match_human"
@@ -214,34 +198,17 @@ def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
             fixed = {k: v for k, v in item.axes.items() if k not in (*varying, "task.texts")}
             fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
             groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
-    series = [(dict(fixed), points) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
-    labels = _label_lines([fixed for fixed, _ in series], [next(iter(points.values())) for _, points in series], axis)
-    return [
-        Line(escape_mathtext(label), tuple(sorted(points.items())))
-        for label, (_, points) in zip(labels, series, strict=True)
-    ]
-
-
-def _label_lines(rests: Sequence[Mapping[str, str]], items: Sequence[SystemValue], axis: str) -> list[str]:
-    """Label lines by model, decoder and other distinguishing options."""
-    models = [rest[TRAINING] if axis == STEP else item.titles[0] for rest, item in zip(rests, items, strict=True)]
-    several = len(set(models)) > 1
-    by_decoder = axis.startswith("decoder.")
-    # A decoder's title includes its options; along one of them, use its name and label the other options separately.
-    titled_names = {"model", "decoder", TRAINING, *(f"option.{fact}" for fact in FACTS)}
-    names = [n for n in dict.fromkeys(n for rest in rests for n in rest) if n not in titled_names]
-    titled = [{**r, "title": f"{m} {i.titles[1]}"} for r, i, m in zip(rests, items, models, strict=True)]
-    readable = [n for n in names if is_readable(n) and (by_decoder or measured.get_parent_axis(n) != "decoder")]
-    distinguishing = measured.find_distinguishing_axes(rests, readable)
-    others = measured.sort_by_readability(n for n in names if n not in distinguishing)
-    axes = [n for n in measured.select_fewest_axes(titled, others, ["title", *distinguishing]) if n != "title"]
-    labels = []
-    for rest, item, model in zip(rests, items, models, strict=True):
-        decoder = item.titles[1]
-        name = rest.get("decoder", "") if by_decoder else decoder
-        parts = [p for p in ((model if several or not name else ""), name) if p]
-        labels.append(" ".join([*parts, *(measured.format_option(n, rest[n]) for n in axes if rest.get(n))]))
-    return labels
+    series = [(dict(fixed), sorted(points.items())) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
+    # A line is named like a system that lacks the swept value. A decoder's title includes its options, so along one of
+    # them it is its name, and the other options are named if they differ.
+    like_systems = []
+    for fixed, ((_, item), *_) in series:
+        model = fixed[TRAINING] if axis == STEP else item.titles[0]
+        decoder = fixed.get("decoder", "") if axis.startswith("decoder.") else item.titles[1]
+        axes = {name: value for name, value in fixed.items() if name not in {f"option.{fact}" for fact in FACTS}}
+        like_systems.append(dataclasses.replace(item, axes=axes, titles=(model, decoder)))
+    labels = map(escape_mathtext, measured.label_systems(like_systems))
+    return [Line(label, tuple(points)) for label, (_, points) in zip(labels, series, strict=True)]
 
 
 def _parse_number(text: str) -> float | None:
@@ -257,35 +224,30 @@ def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT
     names = layout.names.get("model", {}) if layout.kind == "embedders" else {}
     models = [i for i in results.values if i.system == "model" and math.isfinite(i.mean)]
     items = [i for i in models if i.axes.get("model") in names]
-    several = len({i.axes.get("embedder") for i in items}) > 1
+    axes = ["decoder", "embedder"] if len({i.axes.get("embedder") for i in items}) > 1 else ["decoder"]
 
-    def draw(part: Sequence[SystemValue]) -> Figure | None:
-        lines = measured.group_by(
-            part, lambda i: " ".join((i.axes["decoder"], i.axes.get("embedder", "") if several else ""))
-        )
-        present = [model for model in names if any(i.axes["model"] == model for i in part)]
+    def draw(values: Sequence[SystemValue]) -> Figure | None:
+        lines = measured.group_by(values, lambda i: " ".join(filter(None, (i.axes.get(axis) for axis in axes))))
+        present = [model for model in names if any(i.axes["model"] == model for i in values)]
         if len(present) < 2:
             return None
-        figure, (panel,) = drawing.create_panels(1, 2.2, legend=[*lines], most=2)
+        figure, (panel,) = drawing.create_panels(1, 2.2)
         choices = styles.choose([line[0] for line in lines.values()])
         for (label, line), style in zip(lines.items(), choices, strict=True):
             points = sorted(line, key=lambda i: present.index(i.axes["model"]))
-            x = [present.index(i.axes["model"]) for i in points]
-            panel.errorbar(
-                x, [i.mean for i in points], np.transpose([i.reach for i in points]),
-                **{**style, "label": escape_mathtext(label.strip())},
-            )  # fmt: skip
+            x, y = [present.index(i.axes["model"]) for i in points], [i.mean for i in points]
+            panel.errorbar(x, y, np.transpose([i.reach for i in points]), **style, label=escape_mathtext(label))
         panel.set_xticks(range(len(present)), [names[model] for model in present])
-        panel.set(xlabel="size of the model", ylabel=f"{part[0].title} {arrow(part[0].direction)}")
-        drawing.draw_legend_below(figure, panel, 2)
+        panel.set(xlabel="size of the model", ylabel=f"{values[0].title} {arrow(values[0].direction)}")
         return figure
 
     figures: dict[str, Figure] = {}
     for pair in select_pairs(items, Layout(metrics=layout.metrics)):
-        values = [i for i in items if i.pair == pair]
         parts = measured.group_by(
-            values, lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS)
+            [i for i in items if i.pair == pair],
+            lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS),
         )
-        if max((len(part) for part in parts.values()), default=0) > 2:
-            figures |= drawing.facet(f"sizes-{make_slug(pair[0])}", parts, draw)
+        if max(map(len, parts.values()), default=0) > 2:
+            of_pair = {key: draw(part) for key, part in parts.items()}
+            figures |= drawing.facet(f"sizes-{make_slug(pair[0])}", of_pair, legend=2)
     return figures

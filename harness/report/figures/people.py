@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
-from openended.harness.report.figures import drawing
-from openended.harness.report.figures.drawing import COLORS, COLUMN, DEFAULT, MOST, PAGE, FigureKey, SystemStyles
-from openended.harness.results import Layout, Results, System, SystemValue
+from openended.harness.report.figures.drawing import COLORS, DEFAULT, MOST, SystemStyles, create_panels, facet
+from openended.harness.results import Layout, Results, System
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from matplotlib.figure import Figure
 
     from openended.metrics.huse import PairRatings, Rule, Ties, VoteTie
 
 RATED = "rated"  # in place of the decoder where a file of ratings was scored by itself
-MODEL_COLOR = COLORS[0]
 GRID = 160  # points per side of the picture of the regions
-_DRAWS = 20
 _MANY = 2000  # examples: above, the stability curves take too long for a report
 
 
 def huse_figures(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
     """Draw what there is data for: `huse`, `huse-stability-<system>`, `huse-parts`."""
-    regions: dict[FigureKey, Figure | None] = {}
-    stability: dict[FigureKey, Figure | None] = {}
-    parts: dict[FigureKey, Figure | None] = {}
+    regions: dict[Any, Figure | None] = {}
+    stability: dict[Any, Figure | None] = {}
+    parts: dict[Any, Figure | None] = {}
     items = [item for item in results.values if item.metric == "huse"]
-    groups: dict[FigureKey, list[SystemValue]] = dict(measured.group_by_task_and_options(items, "huse").items())
+    groups = measured.group_by_task_and_options(items, "huse")
     if all(item.axes.get("decoder") == RATED for item in items):  # each file of ratings would be a task
         groups = {("ratings", options): part for options, part in measured.group_by_options(items, "huse").items()}
     for key, part in groups.items():
@@ -41,15 +38,14 @@ def huse_figures(results: Results, styles: SystemStyles, _: Layout = DEFAULT) ->
         regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
         for label, (rated_pairs, rule) in rated.items():
             stability[*key, label] = huse_stability(rated_pairs, rule) if rated_pairs.n <= _MANY else None
-        pairs = {s.name: tuple(drawing.read_mean(s, "huse", name) for name in ("huse_q", "huse_d")) for s in systems}
-        both = {label: (q, d) for label, (q, d) in pairs.items() if math.isfinite(q) and math.isfinite(d)}
-        chosen = styles.choose([s.items[0] for s in systems if s.name in both])
-        parts[key] = huse_parts(both, chosen) if both else None
+        both = measured.select_systems_with_both(part, ("huse", "huse_q"), ("huse", "huse_d"))[:MOST]
+        chosen = styles.choose([quality for _, quality, _ in both])
+        values = {system.name: (quality.mean, diversity.mean) for system, quality, diversity in both}
+        parts[key] = huse_parts(values, chosen) if both else None
     return {
-        **drawing.name_figures("huse", regions),
-        **drawing.name_figures("huse-stability", stability, always=True),
-        **drawing.name_figures("huse-parts", parts),
-    }
+        **facet("huse", regions), **facet("huse-stability", stability, always=True),
+        **facet("huse-parts", parts, legend=2),
+    }  # fmt: skip
 
 
 def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
@@ -77,7 +73,7 @@ def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
     """
     from openended.metrics.huse import HusePoints
 
-    figure, panels = drawing.create_panels(len(rated), 2.6, sharey=True, legend=["reference", "model"])
+    figure, panels = create_panels(len(rated), 2.6, sharey=True)
     systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
     shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
     for panel, (name, points, rule) in zip(panels, systems, strict=True):
@@ -94,20 +90,16 @@ def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
             x, y = points.raw[points.is_model == is_model].T[::-1]
             panel.plot(x, y, marker, color=color, label=label, markersize=2.6, alpha=0.9, markeredgewidth=0)
         panel.grid(visible=False)
-        panel.set_title(escape_mathtext(name))
-        panel.set_xlabel("model log-probability per word, nats")
+        panel.set(title=escape_mathtext(name), xlabel="model log-probability per word, nats")
     panels[0].set_ylabel("human judgment (mean rating)")
-    drawing.draw_legend_below(figure, panels[0])
     return figure
 
 
 def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
-    visible = dict(list(parts.items())[:MOST])
-    figure, (panel,) = drawing.create_figure(COLUMN, 3.1 + 0.14 * math.ceil(len(visible) / 2))
-    every = np.array(list(visible.values()))
-    top = max(1.05, float(every.max()) + 0.05)
-    bottom = min(-0.02, float(every.min()) - 0.05)
+    figure, (panel,) = create_panels(1, 3.0)
+    every = np.array(list(parts.values()))
+    bottom, top = min(-0.02, float(every.min()) - 0.05), max(1.05, float(every.max()) + 0.05)
     for value in np.arange(0.2, 1.01, 0.2):
         # On this line HUSE-D = value + 1 − HUSE-Q.
         panel.plot([bottom, top], [value + 1 - bottom, value + 1 - top], ":", color="#999999", linewidth=0.7)
@@ -116,16 +108,14 @@ def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mappin
             f"HUSE {value:.1f}", (top, value + 1 - top), xytext=(3, 0), textcoords="offset points", va="center",
             annotation_clip=False, fontsize=5.5, color="#777777",
         )  # fmt: skip
-    for (name, (quality, diversity)), style in zip(visible.items(), styles, strict=False):
+    for (name, (quality, diversity)), style in zip(parts.items(), styles, strict=True):
         panel.plot(quality, diversity, label=escape_mathtext(name), **{**style, "linestyle": "none"})
     panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
-    panel.set_xlabel("HUSE-Q (quality) →")
-    panel.set_ylabel("HUSE-D (diversity) →")
-    drawing.draw_legend_below(figure, panel, 2)
+    panel.set(xlabel="HUSE-Q (quality) →", ylabel="HUSE-D (diversity) →")
     return figure
 
 
-def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed: int = 0) -> Figure:
+def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = 20, seed: int = 0) -> Figure:
     """Draw HUSE against the number of ratings per text and of examples, with 90 % intervals (HUSE Fig. 5)."""
     from matplotlib.ticker import MaxNLocator
 
@@ -134,19 +124,18 @@ def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = _DRAWS, seed:
     most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
     counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
     sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
-    figure, panels = drawing.create_figure(PAGE, 2.3, 1, 2, sharey=True)
-    curves = (
-        (rater_curve(rated, rule, counts=counts, draws=draws, seed=seed), "ratings a text"),
-        (example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed), "examples"),
-    )
-    for panel, (curve, what) in zip(panels, curves, strict=True):
+    curves = {
+        "ratings a text": rater_curve(rated, rule, counts=counts, draws=draws, seed=seed),
+        "examples": example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed),
+    }
+    figure, panels = create_panels(2, 2.2, sharey=True)
+    for panel, (unit, curve) in zip(panels, curves.items(), strict=True):
         good = ~np.isnan(curve.huse)
         at = curve.sizes[good]
-        panel.fill_between(at, curve.low[good], curve.high[good], color=MODEL_COLOR, alpha=0.18, linewidth=0)
-        panel.plot(at, curve.huse[good], "o-", color=MODEL_COLOR, label="HUSE")
+        panel.fill_between(at, curve.low[good], curve.high[good], color=COLORS[0], alpha=0.18, linewidth=0)
+        panel.plot(at, curve.huse[good], "o-", color=COLORS[0], label="HUSE")
         panel.plot(at, curve.huse_q[good], "s--", color=COLORS[1], label="HUSE-Q")
-        panel.set_xlabel(what)
+        panel.set_xlabel(unit)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("HUSE, HUSE-Q")
-    drawing.draw_legend_below(figure, panels[0])
     return figure

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openended.harness.core import F64, UndefinedMetric, escape_mathtext
+from openended.harness.core import UndefinedMetric, escape_mathtext
 from openended.harness.report.figures import drawing
-from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, HUMAN_STAR, MOST, SystemStyles, draw_each_part
+from openended.harness.report.figures.drawing import HUMAN_COLOR, HUMAN_STAR, MOST, Part, draw_each_part
 from openended.harness.report.tables import frontier_gaps as frontier
-from openended.harness.results import Results, System, SystemValue, find_human_value, select_systems_with_both
+from openended.harness.results import find_human_value, group_by, select_systems_with_both
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
@@ -25,26 +25,25 @@ KNN = "knn_precision_recall"
 DIVERSITY = (("self_bleu", "self_bleu_4"), ("vendi", "vendi"), ("entropy", "entropy_1"), ("distinct_n", "distinct_4"))
 GRID = 60  # points of a frontier
 STEPS = 40  # sample points per line segment
-PAD = 1.5  # points of free room around a label
+PAD = 2.5  # points of free room around a label: a marker reaches as far
 ALIGN = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 # Candidate positions, nearest first: points between the data point and the edge or middle of the label, direction.
 OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
 
-Entry = tuple[System, SystemValue, SystemValue]
 Estimate = tuple[float, float, float]  # Gen-PPL with the ends of its interval
 
 
-@draw_each_part("precision_recall", KNN)
-def precision_recall(_: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@draw_each_part("precision_recall", KNN, legend=2)
+def precision_recall(part: Part) -> Figure | None:
     """Draw precision against recall, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
     from matplotlib.patches import Ellipse
 
-    systems = select_systems_with_both(part, (KNN, "recall"), (KNN, "precision"))[:MOST]
+    systems = select_systems_with_both(part.values, (KNN, "recall"), (KNN, "precision"))[:MOST]
     if not systems:
         return None
-    figure, (panel,) = drawing.create_figure(COLUMN, 2.7, legend=[s.name for s, _, _ in systems], most=2)
-    for (system, x, y), style in zip(systems, styles.choose([x for _, x, _ in systems]), strict=True):
+    figure, (panel,) = drawing.create_panels(1, 2.6)
+    for (system, x, y), style in zip(systems, part.styles.choose([x for _, x, _ in systems]), strict=True):
         color = style["color"]
         # Points have no dashes to differ in.
         hollow = {"markerfacecolor": "none"} if style["linestyle"] == "--" else {}
@@ -63,33 +62,33 @@ def precision_recall(_: Results, styles: SystemStyles, part: Sequence[SystemValu
     panel.set(xlabel="recall ↑", ylabel="precision ↑")
     panel.margins(0.08)
     panel.set(xlim=(None, min(panel.get_xlim()[1], 1.02)), ylim=(None, min(panel.get_ylim()[1], 1.02)))
-    drawing.draw_legend_below(figure, panel, 2)
     return figure
 
 
-@draw_each_part("quality_diversity", "gen_ppl")
-def quality_diversity(_: Results, styles: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+@draw_each_part("quality_diversity", "gen_ppl", legend=0)
+def quality_diversity(part: Part) -> Figure | None:
     """Draw generation perplexity against entropy; decoders of one kind are joined along their parameter."""
     from matplotlib.ticker import LogLocator
 
-    systems = select_systems_with_both(part, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
+    systems = select_systems_with_both(part.values, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
     if len(systems) < 2:
         return None
-    kinds: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in systems:  # joined are those that differ in the decoder's parameters alone
-        rest = tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
-        kinds.setdefault(rest, []).append(entry)
+    kinds = group_by(  # joined are those that differ in the decoder's parameters alone
+        systems, lambda entry: tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
+    )
     groups = list(kinds.values())[:MOST]
-    names = [_name_decoder(entries) for entries in groups]
-    figure, (panel,) = drawing.create_figure(COLUMN, 2.6, legend=[*names, "human"])
-    ends: list[Label] = []
-    choices = styles.choose([entries[0][1] for entries in groups])
-    for name, entries, style in zip(names, groups, choices, strict=True):
-        xs, ys = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
-        panel.plot(xs, ys, **(style | {"label": name, "linewidth": 0.9}))
-        if len(entries) > 2:
-            ends += [Label(_format_option(entries[at][1]), xs[at], ys[at], str(style["color"])) for at in (0, -1)]
-    sides = [(find_human_value(part, x), find_human_value(part, y)) for _, x, y in systems]
+    figure, (panel,) = drawing.create_panels(1, 2.5)
+    ends: list[tuple[str, float, float, str]] = []
+    styles = part.styles.choose([entries[0][1] for entries in groups])
+    for entries, style in zip(groups, styles, strict=True):
+        (system, value, _), xs, ys = entries[0], [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
+        kind = value.axes.get("decoder", "")
+        name = system.name.replace(value.titles[1], kind) if len(entries) > 1 else system.name
+        panel.plot(xs, ys, **(style | {"label": escape_mathtext(name), "linewidth": 0.9}))
+        for at in (0, -1) if len(entries) > 2 else ():  # without the option's name if that is the decoder's
+            option = entries[at][1].titles[1].rpartition(" ")[2].removeprefix(f"{kind}=")
+            ends.append((option, xs[at], ys[at], str(style["color"])))
+    sides = [(find_human_value(part.values, x), find_human_value(part.values, y)) for _, x, y in systems]
     humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
     for number, (x_mean, y_mean) in enumerate(humans):  # systems of several lengths have several human sides
         panel.plot(x_mean, y_mean, **(HUMAN_STAR | {"label": "_" if number else "human"}))
@@ -100,34 +99,20 @@ def quality_diversity(_: Results, styles: SystemStyles, part: Sequence[SystemVal
     drawing.format_numbers_plainly(panel.xaxis)
     panel.set(xlabel="generation perplexity (nearest to human is best)", ylabel="entropy of the texts (nats)")
     panel.margins(0.08)
-    drawing.draw_legend_below(figure, panel)
+    drawing.add_legend(figure)
     draw_labels(figure, panel, ends)
     return figure
 
 
-def _name_decoder(entries: Sequence[Entry]) -> str:
-    """Return the label of a single system, or that of several without the decoder's parameters."""
-    system, value, _ = entries[0]
-    if len(entries) == 1:
-        return escape_mathtext(system.name)
-    return escape_mathtext(system.name).replace(value.titles[1], value.axes.get("decoder", ""))
-
-
-def _format_option(value: SystemValue) -> str:
-    """Format the parameter of a decoder, without its name if that is the decoder's (`0.6` for temperature)."""
-    option = value.titles[1].rpartition(" ")[2]
-    return option.removeprefix(f"{value.axes.get('decoder', '')}=")
-
-
 @draw_each_part("frontier", "gen_ppl")
-def generative_frontier(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+def generative_frontier(part: Part) -> Figure | None:
     """Draw the frontier of every decoder with two settings or more; bands are 95 % intervals over prompts."""
-    entries = frontier.find_frontiers(results, part)[:MOST]
+    entries = frontier.find_frontiers(part.results, part.values)[:MOST]
     if not entries:
         return None
     below = [pair for pair in DIVERSITY if any(s.value(*pair) for e in entries for s in e.systems)]
     names = [escape_mathtext(entry.name) for entry in entries]
-    figure, panels = drawing.create_figure(COLUMN, 2.5 + 1.2 * len(below), 1 + len(below), legend=[*names, "human"])
+    figure, panels = drawing.create_panels(1 + len(below), (2.4 + 1.2 * len(below)) / (1 + len(below)), per_row=1)
     for index, (entry, name) in enumerate(zip(entries, names, strict=True)):
         style, (low, high) = drawing.choose_style(index), entry.reach
         grid = np.linspace(low, high, GRID)
@@ -142,7 +127,7 @@ def generative_frontier(results: Results, _: SystemStyles, part: Sequence[System
                 x, y = zip(*sorted((h.mean, v.mean) for h, v in pairs), strict=True)
                 panel.plot(x, y, color=style["color"], marker=style["marker"], linewidth=0.9)
                 panel.set(ylabel=escape_mathtext(pairs[0][1].title))
-    entropy, ppl = (find_human_value(part, value) for value in entries[0].points[0])
+    entropy, ppl = (find_human_value(part.values, value) for value in entries[0].points[0])
     if entropy is not None and ppl is not None:
         panels[0].plot(entropy.mean, ppl.mean, **HUMAN_STAR)
         for panel in panels:
@@ -151,20 +136,20 @@ def generative_frontier(results: Results, _: SystemStyles, part: Sequence[System
     drawing.format_numbers_plainly(panels[0].yaxis)
     panels[0].set(ylabel="generation perplexity")
     panels[-1].set(xlabel="entropy of the texts (nats)")
-    drawing.draw_legend_below(figure, panels[0])
     return figure
 
 
 @draw_each_part("steps", "gen_ppl")
-def steps_at_equal_entropy(results: Results, _: SystemStyles, part: Sequence[SystemValue]) -> Figure | None:
+def steps_at_equal_entropy(part: Part) -> Figure | None:
     """Draw Gen-PPL at the human entropy for each number of steps; systems without steps are horizontal bands."""
     from matplotlib.ticker import LogLocator
 
-    entries = frontier.find_frontiers(results, part)
+    entries = frontier.find_frontiers(part.results, part.values)
     if not entries:
         return None
     entropy, ppl = entries[0].points[0]
-    human_entropy, human = frontier.load_human_entropy(results, part, entropy), find_human_value(part, ppl)
+    human_entropy = frontier.load_human_entropy(part.results, part.values, entropy)
+    human = find_human_value(part.values, ppl)
     samplers: dict[str, list[tuple[int | None, Estimate]]] = {}
     for entry in entries:
         try:
@@ -177,7 +162,7 @@ def steps_at_equal_entropy(results: Results, _: SystemStyles, part: Sequence[Sys
     visible = {escape_mathtext(name): estimates for name, estimates in list(samplers.items())[:MOST]}
     if not any(steps is not None for estimates in visible.values() for steps, _ in estimates):
         return None
-    figure, (axes,) = drawing.create_figure(COLUMN, 2.4, legend=[*visible, "human"])
+    figure, (axes,) = drawing.create_panels(1, 2.3)
     for index, (name, estimates) in enumerate(visible.items()):
         style = drawing.choose_style(index) | {"label": name, "linewidth": 0.9}
         by_steps = sorted((steps, estimate) for steps, estimate in estimates if steps is not None)
@@ -197,61 +182,34 @@ def steps_at_equal_entropy(results: Results, _: SystemStyles, part: Sequence[Sys
     for axis in (axes.xaxis, axes.yaxis):
         drawing.format_numbers_plainly(axis)
     axes.set(xlabel="steps", ylabel="Gen. PPL at the human entropy")
-    drawing.draw_legend_below(figure, axes)
     return figure
 
 
-class Label(NamedTuple):
-    """A text next to a data point."""
-
-    text: str
-    x: float
-    y: float
-    color: str
-
-
-def draw_labels(figure: Figure, panel: Axes, labels: Sequence[Label]) -> None:
-    """Draw labels, each at the first free position, or else at the one that covers least.
+def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, float, str]]) -> None:
+    """Draw labels (text, x, y, color), each at the first free position, or else at the one that covers least.
 
     To be called last: the axes, their limits and all that is drawn in them are known by then.
     """
     figure.draw_without_rendering()
-    occupied = _collect_drawn_points(panel)
+    paths = [line.get_transform().transform_path(line.get_path()).interpolated(STEPS) for line in panel.get_lines()]
+    occupied = np.concatenate([path.vertices for path in paths])
     inside = panel.get_window_extent()
     boxes: list[Bbox] = []
-    for label in labels:
+    for label, x, y, color in labels:
         candidates = []
         for far, dx, dy in OFFSETS:
             text = panel.annotate(
-                label.text, (label.x, label.y), xytext=(dx * far, dy * far), textcoords="offset points", fontsize=6,
-                color=label.color, ha=ALIGN[dx][0], va=ALIGN[dy][1],
+                label, (x, y), xytext=(dx * far, dy * far), textcoords="offset points", fontsize=6, color=color,
+                ha=ALIGN[dx][0], va=ALIGN[dy][1],
             )  # fmt: skip
             text.set_in_layout(False)  # the layout must not move after the position was chosen
             box = text.get_window_extent().padded(PAD * figure.dpi / 72)
-            candidates.append((_compute_cost(box, occupied, boxes, inside), text, box))
+            is_outside = inside.count_contains(box.corners()) < 4
+            # Another label, or the edge of the axes, weighs more than any line.
+            cost = box.count_contains(occupied) + 1000 * (box.count_overlaps(boxes) + is_outside)
+            candidates.append((cost, text, box))
         best = min(candidates, key=lambda candidate: candidate[0])
         for candidate in candidates:
             if candidate is not best:
                 candidate[1].remove()
         boxes.append(best[2])
-
-
-def _collect_drawn_points(panel: Axes) -> F64:
-    """Sample all lines and markers densely; returns pixels of shape (points, 2)."""
-    share = np.linspace(0, 1, STEPS)[:, None]
-    points = []
-    for line in panel.get_lines():
-        ends = line.get_transform().transform(np.asarray(line.get_xydata(), dtype=np.float64))
-        points += [a + (b - a) * share for a, b in pairwise(ends)]
-        if line.get_marker() not in ("", "None", None):
-            turn = np.linspace(0, 2 * np.pi, 12)[:, None]
-            radius = line.get_markersize() / 2 * panel.figure.dpi / 72
-            points += [end + radius * np.hstack([np.cos(turn), np.sin(turn)]) for end in ends]
-    return np.concatenate(points) if points else np.empty((0, 2))
-
-
-def _compute_cost(box: Bbox, occupied: F64, boxes: Sequence[Bbox], inside: Bbox) -> int:
-    """Count what a label covers; another label, or the edge of the axes, weighs more than any line."""
-    covered = (occupied > (box.x0, box.y0)).all(axis=1) & (occupied < (box.x1, box.y1)).all(axis=1)
-    outside = bool(box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1)
-    return int(covered.sum()) + 1000 * (sum(box.overlaps(other) for other in boxes) + outside)

@@ -17,7 +17,7 @@ from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import STYLES, SystemStyles, apply_style, choose_style
 from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.figures.trade_offs import Label, draw_labels, steps_at_equal_entropy
+from openended.harness.report.figures.trade_offs import draw_labels, steps_at_equal_entropy
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
@@ -155,10 +155,10 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
     assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(drawing.DASHES)
     assert STYLES >= drawing.MOST
     assert len(set(drawing.COLORS)) == len(drawing.COLORS)
-    spaced = [drawing.space_markers(120, index, 3) for index in range(3)]
-    assert len({start for start, _ in spaced}) == 3
-    assert {step for _, step in spaced} == {20}
-    assert drawing.space_markers(2, 5, 6) == (0, 1)
+    _, (panel,) = drawing.create_panels(1, 2.0)
+    drawing.draw_curves(panel, [(name, np.zeros((2, 120))) for name in "abc"], looks[:3])
+    drawing.draw_curves(panel, [("d", np.zeros((2, 2)))], looks[3:4])
+    assert [line.get_markevery() for line in panel.lines] == [(0, 20), (6, 20), (13, 20), (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -173,21 +173,20 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
 )
 def test_figures_are_named_by_what_differs(keys, always, names):
     figures = {key: object() for key in keys}
-    named = drawing.name_figures(
-        "zipf", figures | {("left", "out")[: len(keys[0]) if keys else 2]: None}, always=always
-    )
+    left_out = {("left", "out")[: len(keys[0]) if keys else 2]: None}
+    named = drawing.facet("zipf", figures | left_out, legend=0, always=always)
     assert list(named) == names
     assert list(named.values()) == list(figures.values())
 
 
 def test_labels_of_crossing_lines_are_free():
-    figure, (panel,) = drawing.create_figure(drawing.COLUMN, 2.6)
+    figure, (panel,) = drawing.create_panels(1, 2.5)
     panel.plot([0, 1, 2], [0, 2, 3], marker="o")
     panel.plot([0, 1, 2], [0.1, 1.9, 3], marker="s")
     panel.axhline(2.5, linestyle=":")
     panel.margins(0.15)
     ends = [(0, 0, "p=0.5"), (2, 3, "p=1"), (0, 0.1, "temperature"), (2, 3, "k=500")]
-    draw_labels(figure, panel, [Label(text, x, y, "black") for x, y, text in ends])
+    draw_labels(figure, panel, [(text, x, y, "black") for x, y, text in ends])
     figure.draw_without_rendering()
     boxes, inside = [text.get_window_extent() for text in panel.texts], panel.get_window_extent()
     assert [text.get_text() for text in panel.texts] == [text for _, _, text in ends]
@@ -263,7 +262,7 @@ def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
 
 
 def test_lines_bands_rules_and_powers_are_traced():
-    figure, (axes,) = drawing.create_figure(drawing.COLUMN, 2.0)
+    figure, (axes,) = drawing.create_panels(1, 1.9)
     axes.plot([1, 10, 1000], [0, 1, float("nan")], label="a", linestyle="--", color="black", linewidth=2)
     axes.fill_between([1, 10], [0, 0], [1, 2])
     axes.axhline(0.5)
@@ -278,7 +277,7 @@ def test_lines_bands_rules_and_powers_are_traced():
 
 
 def test_a_shaded_plane_is_left_to_its_picture():
-    figure, (axes,) = drawing.create_figure(drawing.COLUMN, 2.0)
+    figure, (axes,) = drawing.create_panels(1, 1.9)
     axes.imshow([[0, 1], [1, 0]])
     assert trace_figure(figure) is None
 
@@ -376,7 +375,7 @@ def test_the_agreement_map_needs_five_systems(tmp_path):
 def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     # Sets 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
     rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
-    sets = [heat_maps.TextSetSimilarity(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
+    sets = [(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
     np.testing.assert_allclose(heat_maps.average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
