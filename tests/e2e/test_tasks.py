@@ -1,17 +1,14 @@
 """Every task from its file, small and in the official format, to a result; and runs that are never one system."""
 
 import csv
-import math
 
 import pytest
 
-from openended.harness.core import SpecError, read_json
+from openended.harness.core import read_json
 from openended.harness.models.spec import list_bundled_models
-from openended.harness.report.build import build_report
-from openended.harness.results import group_systems, read_results
 from openended.harness.run import Session, run
 from openended.harness.storage import RowFile, Store
-from tests.helpers import run_settings, tiny_model, write_jsonl
+from tests.helpers import run_settings, write_jsonl
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps for a while in the warm sun of the afternoon. "
@@ -97,13 +94,6 @@ def test_every_task_runs(task, tmp_path, session, monkeypatch):
     assert found["model", "distinct_n"]["n_model"] == 4
 
 
-def test_grovers_machine_articles_are_scored_without_a_model(tmp_path, session):
-    path = realnews(tmp_path)[0]
-    made = settings(tmp_path, "task=realnews", path, f"generations={tmp_path / 'grover.jsonl'}")
-    record = make_record(made, session)
-    assert {r["system"] for r in record["results"]} >= {"human", "model"}
-
-
 @pytest.mark.slow
 def test_one_system_is_the_reference_of_another(tmp_path):
     """Instructions have no human texts: first one system by itself, then the other against it, by its run folder."""
@@ -133,62 +123,3 @@ def test_one_system_is_the_reference_of_another(tmp_path):
     path = write_jsonl(tmp_path / "texts.jsonl", lines)
     again = results(make_record(settings(tmp_path, *other, f"task.reference={path}"), session))
     assert again["model", "frechet"]["values"] == found["model", "frechet"]["values"]
-
-
-def prompt_lengths(folder):
-    words = ["task=webtext", *webtext(folder)[:1], "model=folder", f"model.path={tiny_model(folder / 'tiny')}"]
-    return [*words, "task.prompt_length=8"], [*words, "task.prompt_length=9"]
-
-
-def dtypes(folder):
-    words = ["task=jsonl", *plain(folder), "model=folder", f"model.path={tiny_model(folder / 'tiny')}"]
-    return [*words, "model.dtype=float32"], [*words, "model.dtype=bfloat16"]
-
-
-def model_folders(folder):
-    """Of one name, with other weights."""
-    one, other = (tiny_model(folder / name / "tiny") for name in ("a", "b"))
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(other / "model.safetensors")
-    save_file({name: 3 * value for name, value in weights.items()}, other / "model.safetensors", {"format": "pt"})
-    words = ["task=jsonl", *plain(folder), "model=folder"]
-    return [*words, f"model.path={one}"], [*words, f"model.path={other}"]
-
-
-def imported_folders(folder):
-    """Files of one name."""
-    made = []
-    for name, word in (("a", "one"), ("b", "another text")):
-        (folder / name).mkdir()
-        rows = [{"id": i, "text": f" {word} {i} {word}"} for i in range(6)]
-        made.append(write_jsonl(folder / name / "theirs.jsonl", rows))
-    words = ["task=jsonl", *plain(folder), "metric.distinct_n.unit=words"]
-    return [*words, f"generations={made[0]}"], [*words, f"generations={made[1]}"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", [prompt_lengths, dtypes, model_folders, imported_folders])
-def test_runs_that_differ_in_what_can_move_a_text_are_two_systems_whatever_their_seeds(pair, tmp_path):
-    session = Session(Store(tmp_path / "out" / "store"))
-    folders, values = [], []
-    for seed, words in enumerate(pair(tmp_path)):
-        small = ["decoder=nucleus", f"seed={seed}", "max_new_tokens=8"]
-        folders.append(run(settings(tmp_path, *small, *words), session).folder)
-    found = read_results(folders)
-    assert (len(found.runs), found.superseded) == (2, 0)
-    models = [item for item in found.values if item.system == "model" and item.key == "distinct_1"]
-    assert [item.seeds for item in models] == [1, 1], "two settings were folded as two seeds of one"
-    systems = group_systems(found.values)
-    assert len({system.name for system in systems}) == 2
-    values = [system.value("distinct_n", "distinct_1") for system in systems]
-    assert all(value is not None and math.isfinite(value.mean) for value in values)
-    options = {}
-    if pair is prompt_lengths:  # other human texts: one column refuses them
-        with pytest.raises(SpecError, match=r"not comparable, their signatures differ in texts .*--where"):
-            build_report(folders, tmp_path / "report", figures=False, page=False)
-        options = {"split": ("task.prompt_length",)}
-    report = build_report(folders, tmp_path / "report", figures=False, page=False, **options)
-    rows = [row for table in report.tables for row in table.rows if row.system == "model"]
-    assert len(rows) == 2
-    assert all(row.seeds == 1 for row in rows)

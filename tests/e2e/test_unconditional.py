@@ -2,10 +2,9 @@
 
 import json
 
-import numpy as np
 import pytest
 
-from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
+from openended.harness.models import list_bundled_models
 from openended.harness.storage import RowFile, read_record
 from tests.helpers import openended, tiny_masked_model, write_jsonl
 
@@ -49,34 +48,6 @@ def test_naive_systems_are_rows_of_any_table(tmp_path):
         repeated = results(made["naive:repeated"])["distinct_n"]
         assert repeated.values["distinct_2"] < results(made["naive:unigram"])["distinct_n"].values["distinct_2"]
         assert made["naive:unigram"].axes["seed"] == 0
-
-
-@pytest.mark.slow
-def test_score_reads_every_sample_format_and_says_what_values_were_computed_on(tmp_path):
-    tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-m"))
-    texts = [f"Return the number of rows {i} of the array. The result is a new array." for i in range(6)]
-    ids = [tokenizer.encode(text)[:14] for text in texts]
-    write_jsonl(tmp_path / "human.jsonl", [{"text": text} for text in texts])
-    (tmp_path / "duo.json").write_text(json.dumps({"generated_seqs": texts}))
-    (tmp_path / "remdm.json").write_text(json.dumps({"text_samples": texts, "MAUVE": 0.4}, indent=2))
-    np.savez(tmp_path / "sdtt.npz", samples=np.array(ids))
-    write_jsonl(tmp_path / "bench.jsonl", [{"text": text, "token_ids": tokenizer.encode(text)} for text in texts])
-    (tmp_path / "blocks.txt").write_text(f"\n{'=' * 12}\n".join(texts))
-    files = ("duo.json", "remdm.json", "sdtt.npz", "bench.jsonl", "blocks.txt")
-    words = "--human human.jsonl --scorer docs-m --metrics gen_ppl".split()
-    done = openended("score", *files, *words, cwd=tmp_path, verbose=False, code=0)
-    for said in (
-        "texts under 'generated_seqs'",
-        "texts under 'text_samples'",
-        "NPZ, token ids",
-        "plain text in blocks",
-    ):
-        assert said in done.stderr
-    found = {r.axes["model"]: results(r)["gen_ppl"].notes for r in records(tmp_path / "outputs" / "runs")}
-    as_generated = {name for name, notes in found.items() if "computed on token ids as generated" in notes}
-    assert as_generated == {"sdtt.npz", "bench"}
-    assert all("computed on re-tokenized text" in found[name] for name in set(found) - as_generated)
-    assert len(found) == len(files)
 
 
 def test_texts_of_a_denoiser_reach_the_metrics_and_the_record(tmp_path):

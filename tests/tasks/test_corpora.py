@@ -305,8 +305,6 @@ def test_missing_and_broken_archives(tmp_path):
 
 # News in Grover's formats, made up and real
 
-REAL = Path(__file__).parents[2].parent / "shared" / "data" / "realnews"
-
 
 def grover(number, label="human", **more):
     return {
@@ -341,13 +339,6 @@ def test_human_articles_of_the_split_are_the_examples(tmp_path):
     ]  # fmt: skip
     assert examples[0].meta["domain"] == "example.com"
     assert not task.needs_tokenizer()
-
-
-def test_hash_order_is_the_same_set(tmp_path):
-    path = write_realnews(tmp_path, [grover(i) for i in range(20)])
-    by_file, by_hash = ([e.id for e in read(RealNews(path=path, order=order))] for order in ("file", "hash"))
-    assert by_file != by_hash
-    assert by_file == sorted(by_hash)
 
 
 def test_what_cannot_be_used_is_counted_of_realnews(tmp_path):

@@ -137,13 +137,6 @@ def test_missing_and_mixed_fields(tmp_path, name, value):
         check_refused(tmp_path, form, path, message)
 
 
-def test_a_draw_with_two_texts(tmp_path):
-    """Of a reference, two texts for one draw cannot both be used; nothing is dropped silently."""
-    form = FORMATS["creative"]
-    path = put(tmp_path, form, form.write([*form.rows(COUNT), {"id": 1, "text": "Another."}]))
-    check_refused(tmp_path, form, path, r"a\.jsonl:5: answers none of the 8 draws", count=COUNT + 1)
-
-
 @pytest.mark.slow
 def test_wrong_bytes(tmp_path, form):
     good = form.write(form.rows(form.count))

@@ -74,22 +74,6 @@ def test_the_human_field_is_detected_where_the_default_is_missing(tmp_path, fiel
     assert read_file(path, prompt_field="left", human_field="right") == [Example("jsonl/000000", "a", "b")]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"prompt": "a", "human": " \\n"}', r":2: example 000001 has an empty human side"),
-        (b'{"prompt": "\\ud800", "human": "b"}', r":2: .*surrogate"),
-        (b'{"prompt": ' + b"[" * 200_000, r":2: (JSON nested too deeply|not JSON)"),
-        (b'{"prompt": "a"', r":2: not JSON"),
-    ],
-)
-def test_a_wrong_line_is_named(tmp_path, line, message):
-    (tmp_path / "a.jsonl").write_bytes(b"\n" + line + b"\n")
-    with pytest.raises(DataError, match=r"a\.jsonl" + message) as caught:
-        read_file(tmp_path / "a.jsonl")
-    assert "\n" not in str(caught.value)
-
-
 def test_the_fingerprint_is_that_of_the_content(tmp_path):
     paths = [write_jsonl(tmp_path / f"{n}.jsonl", GOOD[: 3 - n // 2]) for n in range(3)]
     prints = [JsonLines(path=str(path)).fingerprint() for path in paths]

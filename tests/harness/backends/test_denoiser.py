@@ -7,7 +7,6 @@ import json
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 
@@ -17,11 +16,8 @@ from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, Generation, Runtime, SpecError, load_members
 from openended.harness.decoders import GenerationRequest, Nucleus
 from openended.harness.decoders.base import Prompt
-from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.generation.denoising import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
-from openended.harness.generation.generate import generate_texts
-from openended.harness.models import Ability, BackendSpec, LanguageModel
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store
@@ -274,30 +270,3 @@ def test_the_amateur_loads_through_the_session(spec, tmp_path):
     other = dataclasses.replace(lm, vocab_size=lm.vocab_size + 1)
     with pytest.raises(SpecError, match=r"amateur: tiny has 258 logits, the expert 257"):
         generated(lm, decoder, companions={"amateur": other})
-
-
-def test_a_language_model_with_another_model_uses_the_weights_of_that_one():
-    from tests.harness.generation.models import gpt2
-
-    def write(lm: LanguageModel) -> tuple[int, ...]:
-        texts: list[Generation] = []
-        request = generation([Prompt("a", 0, (5, 9))], Greedy(), seed=0, max_new_tokens=8, batch_size=1)
-        generate_texts(lm, request, texts.extend)
-        return texts[0].token_ids
-
-    first, second = gpt2(seed=0), gpt2(seed=1)
-    before = write(first)
-    assert write(dataclasses.replace(first, model=second.model)) == write(second) != before
-
-
-def test_what_a_backend_cannot_do_it_says_while_planning(spec):
-    class Server(BackendSpec):
-        name: ClassVar[str] = "server"
-        abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
-        title: ClassVar[str] = "far"  # type: ignore[assignment]
-
-    Server().demand("generate")
-    with pytest.raises(SpecError, match="model far: the backend server cannot do q_statistics"):
-        Server().demand("q_statistics")
-    for ability in ("generate", "score", "q_statistics", "embed"):
-        spec.demand(ability)

@@ -8,9 +8,8 @@ import pytest
 
 from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
 from openended.harness.core import DataError
-from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models, load_tokenizer
-from openended.harness.models.transformers import load_embedder, load_model
-from tests.helpers import embed_one, ragged
+from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
+from openended.harness.models.transformers import load_model
 
 pytestmark = pytest.mark.skipif("docs-mlm" not in list_bundled_models(), reason="the bundled model is not there")
 SPEC = DenoiserSpec(path="bundled:docs-mlm")
@@ -46,17 +45,6 @@ def test_masked_tokens_are_predicted_better_than_by_frequency(lm):
             logits = lm.denoise(torch.where(masked, lm.mask_id, ids), 0.0)[masked][:, : lm.mask_id]
         losses += torch.nn.functional.cross_entropy(logits, ids[masked], reduction="none").tolist()
     assert np.mean(losses) < 4.5
-
-
-def test_embeddings_separate_subjects():
-    spec = EmbedderSpec(path="bundled:docs-mlm", kind="masked", pooling="mean")
-    model = load_embedder(spec)
-    ids = ragged(model.tokenizer.encode(text) for text in TEXTS)
-    vectors = embed_one(model, spec, ragged([] for _ in TEXTS), ids, batch_size=4).vectors
-    unit = vectors - vectors.mean(axis=0)
-    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    cosine = unit @ unit.T
-    assert min(cosine[0, 1], cosine[2, 3]) > max(cosine[0, 2], cosine[0, 3], cosine[1, 2], cosine[1, 3])
 
 
 def test_it_is_bidirectional_and_its_card_states_the_bound():

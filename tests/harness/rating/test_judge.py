@@ -269,15 +269,6 @@ def test_a_served_judge_is_asked_greedily_with_seeds_and_again_after_faults(pair
     assert {b["seed"] for b in server.bodies} == {q.seed for q in llm_judge.build_questions(key, limit=6, seed=0)}
 
 
-@pytest.mark.parametrize(
-    ("faults", "said"),
-    [((401,), "401 for /v1/chat/completions: no"), ((503,) * 3, "answers 503: no; finished texts are kept")],
-)
-def test_a_server_that_refuses_is_told(hurried, faults, said):
-    with pytest.raises(DataError, match=said):
-        served(Served(*faults), retries=2).ask(["x"], [1])
-
-
 def test_a_reply_without_choices_is_told():
     odd = httpx.MockTransport(lambda request: httpx.Response(200, json={"error": "x"}))
     with pytest.raises(DataError, match="expected a reply with choices"):

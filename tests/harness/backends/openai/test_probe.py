@@ -103,20 +103,6 @@ def test_an_honest_server_passes_every_check(decoder):
     assert ("power of 90 %: temperature to 0." in report.line()) == (decoder is not None)
 
 
-@pytest.mark.slow
-def test_two_hundred_probes_of_an_honest_server_raise_no_alarm():
-    """Each with draws of its own; what does not depend on the draws is checked above."""
-
-    async def work(made: Probe) -> None:
-        await made.fetch_listings()
-        for salt in range(200):
-            made.salt = salt
-            for check in (made._check_hidden_parameters, made._check_decoder):
-                await made.run_check("", check)
-
-    assert probe(Fake(), Nucleus(), work).faults == []
-
-
 def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
     """At a rate that can be counted: twenty tests of one probe, together 5 %."""
     monkeypatch.setattr(probe_module, "FALSE_ALARMS", 0.05)

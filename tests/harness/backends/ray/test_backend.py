@@ -14,7 +14,6 @@ from openended.harness.backends.ray.cluster import Worker
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.core import DataError, Ragged, Runtime
 from openended.harness.decoders import Nucleus, Prompt
-from openended.harness.generation import sort_prompts
 from openended.harness.generation.contrastive import ContrastiveDecoding
 from openended.harness.models import EmbedderSpec, ModelSpec, list_bundled_models
 from openended.harness.models.transformers import load_embedder
@@ -123,13 +122,6 @@ def test_scores_and_vectors(here, there, batch_size):
     assert there.workers.asked[-1] > 1 or batch_size == 64
 
 
-def test_vectors_at_several_lengths(here, there):
-    embedder = EmbedderSpec(path=SPEC.path, max_length=9, lengths=(3, 9))
-    made, want = (lm.embed(embedding(PROMPTS, TEXTS, embedder, batch_size=8)) for lm in (there, here))
-    assert all(np.array_equal(made[n].vectors, want[n].vectors) for n in (3, 9))
-    assert made.keys() == want.keys()
-
-
 @pytest.mark.thin(4)
 @pytest.mark.parametrize("batch_size", [3, 64])
 def test_statistics_of_q(here, there, batch_size):
@@ -196,11 +188,6 @@ def test_chunks_are_whole_units_and_shared_out_in_rounds(count, unit, workers, m
     parts = cut_chunks(count, unit=unit, workers=workers, most=most)
     assert [part.stop - part.start for part in parts] == sizes
     assert [i for part in parts for i in range(count)[part]] == list(range(count))
-
-
-def test_prompts_wait_longest_first_and_samples_of_a_text_side_by_side():
-    prompts = [Prompt("a", 0, (1,)), Prompt("b", 0, (1, 2)), Prompt("c", 0, (3, 4)), Prompt("d", 1, (1, 2))]
-    assert [p.example_id for p in sort_prompts(prompts)] == ["b", "d", "c", "a"]
 
 
 @pytest.fixture
