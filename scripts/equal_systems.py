@@ -28,10 +28,9 @@ from openended.harness.report.analysis.paired import compare_values, compute_equ
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.claims import write_headline
 from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
-from openended.harness.report.tables.best_cells import mark_best_cells
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
-from openended.harness.report.tables.table import Cell, Column
+from openended.harness.report.tables.table import Cell, Column, mark_best_cells
 from openended.harness.results import Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
@@ -60,12 +59,12 @@ def draw_values(rng: Generator, law: Law, *shape: int) -> F64:
     return np.exp(values) if law == "skewed" else values
 
 
-def build_results(texts: F64, method: Method = "examples", human: float | None = None) -> Results:
-    """Return results of systems from the values of their texts, shape (systems, seeds, prompts)."""
+def build_results(texts: F64, method: Method = "examples", human: F64 | None = None) -> Results:
+    """Return results of systems from the values of their texts, shape (systems, seeds, prompts), and of human texts."""
     runs, arrays, values = [], {}, []
     plan, ids = Plan(), [f"{texts[0, 0, 0]}/{i:04d}" for i in range(texts.shape[-1])]
     direction = "higher" if human is None else "match_human"
-    rows = [*texts, np.full((1, 1), human)] if human is not None else list(texts)
+    rows = [*texts, human[None]] if human is not None else list(texts)
     for number, system in enumerate(rows):
         role = "human" if number == len(texts) else "model"
         facts = {"system": role, "metric": "m", "signature": f"m|v:1|n:{len(ids)}/{len(ids)}|task:t@0"}
@@ -74,7 +73,7 @@ def build_results(texts: F64, method: Method = "examples", human: float | None =
             artifact = f"measure/a/{len(runs)}"
             sources.append((len(runs), artifact))
             intervals = {}
-            if method != "seeds" and role == "model":
+            if method != "seeds":
                 replicates = resample(plan, ids, seed, method)
                 interval = core.estimate_interval(replicates, float(seed.mean()))
                 intervals = {"m": asdict(interval)} if interval is not None else {}
@@ -118,8 +117,8 @@ def compare_two(rng: Generator, n: int, law: Law = "normal", method: Method = "e
 
 def compare_distances(rng: Generator, n: int, apart: float) -> float:
     """Return the p-value of the distances of two systems to a human value halfway between them."""
-    texts = draw_values(rng, "normal", 2, 1, n) + np.array([0.0, apart])[:, None, None]
-    results = build_results(texts, human=apart / 2)
+    texts = draw_values(rng, "normal", 3, 1, n) + np.array([0.0, apart, apart / 2])[:, None, None]
+    results = build_results(texts[:2], human=texts[2, 0])
     test = compare_values(results, results.values, *results.values[:2])
     return math.nan if test is None else test.nearer
 
@@ -134,7 +133,7 @@ def lose_bold(rng: Generator, n: int, systems: int, method: Method | Literal["in
             return math.nan
         return compute_equality_p_value(results, results.values, cell.source, best.source)
 
-    _, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=9), cells, test)
+    _, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=9), cells, ["model"] * systems, test)
     return float(all(cell.best for cell in marked))
 
 

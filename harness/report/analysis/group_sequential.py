@@ -36,11 +36,11 @@ from openended.harness.results import (
     group_systems,
 )
 
-LEAST_POWER = 0.12
+LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
 SIZE = "num_examples"
 MOST_LOOKS = 100
 OPEN, UNDECIDED, STOPPED, FAILED, UNLIKE = "open", "undecided", "no effect", "not measured", "not comparable"
-_POINTS = 801  # of the integration over what has not crossed a boundary
+_POINTS = 801  # at least, of the integration over what has not crossed a boundary
 OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 
 
@@ -113,10 +113,12 @@ def compute_boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, .
 
     spent = 4 * ndtr(ndtri(alpha / 4) / np.sqrt(times))
     # Brownian motion at the look before: positions and their probabilities.
-    positions, weights, before = np.zeros(1), np.ones(1), 0.0
+    positions, weights = np.zeros(1), np.ones(1)
+    steps = np.sqrt(np.diff(times, prepend=0.0))
     boundaries: list[float] = []
-    for time, share in zip(times, np.diff(spent, prepend=0.0), strict=True):
-        step = math.sqrt(time - before)
+    for time, share, step, next_step in zip(
+        times, np.diff(spent, prepend=0.0), steps, [*steps[1:], math.inf], strict=True
+    ):
 
         def spend(boundary: float) -> float:
             edge = boundary * math.sqrt(time)  # noqa: B023 - called in this round
@@ -125,13 +127,15 @@ def compute_boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, .
 
         boundaries.append(float(brentq(spend, 0.0, 40.0, xtol=1e-10)))
         edge = boundaries[-1] * math.sqrt(time)
-        grid = np.linspace(-edge, edge, _POINTS)
-        jumps = (grid[:, None] - positions) / step
-        density = np.exp(-(jumps**2) / 2) @ weights / (step * math.sqrt(2 * math.pi))
-        simpson = np.full(_POINTS, 2.0)
+        # Points at most half a step apart, so that looks that nearly coincide are as exact as others.
+        grid = np.linspace(-edge, edge, max(_POINTS, 2 * math.ceil(2 * edge / next_step) + 1))
+        parts = np.array_split(grid, len(grid) // _POINTS)
+        sums = [np.exp(-(((part[:, None] - positions) / step) ** 2) / 2) @ weights for part in parts]
+        density = np.concatenate(sums) / (step * math.sqrt(2 * math.pi))
+        simpson = np.full(len(grid), 2.0)
         simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
         weights = density * simpson * (grid[1] - grid[0]) / 3
-        positions, before = grid, time
+        positions = grid
     return tuple(boundaries)
 
 

@@ -50,7 +50,7 @@ class SystemComparison:
     n: int  # number of examples or seeds; for draws, the number of replicates
     low: float = math.nan  # of the interval of the difference of the values (not of the distances); NaN over seeds
     high: float = math.nan
-    nearer: float = math.nan  # p-value of equal distances to the human value; NaN if that is not the target
+    nearer: float = math.nan  # p-value of equal distances to the human value; NaN if untested or not the target
     first: str = ""  # name of the first system, in a comparison of all pairs
     second: str = ""
     corrected: float = math.nan  # Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested
@@ -140,8 +140,9 @@ def compute_equality_p_value(results: Results, items: Sequence[SystemValue], a: 
         return math.nan
     if test.over == "draws" and a.direction != "match_human" and test.difference * (a.mean - b.mean) < 0:
         return 1.0  # the shared space orders the two differently than the printed values: nothing is certain
-    nearer = test.nearer if a.target is None else _test_distances(results, a, b, test, None, a.target)
-    return nearer if math.isfinite(nearer) else test.p_value
+    if a.target is not None:
+        return _test_distances(results, a, b, test, None, a.target)
+    return test.nearer if a.direction == "match_human" else test.p_value
 
 
 def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tuple[float, float, float]:
@@ -174,11 +175,11 @@ def estimate_middle(
 def _combine_middle(
     results: Results, a: SystemValue, b: SystemValue, human: SystemValue | None, center: float
 ) -> tuple[float, Replicates | None]:
-    """Return a + b - 2 center and its replicates; those of the human side are part of them where they are there."""
+    """Return a + b - 2 center and its replicates; None without those of a human value, which is not known exactly."""
     (first, second), parts = load_estimates(results, a, b)
-    of_human = measured.load_replicates(results, human) if human is not None else None
-    both = _combine((1.0, 1.0, -2.0), [*parts, of_human]) or _combine((1.0, 1.0), parts)
-    return first + second - 2 * center, both
+    if human is not None:
+        parts = [*parts, measured.load_replicates(results, human)]
+    return first + second - 2 * center, _combine((1.0, 1.0, -2.0)[: len(parts)], parts)
 
 
 def _test_over_examples(results: Results, a: SystemValue, b: SystemValue) -> SystemComparison | None:
@@ -252,16 +253,18 @@ def _test_over_seeds(a: SystemValue, b: SystemValue) -> SystemComparison:
 def _test_distances(
     results: Results, a: SystemValue, b: SystemValue, test: SystemComparison, human: SystemValue | None, center: float
 ) -> float:
-    """Return the p-value of equal distances to a center: the human value, or a constant."""
+    """Return the p-value of equal distances to a center, the human value or a constant; NaN if it cannot be tested.
+
+    Seeds share prompts and human texts, whose errors cancel in the difference of two systems but not here.
+    """
     middle, both = _combine_middle(results, a, b, human, center)
     if both is not None:
         return float(np.maximum(test.p_value, both.p_value(middle)))  # NaN if one is
     sides = _load_examples(results, a, b)
-    if sides is None:
+    humans = _load_examples(results, a, human) if human is not None else (center, center)
+    if sides is None or humans is None:
         return math.nan
-    humans = _load_examples(results, a, human) if human is not None else None
-    centers = humans[1] if humans is not None else np.full(len(sides[0]), center)
-    return max(test.p_value, compute_sign_flip_p(sides[0] + sides[1] - 2 * centers, "middle", a.metric, a.key))
+    return max(test.p_value, compute_sign_flip_p(sides[0] + sides[1] - 2 * humans[1], "middle", a.metric, a.key))
 
 
 def _load_examples(results: Results, a: SystemValue, b: SystemValue) -> tuple[F64, F64] | None:

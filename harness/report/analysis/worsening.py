@@ -67,12 +67,14 @@ def measure_worsening(
     low, high = test.low, test.high
     artifacts = [[artifact for _, artifact in item.sources] for item in (value, baseline)]
     is_same = artifacts[0] == artifacts[1] and None not in artifacts[0]
+    by_intervals = False
     if apart == 0 and not math.isfinite(low) and (is_same or test.over == "examples"):  # equal text by text
         low, high, p_value = 0.0, 0.0, 1.0
     elif not math.isfinite(low):
         low, high = _estimate_difference(value, baseline)
         side = apart - low if apart > 0 else high - apart
-        p_value = p_value if math.isfinite(p_value) else paired.compute_margin_p_value(apart, side)
+        by_intervals = not math.isfinite(p_value)
+        p_value = paired.compute_margin_p_value(apart, side) if by_intervals else p_value
     target = find_target(value, items)
     if target is not None:
         amount = abs(means[0] - target) - abs(means[1] - target)
@@ -81,9 +83,9 @@ def measure_worsening(
         spans = [_find_span(results, item) for item in (value, baseline)]
         ends = [(span[0] + mean - item.mean, span[1] + mean - item.mean)
                 for span, mean, item in zip(spans, means, (value, baseline), strict=True)]  # fmt: skip
-        if test.over == "seeds":  # that the two values differ does not say which is nearer
+        if by_intervals:  # that the two values differ does not say which is nearer
             reach = math.hypot(*((end[1] - end[0]) / 2 for end in ends), center[1] - center[0])
-            equal = paired.compute_margin_p_value(sum(means) - 2 * target, reach) if math.isfinite(low) else math.nan
+            equal = paired.compute_margin_p_value(sum(means) - 2 * target, reach)
             p_value = float(np.maximum(p_value, equal))
         low, high = _convert_to_distances((low, high), ends, center, amount, p_value < alpha)
     else:

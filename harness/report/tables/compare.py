@@ -328,9 +328,11 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():
         gap = first.direction == "match_human"
+        cells = [
+            _build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan), gap) for name in names
+        ]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        cells = [_build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan)) for name in names]
         differences.append((Column(*pair, title, direction, None, first.signature, gap), cells))
         p_cells = [corrected.get((name, pair), Cell(note=UNTESTED)) for name in names]
         p_values.append((Column(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
@@ -345,7 +347,7 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         *estimates,
     ]
     if any(c.suffix.endswith(UNSURE) for _, cells in differences for c in cells):
-        remarks.append(f"{UNSURE} The two values differ, but not significantly in their distance to the human value.")
+        remarks.append(f"{UNSURE} The two values differ; that their distances to the human value do is not shown.")
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     if seeds:
         floor = ", ".join(f"{2 / 2**n:.2g} for {n} seeds" for n in seeds)
@@ -438,11 +440,11 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
     return before, after, f"{amount}{interval}", p_value if p_value.startswith("<") else f"= {p_value}"
 
 
-def _build_difference_cell(test: paired.SystemComparison | None, p_value: float) -> Cell:
+def _build_difference_cell(test: paired.SystemComparison | None, p_value: float, gap: bool) -> Cell:
     if test is None:
         return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):
         return Cell(test.difference, signed=True, note=UNTESTED)
     sign = stars(p_value)
-    unsure = UNSURE if sign and math.isfinite(test.nearer) and test.nearer >= 0.05 else ""
+    unsure = UNSURE if sign and gap and not test.nearer < paired.LEVEL else ""
     return Cell(test.difference, n=test.n, signed=True, suffix=sign + unsure)

@@ -278,9 +278,10 @@ def _name_best_setting(sweep: DecoderSweep, items: Sequence[SystemValue], pair: 
         return ""
     target = find_target(value, items)
     mean = math.fsum(value.values[seed] for seed in fresh) / len(fresh) if fresh else value.mean
-    if not math.isfinite(half):
+    if not math.isfinite(half) and value.interval is not None:
         half = sum(value.reach) / 2
-    return f"{setting.name}: {mean if target is None else abs(mean - target):.{digits}f} ± {half:.{digits}f}"
+    margin = f" ± {half:.{digits}f}" if math.isfinite(half) else ""
+    return f"{setting.name}: {mean if target is None else abs(mean - target):.{digits}f}{margin}"
 
 
 def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
@@ -332,14 +333,14 @@ def _test_pairs(part: TablePart, sweeps: Sequence[DecoderSweep], pair: Pair) -> 
     scoring = {seed for _, (_, seeds) in choices for seed in seeds}
     tests: Tests = {}
     for (name, (a, _)), (other, (b, _)) in itertools.combinations(choices, 2):
-        left, right = (_restrict_to_seeds(s, scoring) for s in (a, b))
-        value = left.value(*pair)
-        target = find_target(value, items) if value is not None else None
-        test = paired.compare_systems(part.results, items, left, right, pair)
-        if test is not None and value is not None and is_ranked(value, target):
-            p_value = test.p_value if target is None else test.nearer
+        first, second = (_restrict_to_seeds(s, scoring).value(*pair) for s in (a, b))
+        if first is None or second is None:
+            continue
+        target = find_target(first, items)
+        if is_ranked(first, target) and math.isfinite(first.mean) and math.isfinite(second.mean):
+            p_value = paired.compute_equality_p_value(part.results, items, first, second)
             fresh = scoring or not selected  # the texts that selected a setting cannot test it
-            cost = -test.difference if value.direction == "higher" else test.difference
+            cost = float(orient(second.mean, first.direction, target) - orient(first.mean, first.direction, target))
             tests[name, other] = (cost, p_value if fresh else math.nan)
     return tests
 

@@ -115,8 +115,8 @@ class Cell:
     blank: bool = False  # whether the cell is empty on purpose
     source: SystemValue | None = field(default=None, compare=False, repr=False)
     """The value behind the number; used by the page."""
-    human: float = field(default=math.nan, compare=False, repr=False)
-    """The human value that the number is compared with; NaN if there is none."""
+    human: SystemValue | None = field(default=None, compare=False, repr=False)
+    """The human value that the number is compared with."""
 
 
 BLANK = Cell(blank=True)
@@ -340,19 +340,24 @@ def _compute_cost(column: Column, cell: Cell, value: float) -> float:
         return -value if column.direction == "higher" else value
     if column.target is not None:
         return abs(value - column.target)
-    return abs(value - cell.human) if column.direction == "match_human" else math.nan
+    return abs(value - cell.human.mean) if column.direction == "match_human" and cell.human is not None else math.nan
 
 
 def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:
-    """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both."""
-    spans = []
+    """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both.
+
+    The error of the human value cancels between values on one side of it, and counts twice between its two sides.
+    """
+    spans, center, reach = [], None if column.direction in ("higher", "lower") else column.target, 0.0
+    if column.direction == "match_human" and best.human is not None:
+        center = best.human.mean
+        if (cell.value - center) * (best.value - center) < 0:
+            reach = max(best.human.reach) if best.human.interval is not None else math.nan
     for side in (cell, best):
         ends = side.interval or (side.source.interval if side.source is not None and not column.gap else None)
         if ends is None:  # there is no interval of the printed value
             return math.nan
         low, high = sorted(_compute_cost(column, side, end) for end in ends)
-        center = column.target if column.target is not None else side.human
-        is_inside = column.direction not in ("higher", "lower") and ends[0] <= center <= ends[1]
-        spans.append((0.0 if is_inside else low, high))
+        spans.append((0.0 if center is not None and ends[0] <= center <= ends[1] else low, high))
     cost, lowest = (_compute_cost(column, side, side.value) for side in (cell, best))
-    return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest))
+    return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest, 2 * reach))

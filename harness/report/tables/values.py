@@ -203,7 +203,6 @@ class _Pivot:
         if not math.isfinite(item.mean):
             return Cell(note=f"{item.metric}: {item.reason}", source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
-        target = human.mean if human is not None else math.nan
         if gap and human is None:
             return Cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
@@ -211,8 +210,9 @@ class _Pivot:
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
         return Cell(
-            abs(item.mean - target) if gap else item.mean, item.sd, item.seeds, item.metric_error,
-            note="" if varies else NO_VARIATION, interval=interval if varies else None, source=item, human=target,
+            abs(item.mean - human.mean) if gap and human is not None else item.mean, item.sd, item.seeds,
+            item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
+            source=item, human=human,
         )  # fmt: skip
 
     def describe_crowd(self, first: SystemValue, second: SystemValue) -> SpecError:

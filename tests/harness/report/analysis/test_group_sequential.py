@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from openended.harness.core import DataError
 from openended.harness.report.analysis.group_sequential import (
@@ -41,6 +42,10 @@ def test_boundaries_are_the_published_ones():
     assert compute_boundaries((1.0,), 0.05) == pytest.approx((1.959964,), abs=1e-6)
     half = compute_boundaries((0.5, 1.0), 0.05)  # the first look spends 4 (1 - Φ(2.2414 / √.5)) = .003051: 2.9626
     assert half == pytest.approx((2.9626, 1.9686), abs=5e-4)
+    times = np.array((0.5, 0.50001, 1.0))  # two looks that nearly coincide
+    boundaries = np.array(compute_boundaries(tuple(times), 0.05))
+    paths = multivariate_normal(np.zeros(3), np.sqrt(np.minimum.outer(times, times) / np.maximum.outer(times, times)))
+    assert 1 - paths.cdf(boundaries, lower_limit=-boundaries) == pytest.approx(0.05, abs=2e-5)
 
 
 @pytest.mark.parametrize("looks", [tuple(range(125, 1001, 125)), (125, 250, 500, 1000), (100, 1000)])
@@ -62,10 +67,10 @@ def simulate_without_stops(plan: DecisionPlan) -> float:
 
 def test_equal_systems_stop_early_and_little_power_is_lost():
     plan = DecisionPlan((COMPARISON,), tuple(range(125, 1001, 125)))
-    assert simulate(plan, 0.0)[1] < 0.60
+    assert simulate(plan, 0.0)[1] < 0.72
     power, used = simulate(plan, RESOLVED)
-    assert power > 0.73, "of 80 % with one look at all texts"
-    assert used < 0.72
+    assert power > 0.765, "of 80 % with one look at all texts, and 78.7 % with eight that never stop without a decision"
+    assert used < 0.76
     assert simulate(plan, 3 * RESOLVED)[1] < 0.40
 
 

@@ -394,8 +394,9 @@ def test_the_interval_over_seeds_is_students():
     assert build_mean_cell(1.0, [1.0]).interval is None
 
 
-def find_best(values, direction, human=math.nan, **options):
+def find_best(values, direction, human=None, **options):
     column = Column("metric", "key", "Title", direction, decimals=2, **options)
+    human = folded("key", human) if human is not None else None
     _, marked = mark_best_cells(
         column, [Cell(value, human=human) for value in values.values()], ["model"] * len(values)
     )
@@ -405,12 +406,12 @@ def find_best(values, direction, human=math.nan, **options):
 @pytest.mark.parametrize(
     ("direction", "human", "options", "best"),
     [
-        ("higher", math.nan, {}, {"c"}),
-        ("lower", math.nan, {}, {"a"}),
+        ("higher", None, {}, {"c"}),
+        ("lower", None, {}, {"a"}),
         ("match_human", 0.52, {}, {"b"}),
-        ("match_human", math.nan, {}, set()),
-        ("target", math.nan, {"target": 0.4}, {"b"}),
-        ("none", math.nan, {}, set()),
+        ("match_human", None, {}, set()),
+        ("target", None, {"target": 0.4}, {"b"}),
+        ("none", None, {}, set()),
     ],
 )
 def test_the_best_by_direction(direction, human, options, best):
@@ -431,7 +432,7 @@ CELLS = {
 }
 
 
-def mark(cells, compare=None, direction="higher", human=math.nan, signature=""):
+def mark(cells, compare=None, direction="higher", human=None, signature=""):
     column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
     human_cells = [replace(cell, human=human) for cell in cells.values()]
     column, marked = mark_best_cells(column, human_cells, ["model"] * len(cells), compare)
@@ -447,7 +448,14 @@ def test_tests_decide_then_intervals_then_the_printed_value():
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
     assert mark({name: Cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == ("printed", {"c"})
     # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
-    assert mark(CELLS, direction="match_human", human=0.5) == ("intervals", {"b", "c"})
+    assert mark(CELLS, direction="match_human", human=folded("key", 0.5)) == ("intervals", {"b", "c"})
+    # Distances to 0.38: 0.28 and 0.12, on two sides of it: its own error counts twice. 0.22 is on the side of the best.
+    for reach, best in ((0.01, {"b"}), (0.08, {"a", "b"}), (None, {"a", "b"})):
+        interval = (0.38 - reach, 0.38 + reach) if reach is not None else None
+        human = replace(folded("key", 0.38), interval=interval)
+        cells = {"a": Cell(0.1, interval=(0.07, 0.13)), "b": Cell(0.5, interval=(0.47, 0.53)), "c": CELLS["c"]}
+        cells["c"] = Cell(0.9, interval=(0.89, 0.91))
+        assert mark(cells, direction="match_human", human=human) == ("intervals", best)
 
 
 def test_a_cell_that_cannot_be_tested_is_not_separated():
