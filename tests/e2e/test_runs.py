@@ -156,14 +156,6 @@ def test_more_examples_and_samples_generate_only_what_is_new_and_fewer_nothing(t
         assert bytes_grown == run(count, samples, f"fresh-{count}-{samples}")[1]
 
 
-def test_plan_loads_no_model_and_writes_nothing(tmp_path, texts):
-    done = openended(*small(texts, "plan_only=true"), cwd=tmp_path, code=0)
-    assert "generate" in done.stdout
-    assert "to compute" in done.stdout
-    assert "loaded" not in done.stderr
-    assert not (tmp_path / "outputs").exists()
-
-
 def test_a_plan_says_what_is_there(after_grid, texts):
     before = files(after_grid / "outputs", "**/*")
     after = openended(*small(texts, "plan_only=true"), cwd=after_grid)

@@ -6,17 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.core import SHARE, Features, Plan, Ragged, Side, combine_replicates, load_members
+from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals
 from openended.metrics._mauve.scores import count_half_histograms, histogram_values, mauve_of_cells, resample_mauve
 from openended.metrics._ngrams.index import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
-from openended.metrics.mauve import Mauve
 from openended.metrics.vendi import vendi, vendi_influence
 from scripts.coverage import LEFT_OUT, count_needed_samples, read_rows, simulate
 from scripts.equal_systems import TESTS, measure
 from scripts.worlds import MODEL, draw
-from tests.metrics.test_mauve import clusters
 
 N = 60
 METRICS = load_members("metric")
@@ -131,27 +129,6 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
         want = mauve_of_cells(human=human[inside], model=model[inside], num_buckets=8, smoothing=smoothing)
         assert made["mauve"][row] == pytest.approx(want.mauve)
         assert made["js"][row] == pytest.approx(want.js)
-
-
-@pytest.mark.parametrize(("cluster_fit", "narrower"), [("pair", 3), ("joint", 10)])
-def test_a_difference_is_far_narrower_than_two_intervals(cluster_fit, narrower):
-    """Two systems that write nearly the same texts for the same prompts, with the same clustering seeds."""
-    human, first = clusters(300, 12), clusters(300, 9, seed=1)
-    second = first + 0.05 * np.random.default_rng(2).normal(size=first.shape).astype(np.float32)
-    ids = tuple(f"t/{i:03d}" for i in range(300))
-    spec, plan = Mauve(restarts=2, clustering_seeds=3, cluster_fit=cluster_fit), Plan()
-    (need,) = spec.needs()
-    reference = Side("human", ids, {need: human})
-    systems = [Side(name, ids, {need: rows}) for name, rows in (("a", first), ("b", second))]
-    found = []
-    for side in systems:
-        given_ = Features(reference, side, {}, systems)
-        result = spec.compute(given_)
-        found.append(spec.replicates(given_, result, plan)["mauve"])
-        assert found[-1].repeats.mean() == pytest.approx(result.values["mauve"])
-        assert found[-1].noise == pytest.approx(result.sd["mauve"] ** 2 / 3)
-    apart = math.hypot(*(one.std_error() for one in found))
-    assert combine_replicates((1.0, -1.0), found).std_error() < apart / narrower
 
 
 @pytest.mark.parametrize("n", [10, 16, 34])

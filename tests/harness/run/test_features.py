@@ -188,20 +188,6 @@ def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
     assert decoded == [prompt + text for _, prompt, text in TEXTS]
 
 
-def test_one_pass_gives_what_two_give(tmp_path, passes):
-    rows = source(tmp_path)
-    both = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["score", "embed"])
-    (score,) = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["score"])
-    (embedding,) = passes.score_and_embed(SPEC, EMBEDDER, rows, TAIL, ["embed"])
-    assert len(both) == 2
-    one, other = scores(both[0], tmp_path / "1"), scores(score, tmp_path / "2")
-    np.testing.assert_allclose(one.values, other.values, rtol=1e-5)
-    assert (one.offsets == other.offsets).all()
-    pair = vectors(both[1], tmp_path / "3"), vectors(embedding, tmp_path / "4")
-    np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-4)
-    assert pair[0].shape[0] == 3
-
-
 def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, passes):
     rows, scopes = source(tmp_path), ("continuation", WHOLE)
     tail, whole = (

@@ -50,13 +50,6 @@ def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
     assert total.time(Rates()) == (None, "unknown")
 
 
-def test_estimates_read_fields_and_no_words(tmp_path):
-    before = forecast_plans([(made(tmp_path), outcome(tmp_path))])
-    renamed = tuple(replace(step, what=f"more human model {number}") for number, step in enumerate(PLAN))
-    after = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=renamed))])
-    assert (after.generate, after.reads, after.measures) == (before.generate, before.reads, before.measures)
-
-
 def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
     reasons = (UnavailableModelError("no model x"), UnavailableFileError("a file in the cache", "https://elsewhere"))
     assert list(forecast_plans([(made(tmp_path), outcome(tmp_path, *reasons))]).missing) == ["a file in the cache"]

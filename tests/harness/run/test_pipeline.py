@@ -68,16 +68,6 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
     assert (source["packages"], source["git"]["commit"], source["device"]) == ({"numpy": "0.1"}, "c0ffee", "cpu")
 
 
-@pytest.mark.slow
-def test_human_sides_outlive_a_run_and_others_do_not(tmp_path):
-    session = open_session(tmp_path)
-    run(settings(tmp_path, *ONE_MODEL, "metric=[frechet]"), session)
-    kept = len(session.side_cache)
-    for seed in range(4):
-        run(settings(tmp_path, *ONE_MODEL, "metric=[frechet]", "decoder=ancestral", f"seed={seed}"), session)
-        assert len(session.side_cache) <= kept
-
-
 def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     def write(*, task: str = "t", **change: Any) -> Any:
         chosen, builder = replace(settings(tmp_path), **change), make_builder(tmp_path)

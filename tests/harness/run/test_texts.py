@@ -98,15 +98,6 @@ def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_th
     assert generate(chosen, builder, dataset, replace(chosen.decoder, human_ppl=20.0)).entry is not None
 
 
-def test_a_decoder_that_aims_at_human_text_is_resolved_before_it_generates(tmp_path):
-    chosen = settings(tmp_path, *SMALL, "decoder=adversarial")
-    planned, made = (make_texts(chosen, make_builder(tmp_path, plan_only=only)) for only in (True, False))
-    assert planned.decoder is chosen.decoder
-    assert planned.model_rows.entry is None
-    assert made.decoder.human_ppl > 1
-    assert (made.model_rows.entry.meta["n"], made.model_rows.num_texts) == (3, 3)
-
-
 def test_perplexity_is_the_exponent_of_the_mean_and_1_of_no_token():
     assert math.isclose(compute_perplexity(Ragged(np.log([2.0, 8.0]), np.array([0, 1, 2]))), 4.0)
     assert compute_perplexity(Ragged(np.zeros(0), np.array([0]))) == 1.0

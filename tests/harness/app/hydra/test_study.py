@@ -64,15 +64,6 @@ def test_a_search_that_was_killed_goes_on_as_an_unbroken_one(plan, batch, tmp_pa
     assert search(plan, tmp_path / "broken.db", total, batch) == whole, "and what is finished stays"
 
 
-def test_it_learns_from_what_it_tried():
-    tried = search(PLAN, None, 40)
-    half = [values[0] for _, _, values, _ in tried]
-    assert sum(half[20:]) > sum(half[:20])
-    assert max(half) > -0.01
-    drawn = search(dataclasses.replace(PLAN, sampler="random"), None, 12)
-    assert drawn != search(dataclasses.replace(PLAN, sampler="random", seed=1), None, 12)
-
-
 def test_a_living_process_is_not_disturbed(tmp_path):
     search(PLAN, tmp_path / "s.db", 5, stop=2)
     with pytest.raises(StoreError, match="being run by another process"):
