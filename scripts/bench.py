@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -49,6 +48,7 @@ run in turn, each in a fresh process; times are medians of the repeats. The mach
 reliable than seconds. `CPU` marks single-threaded work, timed by CPU time on both sides. Peak memory is the memory that
 the work adds to its input data.
 """
+TIMEOUT = 3600  # seconds after which a process is stopped
 Figures = dict[str, Any]
 """Of one side: `seconds`, `peak` bytes, `result`, `versions` of packages; or why it was `skipped`."""
 
@@ -64,13 +64,10 @@ class Benchmark:
     against: str = "–"  # the peer and the function that is called
     peer: Callable[[Any], Any] | None = None
     prepare_peer: Callable[[], Any] | None = None  # makes the input of `peer`, if it differs from that of `harness`
-    peer_imports: tuple[str, ...] = ()
-    """Modules that the peer imports. If one is missing, the peer is skipped and the table shows the reason."""
+    peer_imports: tuple[str, ...] = ()  # modules that the peer imports; without one of them it is skipped
     peer_share: float = 1.0
     """The share of the work that `peer` does. Its time is divided by it and marked `extrapolated`."""
-    at_least: float | None = None  # the target ratio of times, peer over harness
-    at_most_seconds: float | None = None
-    at_most_mib: float | None = None  # the target for peak memory beyond the input data
+    target: str = "–"  # least ratio of times (peer over harness), most seconds, most memory beyond the input data
     agree: Callable[[Any, Any], str] | None = None
     """Describes the difference of the two results; receives (harness, peer)."""
     say: Callable[[Any], str] | None = None  # describes the result of the harness
@@ -79,7 +76,6 @@ class Benchmark:
     clock: Literal["wall", "cpu"] = "wall"
     """`cpu` is the CPU time of the process, for single-threaded work on a shared machine; it applies to both sides."""
     threads: int | None = None  # threads of BLAS and OpenMP in both processes; None keeps the default of the machine
-    timeout: float = 3600.0  # seconds after which a process is stopped
 
 
 def format_max_gap(harness: Mapping[str, float], peer: Mapping[str, float]) -> str:
@@ -101,14 +97,6 @@ def format_equality(harness: object, peer: object) -> str:
 def load_area(area: str) -> list[Benchmark]:
     """Load the works of an area."""
     return importlib.import_module(f"scripts.benchmarks.{AREAS[area]}").AREAS[area]
-
-
-def select_works(works: Mapping[str, Sequence[Benchmark]], only: str) -> dict[str, list[Benchmark]]:
-    """Select the area named `only`, or all works whose names contain it."""
-    if only in works:
-        return {only: list(works[only])}
-    selected = {area: [work for work in listed if only in work.name] for area, listed in works.items()}
-    return {area: listed for area, listed in selected.items() if listed}
 
 
 def run_child(area: str, name: str, side: str) -> None:
@@ -151,9 +139,9 @@ def launch(area: str, work: Benchmark, side: str) -> Figures:
         env |= {f"{name}_NUM_THREADS": str(work.threads) for name in ("OMP", "MKL", "OPENBLAS")}
     command = [sys.executable, str(ROOT / "scripts/bench.py"), "--child", area, work.name, side]
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=work.timeout, check=False)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
-        return {"skipped": f"timed out after {work.timeout:.0f} s"}
+        return {"skipped": f"timed out after {TIMEOUT} s"}
     if done.returncode:
         return {"skipped": (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]}
     return json.loads(done.stdout.strip().splitlines()[-1])
@@ -162,11 +150,7 @@ def launch(area: str, work: Benchmark, side: str) -> Figures:
 def measure(area: str, work: Benchmark, repeats: int) -> dict[str, Figures]:
     """Run the harness and the peer in turn and take medians; a side that fails is not run again."""
     counts, skipped = {"harness": work.repeats or repeats}, dict[str, Figures]()
-    packages = dict.fromkeys(module.partition(".")[0] for module in work.peer_imports)
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if work.peer and missing:
-        skipped["peer"] = {"skipped": f"{', '.join(missing)} is not installed"}
-    elif work.peer:
+    if work.peer:
         counts["peer"] = work.peer_repeats or work.repeats or repeats
     runs: dict[str, list[Figures]] = {side: [] for side in counts}
     for turn in range(max(counts.values())):
@@ -194,15 +178,12 @@ def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
         results += [work.agree(harness["result"], peer["result"])] if work.agree else []
     if "seconds" in harness and work.say:
         results.append(work.say(harness["result"]))
-    targets = [f"{work.at_least:,.4g}×"] if work.at_least else []
-    targets += [f"≤ {work.at_most_seconds:g} s"] if work.at_most_seconds else []
-    targets += [f"≤ {work.at_most_mib:,.0f} MiB"] if work.at_most_mib else []
     times = _format_time(harness) + (" CPU" if work.clock == "cpu" else ""), _format_time(peer)
     extrapolated = " (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""
     peaks = [f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)]
     cells = [
-        work.name, work.against, times[0], times[1] + extrapolated, ratio, ", ".join(targets) or "–",
-        " / ".join(peaks), "; ".join(results) or "–",
+        work.name, work.against, times[0], times[1] + extrapolated, ratio, work.target, " / ".join(peaks),
+        "; ".join(results) or "–",
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
 
@@ -257,8 +238,12 @@ def main() -> int:
     if options.child:
         run_child(*options.child)
         return 0
-    areas, failed = {area: load_area(area) for area in AREAS}, 0
-    for area, works in select_works(areas, options.only).items():
+    failed = 0
+    for area in [options.only] if options.only in AREAS else AREAS:
+        listed = load_area(area)
+        works = [work for work in listed if options.only == area or options.only in work.name]
+        if not works:
+            continue
         if options.list:
             print("\n".join(f"{area}: {work.name}" for work in works))
             continue
@@ -272,7 +257,7 @@ def main() -> int:
             for side in sides.values():
                 versions |= side.get("versions", {})
         if options.write:
-            write_section(options.write, area, areas[area], rows, versions)
+            write_section(options.write, area, listed, rows, versions)
     if failed:
         print(f"{failed} benchmarks of the harness failed; see the lines above", file=sys.stderr)
     return int(failed > 0)

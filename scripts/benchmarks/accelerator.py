@@ -1,13 +1,11 @@
 """Time generation on an accelerator: memory bandwidth, waits of the host, and what a text depends on by precision."""
 
-import importlib.util
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -96,7 +94,9 @@ def _make_device_work(name: str, rows: int) -> Benchmark:
     new = 8 if SIMULATED else 128
     size = Size(prompts=rows, shortest=32, longest=32, new=new, slots=rows, least=new)
     title = f"{name}, bfloat16, {rows} rows × {new} tokens, {NUCLEUS.title}"
-    work = generation.make_generation_work(title, partial(_load_on_device, LARGE[name], "bfloat16"), NUCLEUS, size, 1.0)
+    work = generation.make_generation_work(
+        title, partial(_load_on_device, LARGE[name], "bfloat16"), NUCLEUS, size, "1×"
+    )
 
     def prepare() -> tuple[LanguageModel, float, float]:
         lm, steps = work.prepare(), list[int]()
@@ -142,25 +142,7 @@ def _make_precision_work(dtype: str) -> Benchmark:
     )  # fmt: skip
 
 
-def _load_two_engines() -> list[Any]:
-    """Load a model and vLLM, or two models without it."""
-    if SIMULATED or importlib.util.find_spec("vllm") is None:
-        return [_load_on_device(build, "bfloat16") for build in LARGE.values()]
-    return [_load_on_device(LARGE["GPT-2-large"], "bfloat16"), generation.start_vllm(0.4)]
-
-
-def _run_two_engines(engines: Sequence[Any]) -> Counts:
-    size = Size(prompts=16, shortest=8, longest=8, new=8, slots=16)
-    runs = [
-        partial(run_harness, size, NUCLEUS) if isinstance(e, LanguageModel) else partial(generation.run_backend, size)
-        for e in engines
-    ]
-    return {"tokens": sum(run(engine)["tokens"] for _ in range(2) for run, engine in zip(runs, engines, strict=True))}
-
-
-ACCELERATOR = [
-    *(_make_device_work(name, rows) for name in LARGE for rows in (64, 256)),
-    Benchmark(name="two engines that share the memory, in turn", prepare=_load_two_engines, harness=_run_two_engines),
-]
-PRECISION = [_make_precision_work(dtype) for dtype in ("float32", "bfloat16", "float16")]
-AREAS = {"accelerator": ACCELERATOR, "precision": PRECISION}
+AREAS = {
+    "accelerator": [_make_device_work(name, rows) for name in LARGE for rows in (64, 256)],
+    "precision": [_make_precision_work(dtype) for dtype in ("float32", "bfloat16", "float16")],
+}

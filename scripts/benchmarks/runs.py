@@ -197,14 +197,14 @@ AREAS = {
         Benchmark(
             name="load 5,000 documents: cut prompts, tokenize both sides, write rows",
             prepare=_write_documents, imports=("pyarrow",), harness=_load_with_harness, peer=_load_plainly, clock="cpu",
-            against="json and tokenizers, document by document, nothing written", at_most_seconds=5.0,
-            at_most_mib=500.0, agree=format_equality, say=lambda counts: f"{counts['tokens']:,} tokens",
+            against="json and tokenizers, document by document, nothing written", target="≤ 5 s, ≤ 500 MiB",
+            agree=format_equality, say=lambda counts: f"{counts['tokens']:,} tokens",
         )
     ],
     "report": [
         Benchmark(
             name="openended report, 1,000 runs, all figures and the page",
-            prepare=_write_thousand_runs, harness=_run_report, at_most_seconds=15.0, clock="cpu",
+            prepare=_write_thousand_runs, harness=_run_report, target="≤ 15 s", clock="cpu",
             say=lambda counts: f"{counts['runs']:,} runs, {counts['figures']} figures, exit code {counts['code']}",
         ),
         Benchmark(
