@@ -46,5 +46,4 @@ class Chamfer(SamplesMetric):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(embeddings, prompts)
+    by_prompt = staticmethod(_compute_by_prompt)

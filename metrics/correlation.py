@@ -20,7 +20,6 @@ from openended.harness.core import F64, make_random_stream
 from openended.metrics._common import Values, check_choice
 
 Method = Literal["spearman", "kendall"]
-Turn = Literal["higher", "lower", "match_human", "none"]
 
 _MOST_EXACT = 9  # 9! = 362,880 orders
 _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
@@ -156,25 +155,6 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
         left -= size
     # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
     return hits / total if exact else (hits + 1) / (total + 1)
-
-
-def agreement_scores(values: ArrayLike, *, direction: Turn, human: float | None = None) -> F64:
-    """Turn a metric's values into "more is better", so that a positive correlation is agreement with people.
-
-    Args:
-        values: One value per system, shape (n,).
-        direction: `higher` and `none` stay, `lower` changes sign, `match_human` becomes −|value − human value|.
-        human: The human value, for `match_human`.
-    """
-    check_choice("direction", direction, Turn)
-    rows = np.asarray(values, dtype=np.float64)
-    if direction == "lower":
-        return -rows
-    if direction == "match_human":
-        if human is None:
-            raise ValueError("match_human: expected the human value")
-        return -np.abs(rows - human)
-    return rows
 
 
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:

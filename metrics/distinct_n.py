@@ -30,7 +30,6 @@ from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
-_RESHAPED = {"simctg": "without_last", "ngd": "joined"}
 
 
 def distinct_n(
@@ -47,10 +46,15 @@ def distinct_n(
         Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     check_choice("variant", variant, Variant)
-    reshape = _RESHAPED.get(variant)
-    index = families.variant_of(sequences, reshape) if reshape else index_of(sequences)
+    index = _reshape(index_of(sequences), variant)
     values = {order: _compute_share(index, order, variant) for order in orders}
     return families.require_defined(values, f"no text has an n-gram of order {min(orders)}")
+
+
+def _reshape(index: NgramIndex, variant: Variant) -> NgramIndex:
+    if variant == "simctg":
+        return index.without_last
+    return index.joined if variant == "ngd" else index
 
 
 def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
@@ -86,9 +90,7 @@ class DistinctN(families.TextMetric):
         return (0.0, float(len(self.orders))) if key == "ngram_diversity" else super().bounds_of(key, result)
 
     def compute(self, features: Features) -> MetricResult:
-        corpus = self.corpus(features)
-        reshape = _RESHAPED.get(self.variant)
-        index = self.variant_index(features, reshape) if reshape else corpus.index
+        index = _reshape(self.corpus(features).index, self.variant)
         values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
         families.require_defined(values, "all texts are shorter than the smallest order")
         primary, by_text = f"distinct_{2 if 2 in self.orders else self.orders[0]}", dict[str, F64]()
@@ -105,7 +107,7 @@ class DistinctN(families.TextMetric):
             return plan.means(features.model.ids, result.per_example, result.values)
         corpus = self.corpus(features)
         if self.variant == "simctg":
-            index, halves = self.variant_index(features, "without_last"), plan.halves(corpus.ids)
+            index, halves = corpus.index.without_last, plan.halves(corpus.ids)
             repeats = {n: statistics.compute_half_repeats(index, n, halves) for n in self.orders}
             return {f"distinct_{n}": Replicates(1.0 - draws) for n, draws in repeats.items()}
 

@@ -65,5 +65,4 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     def prepare(self, features: Features) -> F64:
         return _compute_distances(*self.pair(features))
 
-    def compare(self, prepared: F64, first: F64, second: F64) -> F64:
-        return _compute_energies(prepared, first, second)
+    compare = staticmethod(_compute_energies)

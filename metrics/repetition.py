@@ -34,7 +34,7 @@ from openended.harness.core import F64, I64, Features, MetricResult, Plan, Repli
 from openended.metrics._common import Mask, ReplicatesByName, check_choice
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families import TextMetric, declare_orders, require_defined, variant_of
+from openended.metrics.families import TextMetric, declare_orders, require_defined
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]
@@ -76,7 +76,8 @@ def seq_rep_n(
         Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
     check_choice("average", average, Average)
-    index = variant_of(sequences, "without_last") if average == "simctg" else index_of(sequences)
+    index = index_of(sequences)
+    index = index.without_last if average == "simctg" else index
     values = {order: _compute_rep(index, order, average) for order in orders}
     return require_defined(values, f"no text has an n-gram of order {min(orders)}")
 
@@ -119,11 +120,9 @@ def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
 def _compute_rep(index: NgramIndex, order: int, average: str) -> float:
     if average == "texts":
         return statistics.mean_without_nan(1.0 - statistics.distinct_share_by_text(index, order))
-    return (
-        statistics.simctg_percent(index, order) / 100.0
-        if average == "simctg"
-        else statistics.compute_pooled_repeats(index, order)
-    )
+    if average == "simctg":
+        return statistics.simctg_percent(index, order) / 100.0
+    return statistics.compute_pooled_repeats(index, order)
 
 
 def _ends_in_loop(index: NgramIndex, max_phrase: int, loop: Loop = "released") -> Mask:
@@ -209,7 +208,7 @@ class Repetition(TextMetric):
         by_text |= {f"seq_rep_{n}": 1.0 - statistics.distinct_share_by_text(index, n) for n in self.orders}
         by_text["self_repetition"] = statistics.self_repetition_by_text(index, self.self_repetition_order)
         values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
-        average, pooled = "simctg" if self.simctg else "pooled", self._index_to_pool(features)
+        average, pooled = ("simctg", index.without_last) if self.simctg else ("pooled", index)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
@@ -223,12 +222,9 @@ class Repetition(TextMetric):
             return {"self_repetition": statistics.compute_subset_sharing(corpus.index, order, subsets, np.log1p)}
 
         out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample)}
-        pooled, halves = self._index_to_pool(features), plan.halves(corpus.ids)
+        pooled, halves = corpus.index.without_last if self.simctg else corpus.index, plan.halves(corpus.ids)
         orders = {*self.orders, *_DIVERSITY_ORDERS}
         rep = {n: statistics.compute_half_repeats(pooled, n, halves) for n in orders}
         out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
         out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
         return out
-
-    def _index_to_pool(self, features: Features) -> NgramIndex:
-        return self.variant_index(features, "without_last") if self.simctg else self.corpus(features).index

@@ -76,5 +76,4 @@ class RougeL(SamplesTextMetric):
     bounds = (0.0, 1.0)
     titles = {"rouge_l": "ROUGE-L hom."}
 
-    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(rows, prompts)
+    by_prompt = staticmethod(_compute_by_prompt)

@@ -55,6 +55,7 @@ class NgramIndex:
     """The n-grams of a corpus; each order is built on first use."""
 
     def __init__(self, rows: Ragged) -> None:
+        self._rows = rows
         self.lengths: I64 = np.asarray(rows.lengths, dtype=np.int64)
         self.tokens, self.vocab = _pad(rows)
         self._levels: list[Level] = []
@@ -63,6 +64,16 @@ class NgramIndex:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @cached_property
+    def without_last(self) -> "NgramIndex":
+        """The index of the texts without their last token."""
+        return NgramIndex(trim_rows(self._rows, np.maximum(self._rows.lengths - 1, 0)))
+
+    @cached_property
+    def joined(self) -> "NgramIndex":
+        """The index of all texts joined to one, so that n-grams cross texts."""
+        return NgramIndex(Ragged(self._rows.values, self._rows.offsets[[0, -1]]))
 
     @cached_property
     def text_of(self) -> NDArray[np.int32]:
@@ -159,17 +170,14 @@ def _pad(rows: Ragged) -> tuple[NDArray[np.int32], int]:
         a, b = int(offsets[first]), int(offsets[last])
         is_token = np.ones(b - a + last - first, dtype=np.bool_)
         is_token[offsets[first + 1 : last + 1] - a + np.arange(last - first)] = False
-        piece = np.searchsorted(names, values[a:b]) if names is not None else _subtract_lowest(values[a:b], low)
+        if names is not None:
+            piece = np.searchsorted(names, values[a:b])
+        elif values.dtype.kind == "u":  # a uint64 id may not fit in int64, so the lowest id is subtracted first
+            piece = (values[a:b] - values.dtype.type(low)).astype(np.int64)
+        else:
+            piece = values[a:b].astype(np.int64) - low
         out[a + first + 1 : b + last + 1][is_token] = piece + 1
     return out, (len(names) if names is not None else high - low + 1)
-
-
-def _subtract_lowest(values: NDArray[Any], low: int) -> I64:
-    """Return ids minus the lowest id; the result must fit in int64."""
-    if values.dtype.kind == "u":  # a uint64 id may not fit, so subtract the lowest id first
-        values, low = values - values.dtype.type(low), 0
-    out: I64 = values.astype(np.int64)
-    return out if low == 0 else out - low
 
 
 def _sort_unigrams(index: NgramIndex) -> Level:
@@ -226,7 +234,7 @@ def _refine(index: NgramIndex, below: Level, order: int) -> Level:
     return Level(np.concatenate(positions), starts, total, types)
 
 
-# Texts as rows of integer ids: packed, cut, selected and joined without a copy per text.
+# Texts as rows of integer ids: packed, cut and selected without a copy per text.
 
 
 def pack_rows(sequences: Ragged | Iterable[Any]) -> Ragged:
@@ -284,11 +292,6 @@ def select_rows(rows: Ragged, keep: NDArray[np.bool_]) -> Ragged:
         return rows
     emptied = trim_rows(rows, np.where(keep, rows.lengths, 0))
     return Ragged(emptied.values, np.concatenate([[0], emptied.offsets[1:][keep]]))
-
-
-def join_rows(rows: Ragged) -> Ragged:
-    """Concatenate all rows into one, so that n-grams may cross text borders."""
-    return Ragged(rows.values, np.array([rows.offsets[0], rows.offsets[-1]]))
 
 
 def blocks(starts: I64, size: int) -> Iterable[tuple[int, int]]:

@@ -22,7 +22,6 @@ from openended.metrics.families.text import (
     describe_missing as describe_missing,
     divide_known as divide_known,
     require_defined as require_defined,
-    variant_of as variant_of,
 )
 from openended.metrics.families.two_sample import (
     JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Plan, Ragged, Scope, Side, UndefinedMetric, Unit
 from openended.metrics._common import Mask, ReplicatesByName
-from openended.metrics._ngrams.index import NgramIndex, join_rows, pack_rows, select_rows, trim_rows
+from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
 COUNTED_BY: Mapping[Unit, str] = {"tokens": "scorer", "words": "words", "chars": "chars"}
@@ -62,10 +62,6 @@ class TextMetric(core.Metric):
         """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""
         return corpus_of(features.model, self.needs()[0], self.fixed_tokens)
 
-    def variant_index(self, features: Features, variant: str) -> NgramIndex:
-        """Return the index of the `joined` texts or of the texts `without_last` token; shared like `corpus`."""
-        return features.model.derive(_build_variant_index, self.needs()[0], self.fixed_tokens, variant)
-
     def report(
         self, features: Features, primary: str, values: Mapping[str, float], by_text: Mapping[str, F64] | None = None,
         *, notes: Sequence[str] = (), arrays: Mapping[str, NDArray[Any]] | None = None,
@@ -87,10 +83,6 @@ def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus
     return corpus
 
 
-def _build_variant_index(side: Side, need: Need, fixed_tokens: int | None, variant: str) -> NgramIndex:
-    return NgramIndex(_reshape_rows(corpus_of(side, need, fixed_tokens).rows, variant))
-
-
 def _build_corpus(side: Side, need: Need, fixed_tokens: int | None) -> Corpus:
     rows = side.tokens(need)
     is_long_enough = np.ones(len(rows), dtype=np.bool_)
@@ -107,17 +99,6 @@ def _build_corpus(side: Side, need: Need, fixed_tokens: int | None) -> Corpus:
         notes.append(f"{empty} of {len(rows)} texts are empty")
     ids = np.asarray(side.ids, dtype=np.str_)[is_long_enough]
     return Corpus(rows, NgramIndex(rows), is_long_enough, ids, tuple(notes))
-
-
-def variant_of(sequences: object, variant: str) -> NgramIndex:
-    """Return the index of the `joined` texts or of the texts `without_last` token; for the pure functions."""
-    if isinstance(sequences, NgramIndex):
-        raise TypeError(f"variant {variant!r} needs the texts themselves, got their n-gram index")
-    return NgramIndex(_reshape_rows(pack_rows(sequences), variant))  # type: ignore[arg-type]
-
-
-def _reshape_rows(rows: Ragged, variant: str) -> Ragged:
-    return join_rows(rows) if variant == "joined" else trim_rows(rows, np.maximum(rows.lengths - 1, 0))
 
 
 def declare_orders(*orders: int) -> tuple[int, ...]:

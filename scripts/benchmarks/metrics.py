@@ -116,8 +116,7 @@ def _compute_all(rows: Ragged) -> Values:
     five = (1, 2, 3, 4, 5)
     values = _name_orders(self_bleu(index, orders=five), "self_bleu_")
     for variant in ("corpus", "li", "hapax", "per_doc", "simctg", "ngd"):
-        texts = rows if variant in ("simctg", "ngd") else index
-        values |= _name_orders(distinct_n(texts, orders=five, variant=variant), f"{variant}_")  # type: ignore[arg-type]
+        values |= _name_orders(distinct_n(index, orders=five, variant=variant), f"{variant}_")  # type: ignore[arg-type]
     for average in ("corpus", "texts"):
         values |= _name_orders(ngram_entropy(index, orders=five, average=average), f"entropy_{average}_")  # type: ignore[arg-type]
     values |= _name_orders(seq_rep_n(index, orders=five), "seq_rep_")
@@ -145,8 +144,8 @@ TEXT = [
     ),
     _make_text_work(
         f"self_bleu, {SIZE}, order 4, all hypotheses", lambda rows: {"order 4": self_bleu(rows, orders=(4,))[4]},
-        against="fast-bleu (C++), all hypotheses", target="10×", peer=_score_with_fast_bleu, peer_imports=("fast_bleu",),
-        peer_repeats=1,
+        against="fast-bleu (C++), all hypotheses", target="10×", peer=_score_with_fast_bleu,
+        peer_imports=("fast_bleu",), peer_repeats=1,
     ),
     _make_text_work(
         f"distinct_n, {SIZE}, orders 1 to 4", lambda rows: _name_orders(distinct_n(rows, orders=ORDERS)),
@@ -212,7 +211,8 @@ def _compute_frechet_by_sqrtm(pair: Pair) -> Values:
 KINDS: dict[str, dict[str, Any]] = {
     "mauve": {
         "harness": _compute_mauve, "peer": _run_mauve_text, "against": "mauve-text 0.4.0",
-        "imports": ("faiss", "scipy.sparse", "scipy.linalg"), "peer_imports": ("mauve", "faiss", "sklearn.decomposition"),
+        "imports": ("faiss", "scipy.sparse", "scipy.linalg"),
+        "peer_imports": ("mauve", "faiss", "sklearn.decomposition"),
         "agree": lambda a, b: f"MAUVE {a['mauve']:.6f} / {b['mauve']:.6f}, {format_max_gap(a, b)}",
     },
     "knn_precision_recall": {

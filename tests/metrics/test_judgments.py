@@ -15,7 +15,7 @@ from scipy import stats
 from openended.harness.core import Features, Side, UndefinedMetric
 from openended.harness.core.errors import DataError
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
-from openended.metrics.correlation import agreement_scores, correlate, correlation_matrix, rank_correlation
+from openended.metrics.correlation import correlate, correlation_matrix, rank_correlation
 from openended.metrics.judgments import are_ratings, count_wins, read_comparisons, read_judgments
 from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as slow
@@ -600,15 +600,6 @@ def test_undefined_values_are_left_out_and_counted():
         correlate([1, 2, np.inf], [1, 2, 3])
     with pytest.raises(ValueError, match="as many"):
         rank_correlation([1, 2, 3], [1, 2])
-
-
-def test_agreement_counts_as_positive():
-    ppl = [10.0, 20, 30, 45]
-    assert agreement_scores(ppl, direction="higher").tolist() == ppl
-    assert agreement_scores(ppl, direction="lower").tolist() == [-10, -20, -30, -45]
-    assert agreement_scores(ppl, direction="match_human", human=25).tolist() == [-15, -5, -5, -20]
-    with pytest.raises(ValueError, match="human value"):
-        agreement_scores(ppl, direction="match_human")
 
 
 def test_matrix():

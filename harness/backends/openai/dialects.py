@@ -285,25 +285,20 @@ DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 
 def explain_refusal(dialect: Dialect, decoder: Decoder) -> str | None:
     """Return why a dialect cannot express a decoder, with the decoders that it can; None where it can."""
-    missing = _find_missing_option(dialect, make_sampling(decoder))
+    sampling = make_sampling(decoder)
+    if sampling is None:
+        missing = ["servers have no parameters for it"]
+    else:
+        missing = [f"it has no {name}" for name in sampling.truncations if name not in dialect.truncations]
+        if sampling.order not in dialect.orders:
+            missing.append(f"its temperature comes {next(iter(dialect.orders))} the truncation (temperature_order)")
+        for name, addition in (("repetition_penalty", " that counts the prompt"), ("no_repeat_ngram_size", "")):
+            if getattr(sampling, name) != getattr(NEUTRAL, name) and name not in dialect.penalties:
+                missing.append(f"it has no {name}{addition}")
     if not missing:
         return None
     names = ", ".join(list_supported_decoders(dialect.truncations))
-    return f"the dialect {dialect.name} cannot express {decoder.title}: {missing}; it can express {names}"
-
-
-def _find_missing_option(dialect: Dialect, sampling: Sampling | None) -> str:
-    if sampling is None:
-        return "servers have no parameters for it"
-    unknown = [name for name in sampling.truncations if name not in dialect.truncations]
-    if unknown:
-        return f"it has no {unknown[0]}"
-    if sampling.order not in dialect.orders:
-        return f"its temperature comes {next(iter(dialect.orders))} the truncation (temperature_order)"
-    for name, addition in (("repetition_penalty", " that counts the prompt"), ("no_repeat_ngram_size", "")):
-        if getattr(sampling, name) != getattr(NEUTRAL, name) and name not in dialect.penalties:
-            return f"it has no {name}{addition}"
-    return ""
+    return f"the dialect {dialect.name} cannot express {decoder.title}: {missing[0]}; it can express {names}"
 
 
 def explain_min_tokens_refusal(dialect: Dialect, least: int, most: int) -> str | None:

@@ -179,9 +179,16 @@ def read_completion(
             if text and _normalize(text) not in (_normalize(decoded), _normalize(with_end)):
                 raise DataError(f"field text: {text!r:.60} is not the text of its token ids, {decoded!r:.60}")
             text = decoded
-    if count is not None:
-        _check_length(count, reason, request)
-    elif len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
+    if count is not None and count > request.max_tokens:
+        raise DataError(_describe_excess(count, request))
+    if count is not None and reason == "length" and count < request.max_tokens:
+        raise DataError(
+            f"it cut a text after {count} tokens where {request.max_tokens} were asked for: its own limit is lower, or "
+            "prompt and text do not fit its context"
+        )
+    if count is not None and reason == "stop" and count < request.min_tokens:
+        raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
+    if count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
     return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded)
 
@@ -189,19 +196,6 @@ def read_completion(
 def _normalize(text: str) -> str:
     """Return a text without what servers leave out of it: outer whitespace, characters that are not complete."""
     return text.replace("\ufffd", "").strip()
-
-
-def _check_length(count: int, reason: str, request: CompletionRequest) -> None:
-    """Raise an error if a text is too long, or too short for its finish reason or for `min_tokens`."""
-    if count > request.max_tokens:
-        raise DataError(_describe_excess(count, request))
-    if reason == "length" and count < request.max_tokens:
-        raise DataError(
-            f"it cut a text after {count} tokens where {request.max_tokens} were asked for: its own limit is lower, or "
-            "prompt and text do not fit its context"
-        )
-    if reason == "stop" and count < request.min_tokens:
-        raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
 
 
 @contextmanager
@@ -277,55 +271,39 @@ def read_prompt_log_probs(
     dialect: Dialect, served: ServedModel, request: CompletionRequest, reply: Reply
 ) -> PromptLogProbs:
     """Read the log-probabilities of a prompt's own tokens: in SGLang's form, vLLM's, or OpenAI's old completions'."""
-    if dialect.echo == "/generate":
-        return _read_triples(reply, request)
-    check_prompt(reply, served, request)
-    entries = reply.find("prompt_logprobs")
-    if isinstance(entries, list):
-        return _read_rows_by_token(entries, request)
-    logprobs = reply.choices[0].logprobs or {}
-    if not isinstance(logprobs.get("token_logprobs"), list):
-        raise DataError(NO_ECHO)
-    size = len(request.ids)
-    tops = [
-        make_listing([(str(k), float(v)) for k, v in row.items()], request.listed) if isinstance(row, Mapping) else None
-        for row in (logprobs.get("top_logprobs") or [])[:size]
-    ]
-    return _check_log_probs(logprobs["token_logprobs"][:size], tops, request)
-
-
-def _read_rows_by_token(entries: Sequence[Any], request: CompletionRequest) -> PromptLogProbs:
-    """Read a list over positions of {token id: {logprob, rank}}; the true token is included at any rank."""
-    values: list[float | None] = [None] * len(entries)
-    tops: list[Listing | None] = [None] * len(entries)
-    for at, (token, row) in enumerate(zip(request.ids, entries, strict=False)):
-        if row is None:
-            continue
-        if str(token) not in row:
-            raise DataError(f"its prompt_logprobs lack the token {token} of the text itself: another tokenizer?")
-        values[at] = row[str(token)]["logprob"]
-        pairs = [(int(name), float(entry["logprob"])) for name, entry in row.items()]
-        tops[at] = make_listing(pairs, request.listed)
-    return _check_log_probs(values, tops, request)
-
-
-def _read_triples(reply: Reply, request: CompletionRequest) -> PromptLogProbs:
-    """Read SGLang's lists over positions of (log-probability, token id, text)."""
-    meta = reply.json.get("meta_info")
-    if not isinstance(meta, Mapping) or not isinstance(meta.get("input_token_logprobs"), list):
-        raise DataError(NO_ECHO)
-    entries = meta["input_token_logprobs"]
-    if [entry[1] for entry in entries] != list(request.ids):
-        raise DataError(f"it read other tokens than were sent: {len(entries)}, {len(request.ids)} sent")
-    top = meta.get("input_top_logprobs") or [None] * len(entries)
-    tops = [make_listing([(int(e[1]), float(e[0])) for e in row], request.listed) if row else None for row in top]
-    return _check_log_probs([entry[0] for entry in entries], tops, request)
-
-
-def _check_log_probs(
-    values: Sequence[float | None], tops: Sequence[Listing | None], request: CompletionRequest
-) -> PromptLogProbs:
-    """Return the log-probabilities of a text, one for each of its tokens."""
+    values: list[float | None]
+    tops: list[Listing | None]
+    entries: Any = None
+    if dialect.echo != "/generate":
+        check_prompt(reply, served, request)
+        entries = reply.find("prompt_logprobs")
+    if dialect.echo == "/generate":  # lists over positions of (log-probability, token id, text)
+        meta = reply.json.get("meta_info")
+        if not isinstance(meta, Mapping) or not isinstance(meta.get("input_token_logprobs"), list):
+            raise DataError(NO_ECHO)
+        triples = meta["input_token_logprobs"]
+        if [triple[1] for triple in triples] != list(request.ids):
+            raise DataError(f"it read other tokens than were sent: {len(triples)}, {len(request.ids)} sent")
+        top = meta.get("input_top_logprobs") or [None] * len(triples)
+        values = [triple[0] for triple in triples]
+        tops = [make_listing([(int(e[1]), float(e[0])) for e in row], request.listed) if row else None for row in top]
+    elif isinstance(entries, list):  # over positions: {token id: {logprob, rank}}, the true token at any rank
+        values, tops = [None] * len(entries), [None] * len(entries)
+        for at, (token, row) in enumerate(zip(request.ids, entries, strict=False)):
+            if row is None:
+                continue
+            if str(token) not in row:
+                raise DataError(f"its prompt_logprobs lack the token {token} of the text itself: another tokenizer?")
+            values[at] = row[str(token)]["logprob"]
+            pairs = [(int(name), float(entry["logprob"])) for name, entry in row.items()]
+            tops[at] = make_listing(pairs, request.listed)
+    else:
+        logprobs, size = reply.choices[0].logprobs or {}, len(request.ids)
+        if not isinstance(logprobs.get("token_logprobs"), list):
+            raise DataError(NO_ECHO)
+        listed = [row.items() if isinstance(row, Mapping) else () for row in logprobs.get("top_logprobs") or ()]
+        values = logprobs["token_logprobs"][:size]
+        tops = [make_listing([(str(k), float(v)) for k, v in row], request.listed) for row in listed[:size]]
     if len(values) != len(request.ids):
         raise DataError(
             f"it returned log-probabilities of {len(values)} tokens for a text of {len(request.ids)}: another "
