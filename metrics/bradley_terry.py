@@ -74,7 +74,11 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
         raise ValueError(f"players: expected {n} names, got {len(names)}")
     _require_connected(matrix, names)
     scores = _maximize_likelihood(matrix)
-    covariance = _invert_centered(_compute_information(matrix, scores))
+    information, ones = _compute_information(matrix, scores), np.full((n, n), 1.0 / n)
+    # The information is singular, with the null vector of all ones: a multiple of the matrix of ones makes it
+    # invertible and is taken out again, which no choice of a tolerance for small eigenvalues can get wrong.
+    weight = float(np.trace(information)) / n
+    covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
     return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_compute_loss(scores, matrix))
 
 
@@ -115,18 +119,6 @@ def _compute_information(matrix: F64, scores: F64) -> F64:
     p = _compute_win_probabilities(scores)
     weights = (matrix + matrix.T) * p * p.T
     return np.asarray(np.diag(weights.sum(axis=1)) - weights)
-
-
-def _invert_centered(information: F64) -> F64:
-    """Return the pseudo-inverse on the space of mean-0 scores, where the information is not singular.
-
-    Its null vector is all ones: a multiple of the matrix of ones makes it invertible and is taken out again, which no
-    choice of a tolerance for small eigenvalues can get wrong.
-    """
-    n = len(information)
-    ones = np.full((n, n), 1.0 / n)
-    weight = float(np.trace(information)) / n
-    return np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
 
 
 def _maximize_likelihood(matrix: F64) -> F64:

@@ -309,42 +309,6 @@ class PairRatings:
         return {name: np.where(rows < 0, np.nan, column[rows]) for name, column in columns.items()}
 
 
-def _join_ratings(
-    judged: Judgments, features: Features, *, system: str | None, log_probs: LogProbs, length_unit: LengthUnit
-) -> PairRatings:
-    """Pair ratings by example id and give every text its log-probability and length."""
-    name = judged.model_system(system)
-    rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(name)}
-    sides = {HUMAN: features.human, "model": features.model}
-    runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
-    for key, side in sides.items():
-        if len(runs[key]) != len(side.ids):
-            raise DataError(f"{side.system}: several texts an example; ratings are of one text each, so sample once")
-    ids, notes = _match_ids(rated, runs, judged.source)
-    rows = np.array([rated[key][i] for key in sides for i in ids])
-    if log_probs == "column":
-        logp, lengths = _read_columns(judged, rows)
-    else:
-        at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
-        nll = {key: side.token_nll(NLL) for key, side in sides.items()}
-        logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
-        if np.isnan(logp).any():
-            raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
-        texts = nll if length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
-        lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
-        # A text without words has log-probability 0 per word for every divisor.
-        lengths = np.maximum(lengths, 1).astype(np.float64)
-    zero = np.isneginf(logp)
-    if zero.any():
-        n = len(ids)
-        notes.append(
-            f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability zero "
-            "under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the value "
-            "depends on that floor and is never bold"
-        )
-    return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
-
-
 def _match_ids(
     rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
 ) -> tuple[list[str], list[str]]:
@@ -374,24 +338,6 @@ def _note(names: Sequence[str], what: str) -> list[str]:
     note = f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"
     _log.info("%s", note)
     return [note]
-
-
-def _read_columns(judged: Judgments, rows: NDArray[np.int64]) -> tuple[F64, F64]:
-    """Take log-probabilities and lengths from the file."""
-    if judged.log_probs is None or judged.lengths is None:
-        missing = "log_prob" if judged.log_probs is None else "length"
-        raise DataError(
-            f"{judged.source}: no column {missing!r}; without a run, the file must bring log_prob and length"
-        )
-    logp, lengths = judged.log_probs[rows], judged.lengths[rows]
-    bad = np.isnan(logp) | ~(lengths > 0)
-    if bad.any():
-        row = int(rows[np.flatnonzero(bad)[0]])
-        raise DataError(
-            f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob and a "
-            f"positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
-        )
-    return logp, lengths
 
 
 # Uncertainty: subsets of the examples, curves over raters and examples.
@@ -557,11 +503,47 @@ class Huse(files.JudgmentMetric):
         return Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
 
     def prepare(self, features: Features) -> PairRatings:
+        """Pair ratings by example id and give every text its log-probability and length."""
         judged = files.get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        return _join_ratings(
-            judged, features, system=self.system, log_probs=self.log_probs, length_unit=self.length_unit
-        )
+        rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(judged.model_system(self.system))}
+        sides = {HUMAN: features.human, "model": features.model}
+        runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
+        for key, side in sides.items():
+            if len(runs[key]) != len(side.ids):
+                several = "several texts an example; ratings are of one text each, so sample once"
+                raise DataError(f"{side.system}: {several}")
+        ids, notes = _match_ids(rated, runs, judged.source)
+        rows = np.array([rated[key][i] for key in sides for i in ids])
+        if self.log_probs == "column":
+            if judged.log_probs is None or judged.lengths is None:
+                missing = "log_prob" if judged.log_probs is None else "length"
+                advice = "without a run, the file must bring log_prob and length"
+                raise DataError(f"{judged.source}: no column {missing!r}; {advice}")
+            logp, lengths = judged.log_probs[rows], judged.lengths[rows]
+            for row in rows[np.isnan(logp) | ~(lengths > 0)]:
+                raise DataError(
+                    f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob "
+                    f"and a positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"
+                )
+        else:
+            at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
+            nll = {key: side.token_nll(NLL) for key, side in sides.items()}
+            logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
+            if np.isnan(logp).any():
+                raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
+            texts = nll if self.length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
+            lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
+            # A text without words has log-probability 0 per word for every divisor.
+            lengths = np.maximum(lengths, 1).astype(np.float64)
+        zero, n = np.isneginf(logp), len(ids)
+        if zero.any():
+            notes.append(
+                f"{int(zero[:n].sum())} of {n} human and {int(zero[n:].sum())} of {n} model texts have probability "
+                "zero under the decoder and got log_prob_floor; HUSE needs a model that can produce every text, so the "
+                "value depends on that floor and is never bold"
+            )
+        return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
 
     def compute(self, features: Features, prepared: PairRatings | None = None) -> core.MetricResult:
         judged, rated = (files.get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features))

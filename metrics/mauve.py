@@ -211,24 +211,48 @@ class Mauve(Quantized):
 
     def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         """Average the scores over the clustering seeds, or score by density ratios; with curves and cells as arrays."""
-        primary = _VALUE[self.summary]
+        primary, notes = _VALUE[self.summary], list[str]()
         if isinstance(prepared, Ratios):
             scores, values = self._score_ratios(prepared.human, prepared.model)
             arrays = {
                 "divergence_curves": scores.divergence_curve[None],
                 **find_distinguishing_texts(prepared.human, prepared.model),
             }
-            return self.result(features, primary, values, notes=self._describe_ratios(scores.clipped), arrays=arrays)
+            if scores.clipped:
+                notes.append(
+                    f"clipped: {'most' if scores.clipped >= 0.5 else 'some'} means of {self.estimator} fell outside "
+                    "their range; the sides look alike to it, or it cannot see how they differ; read js beside the area"
+                )
+            if self.estimator == "knn" and self.self == "counted":
+                top = float(np.exp(-self.scaling_factor / self.neighbors))
+                notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {top:.3f}")
+            elif self.estimator == "knn":
+                notes.append(
+                    "knn leaves each text out of its neighbors and adds half a count: small differences are lost"
+                )
+            return self.result(features, primary, values, notes=notes, arrays=arrays)
         (human, model), cells = self.pair(features), prepared[0].cells
+        stacked = {}
+        for name in ("human_hist", "model_hist"):
+            histograms = [run.arrays[name] for run in prepared]
+            longest = max(map(len, histograms))  # some have fewer cells than others
+            stacked[f"{name}s"] = np.stack([np.pad(shares, (0, longest - len(shares))) for shares in histograms])
         arrays = {
             "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in prepared]),
             "human_cells": np.asarray(cells.human, dtype=np.int64),
-            **{f"{name}s": _stack([run.arrays[name] for run in prepared]) for name in ("human_hist", "model_hist")},
+            **stacked,
             **find_distinguishing_cells(
                 human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
             ),
         }
-        notes = _describe_sample(len(human), len(model), cells.count)
+        n = min(len(human), len(model))
+        if n < _FEW_TEXTS or n / cells.count < 10:
+            notes.append(
+                f"small sample: n={n}, k={cells.count}, n/k={n / cells.count:.3g}; "
+                "two samples of the same text score below 1 here, compare with the human ceiling"
+            )
+        if len(human) != len(model):
+            notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}); k follows the smaller")
         return self.average(features, primary, prepared, notes=notes, arrays=arrays)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
@@ -280,40 +304,6 @@ class Mauve(Quantized):
         if self.summary == "mid_point":
             names += ("mid_point",)
         return {name: float(scores[name]) for name in names}
-
-    def _describe_ratios(self, clipped: float) -> list[str]:
-        """Describe how far an estimate of density ratios can be believed; `clipped` is the share of clipped means."""
-        notes = []
-        if clipped:
-            notes.append(
-                f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {self.estimator} fell outside their range; "
-                "the sides look alike to it, or it cannot see how they differ; read js beside the area"
-            )
-        if self.estimator == "knn" and self.self == "counted":
-            ceiling = float(np.exp(-self.scaling_factor / self.neighbors))
-            notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {ceiling:.3f}")
-        elif self.estimator == "knn":
-            notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
-        return notes
-
-
-def _stack(histograms: Sequence[F64]) -> F64:
-    """Stack histograms as rows, with zeros where some have fewer cells."""
-    longest = max(map(len, histograms))
-    return np.stack([np.pad(histogram, (0, longest - len(histogram))) for histogram in histograms])
-
-
-def _describe_sample(n_human: int, n_model: int, buckets: int) -> list[str]:
-    """Describe why a score of cells is less reliable than it looks."""
-    n, notes = min(n_human, n_model), []
-    if n < _FEW_TEXTS or n / buckets < 10:
-        notes.append(
-            f"small sample: n={n}, k={buckets}, n/k={n / buckets:.3g}; "
-            "two samples of the same text score below 1 here, compare with the human ceiling"
-        )
-    if n_human != n_model:
-        notes.append(f"the sides differ in size (human {n_human}, model {n_model}); k follows the smaller")
-    return notes
 
 
 def find_distinguishing_cells(

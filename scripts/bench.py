@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 AREAS = {
-    "accelerator": "accelerator", "batches": "generation", "decoding": "generation", "engines": "generation",
-    "intervals": "metrics", "loading": "runs", "people": "metrics", "precision": "accelerator", "report": "runs",
+    "accelerator": "generation", "batches": "generation", "decoding": "generation", "engines": "generation",
+    "intervals": "metrics", "loading": "runs", "people": "metrics", "precision": "generation", "report": "runs",
     "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""

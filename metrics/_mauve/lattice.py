@@ -120,7 +120,11 @@ def train_spreading_net(
 
     stream = make_random_stream(seed, "lattice")
     net = SpreadingNet(rows.shape[1], hidden, stream)
-    near = _find_nearest_rows(rows, min(_POSITIVES, len(rows)))
+    count, squares = min(_POSITIVES, len(rows)), np.einsum("ij,ij->i", rows, rows)
+    near = np.empty((len(rows), count), dtype=np.int64)  # the nearest rows of each row, itself among them
+    for start in range(0, len(rows), _BLOCK):
+        table = squares - 2 * (rows[start : start + _BLOCK] @ rows.T)
+        near[start : start + _BLOCK] = np.sort(np.argpartition(table, count - 1, axis=1)[:, :count], axis=1)
     speed = {name: np.zeros_like(value) for name, value in net.weights.items()}
     for epoch in range(epochs):
         rate = np.float32(_RATES[epoch * len(_RATES) // epochs])
@@ -165,13 +169,3 @@ def _normalize_rows(rows: F32) -> tuple[F32, F32]:
     """Return rows of length 1, and the original lengths as a column."""
     lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
     return rows / lengths, lengths
-
-
-def _find_nearest_rows(rows: F32, count: int) -> I64:
-    """Return the nearest rows of each row, itself among them, shape (n, count)."""
-    squares = np.einsum("ij,ij->i", rows, rows)
-    neighbors = np.empty((len(rows), count), dtype=np.int64)
-    for start in range(0, len(rows), _BLOCK):
-        table = squares - 2 * (rows[start : start + _BLOCK] @ rows.T)
-        neighbors[start : start + _BLOCK] = np.sort(np.argpartition(table, count - 1, axis=1)[:, :count], axis=1)
-    return neighbors

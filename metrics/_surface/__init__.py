@@ -66,14 +66,6 @@ def surface_features(texts: Iterable[str]) -> F64:
     return np.array([_compute_features(text) for text in texts], dtype=np.float64).reshape(-1, len(NAMES))
 
 
-def _split_segments(text: str) -> list[list[str]]:
-    segments = [words for part in _BREAK.split(text) if (words := _WORD.findall(part))]
-    if len(segments) == 1:
-        segments = _split_pieces(segments[0])
-    cut = [piece for words in segments for piece in (_split_pieces(words) if len(words) > _LONG else [words])]
-    return cut[:_MOST]
-
-
 def _split_pieces(words: list[str]) -> list[list[str]]:
     return [words[i : i + _PIECE] for i in range(0, len(words), _PIECE)]
 
@@ -93,18 +85,25 @@ def _compute_entropy(counts: Iterable[int]) -> float:
 
 
 def _compute_features(text: str) -> list[float]:
-    segments = _split_segments(text)
+    segments = [words for part in _BREAK.split(text) if (words := _WORD.findall(part))]
+    if len(segments) == 1:
+        segments = _split_pieces(segments[0])
+    segments = [piece for words in segments for piece in (_split_pieces(words) if len(words) > _LONG else [words])]
+    segments = segments[:_MOST]
     words = [word for segment in segments for word in segment]
     lower = [[word.lower() for word in segment] for segment in segments]
     n, count = len(words), len(segments)
     lengths = np.array([len(segment) for segment in segments] or [0])
     markers = [[CLASS_OF[word] for word in segment if word in CLASS_OF] for segment in lower]
     by_class = Counter(m for segment in markers for m in segment)
+    # The dominant class of each segment, whose changes between neighbors count.
+    dominant = [Counter(segment).most_common(1)[0][0] if segment else -1 for segment in markers]
     return [
         float(np.log1p(n)), float(count), float(lengths.mean()), float(lengths.std()),
         *_measure_cohesion(lower, n),
         *_measure_reference(segments, lower, n),
-        _divide(sum(by_class.values()), n), _compute_entropy(by_class.values()), _measure_transitions(markers),
+        _divide(sum(by_class.values()), n), _compute_entropy(by_class.values()),
+        _compute_entropy(Counter(pairwise(dominant)).values()),
         _divide(sum(map(bool, markers)), count),
         _divide(sum(segment[0] in CLASS_OF for segment in lower), count),
         _divide(sum(text.count(mark) for mark in '"“”'), len(text)), _divide(text.count(","), n),
@@ -140,19 +139,9 @@ def _measure_reference(segments: Sequence[Sequence[str]], lower: Sequence[Sequen
     capitalized = Counter(word for segment in segments for word in segment if word[0].isupper())
     pronouns = sum(word in PRONOUNS for segment in lower for word in segment)
     content = {word for segment in lower for word in segment if _is_content(word)}
-    first = sum(_starts_with_pronoun(segment) for segment in lower)
+    # Segments in which a pronoun comes before any content word.
+    first = sum(next((w in PRONOUNS for w in words if w in PRONOUNS or _is_content(w)), False) for words in lower)
     return [
         _divide(sum(capitalized.values()), n), _divide(sum(c > 1 for c in capitalized.values()), len(capitalized)),
         _divide(pronouns, n), _divide(pronouns, len(content) + len(capitalized)), _divide(first, len(segments)),
     ]  # fmt: skip
-
-
-def _starts_with_pronoun(words: Sequence[str]) -> bool:
-    """Return whether a pronoun comes before any content word."""
-    return next((word in PRONOUNS for word in words if word in PRONOUNS or _is_content(word)), False)
-
-
-def _measure_transitions(markers: Sequence[Sequence[int]]) -> float:
-    """Return the entropy of the transitions between the dominant classes of neighboring segments."""
-    dominant = [Counter(segment).most_common(1)[0][0] if segment else -1 for segment in markers]
-    return _compute_entropy(Counter(pairwise(dominant)).values())

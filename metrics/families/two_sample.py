@@ -109,7 +109,7 @@ class PermutationMetric(ComparisonMetric):
 
     permutations: int
 
-    def compare(self, prepared: Prepared, first: F64, second: F64) -> F64:
+    def compare(self, prepared: Prepared, first: F64, second: F64, /) -> F64:
         """Return the value of each pair of sets of rows, given by indicators of shape (draws, rows)."""
         raise TypeError(f"{type(self).__name__} does not compare {first.shape} and {second.shape} rows")
 
@@ -360,9 +360,21 @@ class Quantized(TwoSample):
         return cells
 
     def prepare(self, features: Features) -> Prepared:
-        """Cluster both sides with each seed and score the cells."""
+        """Cluster both sides with each seed and score the cells.
+
+        What is fitted on the grid or on the human side does not depend on the system under test, so it is derived from
+        the human side, which a whole grid shares.
+        """
         human, model = self.pair(features)
-        cluster, count = self._fit_clusters(features, human, model)
+        systems: list[Side] = []
+        if self.cluster_fit == "joint":
+            # Sorted, so that nothing depends on how the systems are listed.
+            systems = sorted((s for s in features.others if s.system != core.HUMAN), key=lambda side: side.system)
+            if not systems:
+                why = "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
+                raise core.UndefinedMetric(why)
+        is_pair = self.cluster_fit == "pair"
+        cluster, count = self.fit([model, human]) if is_pair else features.human.derive(_fit_grid, self, *systems)
         runs = []
         for seed in range(self.seed, self.seed + self.clustering_seeds):
             model_cells, human_cells = cluster(seed)([model, human])
@@ -418,30 +430,16 @@ class Quantized(TwoSample):
         sums: dict[str, F64] = {}
         for run in runs:
             cells = self.select_cells_of_halves(run.cells)
-            sides = ((cells.human, human_halves), (cells.model, model_halves))
-            p, q = (_count_near_halves(labels, halves, cells.count, scale) for labels, halves in sides)
+            sides = []
+            for labels, halves in ((cells.human, human_halves), (cells.model, model_halves)):
+                shares, everyone = count_half_histograms(labels, halves, cells.count), histogram(labels, cells.count)
+                sides.append(shares if scale == 1 else everyone + scale * (shares - everyone))
+            p, q = sides
             for name, draws in self.score_halves(p, q, len(cells.human), len(cells.model)).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(runs)
         values = _collect_values(runs)
         of_values = ((name, draws.reshape(2, -1)) for name, draws in sums.items() if name in values)
         return {name: Replicates(_enlarge(draws, scale), values[name]) for name, draws in of_values}
-
-    def _fit_clusters(self, features: Features, human: Floats, model: Floats) -> Clusterer:
-        """Fit on the pair, on all systems of the grid or on the human side; return clusterer and number of cells.
-
-        What is fitted on the grid or on the human side does not depend on the system under test, so it is derived
-        from the human side, which a whole grid shares.
-        """
-        if self.cluster_fit == "pair":
-            return self.fit([model, human])
-        systems = []
-        if self.cluster_fit == "joint":
-            # Sorted, so that nothing depends on how the systems are listed.
-            systems = sorted((s for s in features.others if s.system != core.HUMAN), key=lambda side: side.system)
-            if not systems:
-                why = "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
-                raise core.UndefinedMetric(why)
-        return features.human.derive(_fit_grid, self, *systems)
 
     def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
         names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm")
@@ -456,13 +454,6 @@ def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:
         check_side(row, "a system of the grid")
     cluster, count = metric.fit(rows)
     return cache(cluster), count
-
-
-def _count_near_halves(labels: I64, halves: Mask, count: int, scale: float) -> F64:
-    """Return the histograms of halves, or those at a scale of their distance from that of all texts."""
-    counts = count_half_histograms(labels, halves, count)
-    everyone = histogram(labels, count)
-    return counts if scale == 1 else everyone + scale * (counts - everyone)
 
 
 def _enlarge(draws: F64, scale: float) -> F64:

@@ -111,7 +111,13 @@ def read_judgments(
             rater = anonymous if math.isnan(value) or not has_raters else row.text("rater")
             ratings = [(rater, value)]
         else:
-            ratings = [(c, row.number(c)) for c in wide] if "ratings" not in columns else _parse_rating_list(row)
+            ratings = [(c, row.number(c)) for c in wide]
+            if "ratings" in columns:
+                listed = row.cells.get("ratings")
+                if not isinstance(listed, list):
+                    raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {listed!r}")
+                where = f"{row.where}: ratings"
+                ratings = [(f"{i:06d}", base.as_number(v, f"{where}[{i}]")) for i, v in enumerate(listed)]
             _refuse_duplicate(row, key, first_lines)
         ratings = [(rater, value) for rater, value in ratings if not math.isnan(value)]
         if not ratings:
@@ -128,9 +134,11 @@ def read_judgments(
             if scale and not scale[0] <= value <= scale[1]:
                 _refuse_rating(f"{row.where}: {_format_name(key)}", value, scale)
         ratings_of.setdefault(key, []).extend(ratings)
-        extras = _read_extras(row, [c for c in (log_prob, length) if c])
+        extras = {name: row.number(name, infinite=name in LOG_PROB) for name in (log_prob, length) if name}
         before = extras_of.setdefault(key, extras)
         for name, number in extras.items():
+            if name in LOG_PROB and number > 0:
+                raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
             if not np.array_equal(before[name], number, equal_nan=True):
                 raise DataError(f"{row.where}: {_format_name(key)}: {name} was {before[name]} before, now {number}")
 
@@ -164,21 +172,6 @@ def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:
     if name == HUMAN:
         raise DataError(f"{row.where}: is_model is 1 but system is {HUMAN!r}")
     return name
-
-
-def _parse_rating_list(row: base.FileRow) -> list[tuple[str, float]]:
-    values = row.cells.get("ratings")
-    if not isinstance(values, list):
-        raise DataError(f"{row.where}: 'ratings': expected a list of numbers, got {values!r}")
-    return [(f"{i:06d}", base.as_number(v, f"{row.where}: ratings[{i}]")) for i, v in enumerate(values)]
-
-
-def _read_extras(row: base.FileRow, columns: Sequence[str]) -> dict[str, float]:
-    extras = {name: row.number(name, infinite=name in LOG_PROB) for name in columns}
-    for name, number in extras.items():
-        if name in LOG_PROB and number > 0:
-            raise DataError(f"{row.where}: column {name!r}: expected a log-probability, 0 or less, got {number:g}")
-    return extras
 
 
 def _refuse_duplicate(row: base.FileRow, key: tuple[str, ...], first_lines: dict[tuple[str, ...], str]) -> None:
