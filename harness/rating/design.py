@@ -191,8 +191,6 @@ def design_study(
     examples = sorted(material.texts)
     if protocol.items > len(examples):
         raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts; set --items {len(examples)}")
-    if len(material.players) < 2:
-        raise SpecError(f"expected texts of two players or more, got {', '.join(material.players)}")
     draw_tasks = _draw_pairs if protocol.kind == "pairs" else _draw_singles
     tasks = draw_tasks(material, protocol, examples, secret, seed)
     controls_a_sheet = min(protocol.controls_a_sheet, len(controls))

@@ -20,6 +20,7 @@ from .grids import (
     SearchTrial as SearchTrial,
     dominates as dominates,
     read_grid as read_grid,
+    read_grid_file as read_grid_file,
     read_grids as read_grids,
     read_jobs as read_jobs,
     read_search as read_search,

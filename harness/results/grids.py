@@ -3,15 +3,16 @@
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from openended.harness.core import DataError, read_json, suggest, temporary_files, write_json
+from openended.harness.core import DataError, SpecError, read_json, suggest, temporary_files, write_json
 from openended.harness.results.runs import find_records, read_run
 from openended.harness.storage import GRID
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
@@ -104,6 +105,20 @@ def _read_job(path: Path) -> dict[str, Any]:
         why = str(err)
     error = f"{path} is damaged ({why}); its results are cached, run the same command again"
     return {"job": path.stem, "state": "failed", "seconds": 0.0, "error": error, "number": int(path.stem)}
+
+
+def read_grid_file(path: Path, what: str, parse: Callable[[Any], T]) -> T | None:
+    """Read a file of a grid's folder; None if there is none.
+
+    Raises:
+        DataError: If it is damaged.
+    """
+    if not path.is_file():
+        return None
+    try:
+        return parse(read_json(path))
+    except (AttributeError, KeyError, SpecError, TypeError, ValueError) as err:
+        raise DataError(f"{path}: not a valid {what} ({type(err).__name__}: {err})") from err
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:
@@ -238,26 +253,19 @@ def save_search(folder: Path, searched: SearchResult) -> None:
 
 
 def read_search(folder: Path) -> SearchResult | None:
-    """Read the search result in a grid's folder; None if there is none.
+    """Read the search result in a grid's folder; None if there is none."""
+    return read_grid_file(folder / SEARCH, "search file", _parse_search)
 
-    Raises:
-        DataError: If its file is damaged.
-    """
-    path = folder / SEARCH
-    if not path.is_file():
-        return None
-    node = read_json(path)
-    try:
-        for trial in node["trials"]:
-            trial["values"], trial["runs"] = _parse_numbers(trial["values"]), tuple(trial["runs"])
-            for name in ("seeds", "fresh"):
-                trial[name] = {seed: _parse_numbers(values) for seed, values in trial[name].items()}
-        lists = {name: tuple(node[name]) for name in ("importance", "rungs")}
-        trials = tuple(SearchTrial(**entry) for entry in node["trials"])
-        objectives = tuple(SearchObjective(**entry) for entry in node["objectives"])
-        return SearchResult(node["name"], node["sampler"], objectives, trials, **lists)
-    except (KeyError, TypeError, AttributeError) as err:
-        raise DataError(f"{path}: not a valid search file ({type(err).__name__}: {err})") from err
+
+def _parse_search(node: Any) -> SearchResult:  # noqa: ANN401 - JSON
+    for trial in node["trials"]:
+        trial["values"], trial["runs"] = _parse_numbers(trial["values"]), tuple(trial["runs"])
+        for name in ("seeds", "fresh"):
+            trial[name] = {seed: _parse_numbers(values) for seed, values in trial[name].items()}
+    lists = {name: tuple(node[name]) for name in ("importance", "rungs")}
+    trials = tuple(SearchTrial(**entry) for entry in node["trials"])
+    objectives = tuple(SearchObjective(**entry) for entry in node["objectives"])
+    return SearchResult(node["name"], node["sampler"], objectives, trials, **lists)
 
 
 def _parse_numbers(values: list[float | None]) -> tuple[float, ...]:

@@ -55,7 +55,6 @@ class CommandLine:
     trusted: bool = False
     print_flags: tuple[str, ...] = ()
     """Flags with which Hydra prints something and runs nothing: `--cfg job`, `--info`, completion."""
-    search_option: str | None = None  # the first option of a search
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
@@ -96,12 +95,9 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     for word in options:
         _refuse_list(word)
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
-    search_option = next((name for name in map(_find_sweeper_option, options) if name in SEARCH_OPTIONS), None)
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [_quote_for_hydra(_to_sweeper_override(word) if _find_sweeper_option(word) else word) for word in options]
-    return CommandLine(
-        (*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags), search_option
-    )
+    return CommandLine((*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags))
 
 
 def _refuse_list(word: str) -> None:

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.app.hydra.command_line import DECISION_OPTIONS, CommandLine
+from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
 from openended.harness.app.hydra.config_loader import ConfigLoader, copy_plain, limit_interpolations
 from openended.harness.app.hydra.grid_state import JobState
 from openended.harness.core import GROUPS, SpecError
@@ -85,15 +85,16 @@ class Composer:
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
-        typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
-        if typed and mode != RunMode.MULTIRUN and not line.search_option:
-            raise SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
-        if config.hydra.sweeper.get("decide") is None:
-            options = [word.lstrip("+").removeprefix("hydra.sweeper.").partition("=")[0] for word in typed]
-            if option := next((name for name in options if name in DECISION_OPTIONS), None):
-                raise SpecError(f"{option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
-        if line.search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
-            raise SpecError(f"{line.search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
+        parts = [word.lstrip("+").partition("hydra.sweeper.") for word in line.words]
+        typed = {re.split("[.=]", word, maxsplit=1)[0]: word for before, sign, word in parts if sign and not before}
+        search_option = next((option for option in typed if option in SEARCH_OPTIONS), None)
+        if typed and mode != RunMode.MULTIRUN and not search_option:
+            raise SpecError(f"{next(iter(typed.values())):.80} concerns a grid: add -m")
+        decision_option = next((option for option in typed if option in DECISION_OPTIONS), None)
+        if decision_option and config.hydra.sweeper.get("decide") is None:
+            raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
+        if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
+            raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
         if self.root == CONFIG:
             _refuse_list_of_choices(config, config.hydra.runtime.choices)
         HydraConfig.instance().set_config(config)

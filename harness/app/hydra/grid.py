@@ -21,6 +21,7 @@ from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
 from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import SpecError, format_duration
+from openended.harness.results import group_by
 
 log = logging.getLogger(__name__)
 
@@ -201,10 +202,7 @@ def find_part(config: DictConfig, words: Sequence[str]) -> str:
 
 def group_by_model(jobs: Jobs) -> Jobs:
     """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
-    groups: dict[tuple[str, ...], Jobs] = {}
-    for job in jobs:
-        model = tuple(word for word in job if get_option_name(word).split(".")[0] == "model")
-        groups.setdefault(model, []).append(job)
+    groups = group_by(jobs, lambda job: tuple(word for word in job if get_option_name(word).split(".")[0] == "model"))
     return [job for group in groups.values() for job in group]
 
 

@@ -35,7 +35,8 @@ Result = TypeVar("Result")
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
-    plans, total, rates, left_out = _forecast(composer, config, jobs, single=single)
+    plans, left_out = _plan_all(composer, config, jobs, single=single)
+    total, rates = run.forecast_plans(plans), _read_rates(config)
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
@@ -91,29 +92,29 @@ def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
     """Say how many runs a grid is and how long it takes."""
-    _, total, rates, _ = _forecast(composer, config, jobs)
+    total = run.forecast_plans(_plan_all(composer, config, jobs)[0])
     work = f"{total.jobs} runs, {total.make + total.waits:,} steps to compute"
-    return f"{work}, {_format_time(total, rates, _NO_RATES)}"
+    return f"{work}, {_format_time(total, _read_rates(config), _NO_RATES)}"
 
 
-def _forecast(
+def _read_rates(config: DictConfig) -> run.Rates:
+    return run.read_rates(Path(str(config.outputs_dir)) / "store")
+
+
+def _plan_all(
     composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
-) -> tuple[list[tuple[run.Settings, run.Outcome]], run.Forecast, run.Rates, dict[str, core.HarnessError]]:
-    """Plan jobs; return the plans, their sum, the rates of the store, and the experiments that cannot run."""
+) -> tuple[list[tuple[run.Settings, run.Outcome]], dict[str, core.HarnessError]]:
+    """Plan jobs; return the plans, and the experiments that cannot run."""
     session = _open_session(config)
 
-    def plan_all(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
-        plans = []
+    def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
         check_layout(composed)
-        for job in composed:
-            if single:
-                refuse_single_run(job.settings.judgments)
-            plans.append(_plan_job(job, session))
-        return plans
+        if single:
+            refuse_single_run(composed[0].settings.judgments)
+        return [_plan_job(job, session) for job in composed]
 
-    plans, left_out = _try_experiments(config, jobs, plan_all)
-    return plans, run.forecast_plans(plans), run.read_rates(Path(str(config.outputs_dir)) / "store"), left_out
+    return _try_experiments(config, jobs, plan_experiment)
 
 
 def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:

@@ -225,13 +225,6 @@ def add_integer_hint(error: str, parameters: Sequence[Parameter]) -> str:
     return error
 
 
-def check_choice(text: str, accepted: Sequence[str], option: str) -> str:
-    """Return a word after checking that it is one of the choices."""
-    if text not in accepted:
-        raise SpecError(f"{option}: no {text!r}{suggest(text, accepted)}")
-    return text
-
-
 Aim = Literal["maximize", "minimize", "toward_human", "stop_if", "decide"]
 AIMS: tuple[Aim, ...] = ("maximize", "minimize", "toward_human")
 

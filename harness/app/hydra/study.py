@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import core
-from openended.harness.app.hydra.search_space import Objective, Space, check_choice
+from openended.harness.app.hydra.search_space import Objective, Space
 from openended.harness.core import DataError, HarnessError, SpecError, StoreError
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 from openended.harness.storage import check_writable, read_record
@@ -58,13 +58,13 @@ class SearchPlan:
 
     def check(self) -> None:
         """Check that Optuna accepts the plan."""
-        check_choice(self.sampler, [AUTO, *SAMPLERS, GRID_SAMPLER], "sampler")
+        accepted = (AUTO, *SAMPLERS, GRID_SAMPLER)
+        if self.sampler not in accepted:
+            raise SpecError(f"sampler: no {self.sampler!r}{core.suggest(self.sampler, accepted)}")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
             raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
         if self.rungs and len(self.objectives) > 1:
             raise SpecError("rungs: settings are pruned by one objective, and there are several; set rungs=[]")
-        if self.reduction < 2:
-            raise SpecError(f"reduction: expected 2 or more, got {self.reduction}")
         if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
             raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
         if self.method == GRID_SAMPLER:

@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from openended.harness.core import DataError, SpecError, parse_signature, read_json, write_json
+from openended.harness.core import SpecError, parse_signature, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
@@ -34,6 +35,7 @@ from openended.harness.results import (
     find_target,
     format_axis_value,
     group_systems,
+    read_grid_file,
 )
 
 LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
@@ -255,23 +257,16 @@ def save_decisions(folder: Path, plan: DecisionPlan, decisions: Sequence[Decisio
 
 
 def read_decision_plan(folder: Path) -> DecisionPlan | None:
-    """Read what the grid in a folder decides; None if nothing. Its estimates are those of the runs, not of the file.
+    """Read what the grid in a folder decides; None if nothing. Its estimates are those of the runs, not of the file."""
+    return read_grid_file(folder / DECISIONS, "file of decisions", _parse_plan)
 
-    Raises:
-        DataError: If the file is damaged.
-    """
-    path = folder / DECISIONS
-    if not path.is_file():
-        return None
-    node = read_json(path)
-    try:
-        comparisons = tuple(
-            PlannedComparison(*(str(c[name]) for name in ("first", "second", "value"))) for c in node["comparisons"]
-        )
-        plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
-        check_plan(plan)
-    except (KeyError, TypeError, ValueError, SpecError) as err:
-        raise DataError(f"{path}: not a valid file of decisions ({type(err).__name__}: {err})") from err
+
+def _parse_plan(node: Any) -> DecisionPlan:  # noqa: ANN401 - JSON
+    comparisons = tuple(
+        PlannedComparison(*(str(c[name]) for name in ("first", "second", "value"))) for c in node["comparisons"]
+    )
+    plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
+    check_plan(plan)
     return plan
 
 

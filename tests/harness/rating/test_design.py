@@ -56,15 +56,9 @@ def test_sheets_are_few_more_than_the_sizes_ask_for(planned):
 
 
 def test_sizes_that_do_not_fit_say_what_to_type():
-    for changes, said in (
-        ({"items": 90}, "items=90: there are 12 prompts; set --items 12"),
-        ({"items": 12, "items_a_sheet": 40}, "there are 12; set --items-a-sheet 12"),
-    ):
-        with pytest.raises(SpecError, match=said):
-            design_study(material(12), load_protocol("mauve", changes), controls=(), secret=b"s", seed=0)
-    spec = load_protocol("mauve", {"items": 2})
-    with pytest.raises(SpecError, match="two players"):
-        design_study(material(12, ("human",)), spec, controls=(), secret=b"s", seed=0)
+    spec = load_protocol("mauve", {"items": 12, "items_a_sheet": 40})
+    with pytest.raises(SpecError, match="there are 12; set --items-a-sheet 12"):
+        design_study(material(12), spec, controls=(), secret=b"s", seed=0)
 
 
 def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
@@ -166,27 +160,3 @@ def test_an_own_yaml_needs_no_code(tmp_path):
     made = load_protocol(str(path), {"items": 5})
     assert (made.label, made.items, [a.rating for a in made.choices]) == ("fluency", 5, [1.0, 0.0])
     assert make_protocol(made.to_json(), "again") == made
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"item": 3}, "no option 'item'; did you mean 'items'"),
-        ({"items": 0}, "items: expected 1 or more, got 0"),
-        ({"answers": [{"say": "x"}, {"say": "y"}]}, "answers: expected a rating each"),
-        ({"answers": [{"say": "x", "rating": 1}]}, "answers: expected 2 to 9"),
-        (
-            {"answers": [{"say": "x", "rate": 1}, {"say": "y", "rating": 1}]},
-            r"answers\[0\]: no option 'rate'; did you mean 'rating'",
-        ),
-        ({"kind": "pair"}, "kind: expected one of pairs, ratings, got 'pair'"),
-        ({"text": "nothing"}, "text: expected a text with {text} in it"),
-        ({"examples": [{"prompt": "A"}]}, r"examples\[0\]: expected answers, prompt, text, why"),
-        ({"questions": {}}, "questions: expected at least one"),
-    ],
-)
-def test_wrong_options_are_told_in_a_line(tmp_path, change, said):
-    path = tmp_path / "own.yaml"
-    path.write_text(OWN)
-    with pytest.raises(SpecError, match=said):
-        load_protocol(str(path), change)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from openended.harness.core import DataError, SpecError, write_text
+from openended.harness.core import DataError, write_text
 from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
 from openended.harness.rating.frequency import correlate_frequency, read_typicality
@@ -82,8 +82,6 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     spec = load_protocol("typicality", {"longest_tokens": 5})
     with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
         select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
-    with pytest.raises(DataError, match="exclude: no example 'z'"):
-        select_usable_texts(("human", "m"), prompts, found, {}, load_protocol("typicality"), frozenset({"z"}))
 
 
 def test_excluded_prompts_are_left_out(outputs, tmp_path):
@@ -91,9 +89,6 @@ def test_excluded_prompts_are_left_out(outputs, tmp_path):
     made = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
     assert EXAMPLE not in made.texts
     assert "1 prompts left out: named in exclude" in made.remarks
-    write_text(tmp_path / "ids.txt", "\n")
-    with pytest.raises(SpecError, match="the file is empty"):
-        read_study_texts([str(outputs)], outputs, load_protocol("mauve"), tmp_path / "ids.txt")
 
 
 COUNTS = {"it rains": 27, "the cat sat": 9, "we left": 3, "an owl sang": 1}

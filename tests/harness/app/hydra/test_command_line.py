@@ -56,7 +56,6 @@ def test_flags_are_told_from_options(tmp_path):
     assert parse_command_line(["seed=0", "--cfg=job"]).print_flags == ("--cfg", "job")
     assert parse_command_line(["--cfg", "job", "-p", "model"]).print_flags == ("--cfg", "job", "-p", "model")
     assert parse_command_line([f"-cd={tmp_path}", "-r"]).config_dir == str(tmp_path)
-    assert parse_command_line(["trials=3", "spaces.a.b=1"]).search_option == "trials"
     assert parse_command_line(["seed=3"]) == parse_command_line(["seed=3", "--run"])
 
 

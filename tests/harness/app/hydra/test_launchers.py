@@ -20,7 +20,6 @@ from openended.harness.app.hydra.launchers import (
     Ray,
     Submitit,
     claim_shared_memory,
-    make_launcher,
     split_into_neighbors,
 )
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
@@ -143,20 +142,6 @@ def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path,
 def test_no_option_ends_a_line_of_the_script_of_sbatch(folder, partition, option):
     with pytest.raises(SpecError, match=f"{option}: expected a text without control characters"):
         Submitit(1, "slurm", folder, {"slurm_partition": partition})
-
-
-def test_a_launcher_is_made_from_its_configuration():
-    from omegaconf import OmegaConf
-
-    def make(**node):
-        return make_launcher(OmegaConf.create({"hydra": {"launcher": node}}))
-
-    assert make(_target_="hydra._internal.core_plugins.basic_launcher.BasicLauncher").in_process
-    joblib = make(_target_="openended.harness.app.hydra.launchers.Joblib", processes=3)
-    assert (type(joblib), joblib.processes, joblib.in_process) == (Joblib, 3, False)
-    for node in ({"_target_": "os.system"}, {"_target_": "x.Joblib", "processes": 3, "more": 1}, {}):
-        with pytest.raises(SpecError, match=r"^hydra.launcher: "):
-            make(**node)
 
 
 def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
