@@ -10,9 +10,10 @@ last block is dropped. Batch size and learning rate are defaults of transformers
 import dataclasses
 import logging
 import re
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -100,7 +101,7 @@ def iterate_documents(task: core.Task, skipped: Counter[str]) -> Iterator[str]:
 
 
 def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output: Path, *, device: str) -> Path:
-    """Fine-tune a model and write it as a folder that `model.path` accepts."""
+    """Fine-tune a model and write it, with `finetune.json`, as a folder that `model.path` accepts."""
     try:
         import accelerate  # noqa: F401
     except ImportError as err:
@@ -116,7 +117,12 @@ def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output:
         raise core.DataError(f"the texts do not fill one block of {size} tokens; set block_size")
     log.info("%d blocks of %d tokens", len(data), size)
     loss = _train(lm, model, data, spec, output, device)
-    _save(lm, model, spec, output, {"blocks": len(data), "block_size": size, "loss": loss})
+    lm.model.eval().save_pretrained(output)
+    load_transformers_tokenizer(model).save_pretrained(output)
+    facts = {"blocks": len(data), "block_size": size, "loss": loss}
+    record = {"model": model.identity(), "finetune": core.canonicalize(spec), **facts}
+    core.write_json(output / "finetune.json", record)
+    shutil.rmtree(output / "checkpoints", ignore_errors=True)
     return output
 
 
@@ -156,17 +162,6 @@ def _train(
         trainer.add_callback(callback)
     last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
     return float(trainer.train(resume_from_checkpoint=last).training_loss)
-
-
-def _save(lm: LanguageModel, model: ModelSpec, spec: FinetuneSpec, output: Path, facts: Mapping[str, Any]) -> None:
-    """Write weights, tokenizer and `finetune.json`, and delete the checkpoints."""
-    import shutil
-
-    lm.model.eval().save_pretrained(output)
-    load_transformers_tokenizer(model).save_pretrained(output)
-    record = {"model": model.identity(), "finetune": core.canonicalize(spec), **facts}
-    core.write_json(output / "finetune.json", record)
-    shutil.rmtree(output / "checkpoints", ignore_errors=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -179,8 +179,8 @@ def group_files_by_study(
     for paths in ([path for path in search_paths if path.is_dir()], search_paths):  # a named study is the only one
         for path in () if keys else paths:
             with suppress(DataError):
-                found = find_key(path)
-                keys.setdefault(found.study, found)
+                study_key = find_key(path)
+                keys.setdefault(study_key.study, study_key)
     if not keys:
         raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
     files_by_study: dict[str, list[Path]] = {study: [] for study in keys}

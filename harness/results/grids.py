@@ -86,8 +86,8 @@ def read_grid(folder: Path) -> GridFolder | None:
         return None
     for name in [name for name, kind in _KINDS.items() if name in facts and type(facts[name]) is not kind]:
         log.warning("%s: %s: expected %s, got %.40r", folder / GRID, name, _KINDS[name].__name__, facts.pop(name))
-    known = {name: facts[name] for name in _KINDS if facts.get(name)}
-    return GridFolder(folder, **{"name": folder.name, **known})
+    values = {name: facts[name] for name in _KINDS if facts.get(name)}
+    return GridFolder(folder, **{"name": folder.name, **values})
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
 from openended.harness.app.hydra.config_loader import ConfigLoader, copy_plain, limit_interpolations
-from openended.harness.app.hydra.grid_state import JobState
+from openended.harness.app.hydra.grid_state import write_state
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
@@ -44,9 +44,9 @@ class Job:
     position: str = ""
     stop: bool = False  # whether the job is skipped if an earlier one failed
 
-    @property
-    def state(self) -> JobState:
-        return JobState(self.grid, self.number, self.title)
+    def write_state(self, state: str, seconds: float = 0.0, **facts: Any) -> None:  # noqa: ANN401
+        """Write the job's state into its grid's folder."""
+        write_state(self.grid, self.number, self.title, state, seconds, **facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,12 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
             if twice and isinstance(override.value(), ChoiceSweep):
                 raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
         for job in BasicSweeper.split_arguments(parsed, None)[0]:
-            absent = [word for word in _list_absent_metrics(job) if get_option_name(word) in axes]
+            metrics = next(
+                (set(re.findall(r"\w+", word)) for word in reversed(job) if word.startswith("metric=")), None
+            )
+            options = [word for word in job if word.startswith("metric.") and get_option_name(word) in axes]
+            # Axes of a metric that `metric=[…]` leaves out.
+            absent = [word for word in options if metrics is not None and word.split(".")[1] not in metrics]
             left_out.update(dict.fromkeys(map(get_option_name, absent)))
             jobs.append([word for word in job if word not in absent])
     if len(jobs) > MANY_JOBS:
@@ -147,13 +152,6 @@ def _list_values(parser: OverridesParser, word: str) -> list[str]:
     override = parser.parse_overrides([word])[0]
     is_sweep = override.is_discrete_sweep()
     return list(override.sweep_string_iterator()) if is_sweep else [str(override.get_value_element_as_str())]
-
-
-def _list_absent_metrics(job: Sequence[str]) -> list[str]:
-    """Return the options of metrics that are not among those of `metric=[…]`."""
-    chosen = next((set(re.findall(r"\w+", word)) for word in reversed(job) if word.startswith("metric=")), None)
-    options = [word for word in job if word.startswith("metric.")] if chosen is not None else []
-    return [word for word in options if word.split(".")[1] not in (chosen or ())]
 
 
 def check_grid_size(overrides: Sequence[Override]) -> None:

@@ -18,23 +18,16 @@ FINAL = ("done", "failed", "skipped")
 REPORTED = "done"  # content of the marker of a complete report
 
 
-class JobState:
-    """The file of one job: running, done, failed, skipped or interrupted."""
+def write_state(grid: Path, number: int, title: str, state: str, seconds: float = 0.0, **facts: Any) -> None:  # noqa: ANN401
+    """Write the file of a job atomically: running, done, failed, skipped or interrupted."""
+    row = {"job": title, "state": state, "seconds": round(seconds, 3), **facts}
+    write_json(grid / "jobs" / f"{number:05d}.json", row)
 
-    def __init__(self, grid: Path, number: int, title: str) -> None:
-        self.grid, self.title = grid, title
-        self.path = grid / "jobs" / f"{number:05d}.json"
-        self._started = time.time()
 
-    def write(self, state: str, **facts: Any) -> None:  # noqa: ANN401
-        """Write the state atomically."""
-        seconds = round(time.time() - self._started, 3)
-        write_json(self.path, {"job": self.title, "state": state, "seconds": seconds, **facts})
-
-    def find_same_error(self, error: str) -> str:
-        """Return an error, or which earlier job failed with the same one, so that it is printed once."""
-        same = next((job for job in read_jobs(self.grid) if job.get("error") == error), None)
-        return error if same is None else f"for the same reason as {same['job'] or 'the first job'}"
+def find_same_error(grid: Path, error: str) -> str:
+    """Return an error, or which earlier job failed with the same one, so that it is printed once."""
+    same = next((job for job in read_jobs(grid) if job.get("error") == error), None)
+    return error if same is None else f"for the same reason as {same['job'] or 'the first job'}"
 
 
 def has_failed_job(grid: Path) -> bool:

@@ -86,42 +86,43 @@ class JobRunner:
 
         The report of an experiment of a series is written as soon as its last job has ended, by whichever process.
         """
-        state, settings, name = job.state, job.settings, job.settings.experiment
+        settings, name = job.settings, job.settings.experiment
         if job.stop and grid_state.has_failed_job(job.grid):
-            state.write("skipped", error="an earlier job failed and runtime.on_error=stop")
+            job.write_state("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
-        state.write("running")
+        job.write_state("running")
+        started = time.time()
+        state, facts = "failed", dict[str, Any]()
         try:
             title = f"{job.position}: {job.title}" if job.title else job.position
             with show_progress(title, enabled=settings.runtime.progress):
-                message = self._run_and_write_state(job, state)
+                state, facts, message = self._run_in_grid(job)
         except HarnessError as err:
-            message = f"failed: {state.find_same_error(format_error(err))}"
-            state.write("failed", error=format_error(err), name=name)
+            facts = {"error": format_error(err)}
+            message = f"failed: {grid_state.find_same_error(job.grid, facts['error'])}"
         except Exception as err:
-            error = f"{type(err).__name__}: {format_error(err)}"
-            message = f"failed: {error}"
-            log.debug("%s", traceback.format_exc())
-            state.write("failed", error=error, trace=traceback.format_exc(), name=name)
+            facts = {"error": f"{type(err).__name__}: {format_error(err)}", "trace": traceback.format_exc()}
+            message = f"failed: {facts['error']}"
+            log.debug("%s", facts["trace"])
+        job.write_state(state, time.time() - started, **facts, name=name)
         log.info("grid       %s; %s: %s", grid_state.format_progress(job.grid), job.title or "run", message)
         folders = grid_state.find_finished_runs(job.grid, name)
         if folders and grid_state.claim_report(job.grid, name):
             write_experiment_report(folders, settings.outputs_dir / "reports" / name, settings.report)
             grid_state.complete_report(job.grid, name)
 
-    def _run_and_write_state(self, job: Job, state: grid_state.JobState) -> str:
-        settings, name = job.settings, job.settings.experiment
+    def _run_in_grid(self, job: Job) -> tuple[str, dict[str, Any], str]:
+        """Return the state of a job, facts about it, and a summary."""
+        settings = job.settings
         if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
             run.compute_texts(settings, self.get_session(settings))
-            state.write("done", waits=True, name=name)
-            return "texts ready; its metrics wait for all jobs"
+            return "done", {"waits": True}, "texts ready; its metrics wait for all jobs"
         outcome, message = self.execute(settings, job.overrides)
         report.track_runs([outcome.folder], job.tracker, settings.outputs_dir)
-        facts: dict[str, Any] = {"folder": str(outcome.folder), "made": outcome.num_computed, "name": name}
+        facts = {"folder": str(outcome.folder), "made": outcome.num_computed}
         if outcome.failed:  # the run's other metrics are valid and go into the report
-            facts = {"error": "; ".join(outcome.failed), **facts}
-        state.write("failed" if outcome.failed else "done", **facts)
-        return message
+            return "failed", {"error": "; ".join(outcome.failed), **facts}, message
+        return "done", facts, message
 
 
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

@@ -33,8 +33,6 @@ POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
 PARENT_POLL_SECONDS = 1.0  # seconds between checks of the parent process
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
 RAY_TRIES = 2  # workers that may die over one job
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where joblib and its semaphores keep their files on Linux
-_JOBLIB_NAME = "openended-joblib"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Jobs = Sequence[Job]
 
@@ -91,7 +89,6 @@ def _add_title(title: str, record: logging.LogRecord) -> bool:
 class Launcher(ABC):
     """Runs the jobs of a grid."""
 
-    processes = 1
     in_process = False
 
     @abstractmethod
@@ -141,36 +138,16 @@ class Joblib(Launcher):
     def _run_pool(self, jobs: Jobs, options: LogOptions) -> None:
         from joblib import Parallel, delayed
 
-        with claim_shared_memory() as folder:
-            pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, temp_folder=folder)
-            run = delayed(run_jobs)
-            pool(run([job], options, temporary_files.build_process_tag(), shares_terminal=True) for job in jobs)
+        # Jobs hold no arrays, so that joblib needs no shared memory for them.
+        pool = Parallel(n_jobs=self.processes, backend="loky", batch_size=1, max_nbytes=None)
+        run = delayed(run_jobs)
+        pool(run([job], options, temporary_files.build_process_tag(), shares_terminal=True) for job in jobs)
 
 
 def _select(jobs: Jobs, state: str | None) -> list[Job]:
     """Return the jobs in a state; None: that have not begun."""
     states = {row["number"]: row["state"] for row in read_jobs(jobs[0].grid)}
     return [job for job in jobs if states.get(job.number) == state]
-
-
-@contextmanager
-def claim_shared_memory(root: Path = SHARED_MEMORY) -> Iterator[Path | None]:
-    """Remove the leftovers of killed runs, and yield a folder of shared memory for this run, deleted at its end."""
-    for abandoned in temporary_files.delete_abandoned(root):
-        if abandoned.name.startswith(_JOBLIB_NAME):
-            pid = abandoned.name.split("-")[-3]  # the name ends in machine-boot-pid-start-serial
-            for semaphore in root.glob(f"sem.loky-{pid}-*"):
-                temporary_files.delete_path(semaphore)
-    folder = root / temporary_files.create_temporary_name(_JOBLIB_NAME)
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError:
-        yield None
-        return
-    try:
-        yield folder
-    finally:
-        temporary_files.delete_path(folder)
 
 
 class Submitit(Launcher):
@@ -367,7 +344,7 @@ def print_progress(grid: Path, last: str) -> str:
 def mark_lost(jobs: Jobs, reason: str) -> None:
     """Note that the processes of jobs died."""
     for job in jobs:
-        job.state.write("failed", error=reason)
+        job.write_state("failed", error=reason)
 
 
 def _check_processes(count: int, option: str, least: int = 1) -> None:

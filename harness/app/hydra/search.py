@@ -6,7 +6,7 @@ asynchronous successive halving promotes goes on.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,51 +39,6 @@ log = logging.getLogger(__name__)
 Setting = tuple["Trial", dict[str, str]]
 # Options that change neither texts nor numbers.
 _IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
-    """A search and how to run it."""
-
-    plan: SearchPlan
-    total: int  # number of settings in the complete study
-    batch: int
-    confirm_seeds: tuple[str, ...]
-    storage: Path
-
-    def describe_remaining(self, left: int) -> str:
-        """Describe how many settings are left to try."""
-        seeds = f", each with {len(self.plan.space.seeds)} seeds" if len(self.plan.space.seeds) > 1 else ""
-        return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
-
-
-def parse_search_options(config: DictConfig) -> SearchOptions:
-    """Read the options of a search from the configuration of a command."""
-    # Unresolved, because a space may refer to an option of the job (`${model.label}`).
-    raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
-    node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
-    words = list(config.hydra.overrides.task)
-    space = parse_space(_read_mapping(node, "params"), _read_mapping(node, "spaces"), words)
-    rungs = _read_integers(node, "rungs")
-    sampler_options = _read_mapping(node, "sampler_options")
-    # The name depends only on the command.
-    name = choose_name(config, config.hydra.runtime.choices) or "search"
-    plan = SearchPlan(
-        name, space, parse_objectives(node), str(node["sampler"]), sampler_options,
-        _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
-    )  # fmt: skip
-    plan.check()
-    plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
-    total = len(space.list_settings()) if plan.method == GRID_SAMPLER else _read_integer(node, "trials", 1)
-    processes = int(config.hydra.launcher.get("processes") or 1)
-    batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
-    confirm = tuple(map(str, _read_integers(node, "confirm_seeds")))
-    seeds = space.seeds if space.seeds != ("",) else (str(config.seed),)
-    if shared := set(confirm) & set(seeds):
-        raise SpecError(
-            f"confirm_seeds: {min(shared)} is a seed of the search itself; type others than {', '.join(seeds)}"
-        )
-    return SearchOptions(plan, total, batch, confirm, Path(str(config.hydra.sweeper.storage)))
 
 
 def digest_plan(plan: SearchPlan) -> str:
@@ -124,11 +79,43 @@ class Search:
 
     def __init__(self, grid: GridRun) -> None:
         self.grid, self.composer = grid, grid.composer
-        self.options = parse_search_options(grid.config)
+        config = grid.config
+        # Unresolved, because a space may refer to an option of the job (`${model.label}`).
+        raw = OmegaConf.to_container(config.hydra.sweeper, resolve=False)
+        node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
+        words = list(config.hydra.overrides.task)
+        self.space = parse_space(_read_mapping(node, "params"), _read_mapping(node, "spaces"), words)
+        rungs = _read_integers(node, "rungs")
+        sampler_options = _read_mapping(node, "sampler_options")
+        # The name depends only on the command.
+        name = choose_name(config, config.hydra.runtime.choices) or "search"
+        plan = SearchPlan(
+            name, self.space, parse_objectives(node), str(node["sampler"]), sampler_options,
+            _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
+        )  # fmt: skip
+        plan.check()
+        self.plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
+        is_grid = plan.method == GRID_SAMPLER
+        self.total = len(self.space.list_settings()) if is_grid else _read_integer(node, "trials", 1)
+        """Number of settings in the complete study."""
+        processes = int(config.hydra.launcher.get("processes") or 1)
+        self.batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
+        self.confirm_seeds = tuple(map(str, _read_integers(node, "confirm_seeds")))
+        seeds = self.space.seeds if self.space.seeds != ("",) else (str(config.seed),)
+        if shared := set(self.confirm_seeds) & set(seeds):
+            raise SpecError(
+                f"confirm_seeds: {min(shared)} is a seed of the search itself; type others than {', '.join(seeds)}"
+            )
+        self.storage = Path(str(config.hydra.sweeper.storage))
+
+    def describe_remaining(self, left: int) -> str:
+        """Describe how many settings are left to try."""
+        seeds = f", each with {len(self.space.seeds)} seeds" if len(self.space.seeds) > 1 else ""
+        return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
     def check(self) -> None:
         """Check, before any model is loaded, that the bounds of every space give valid runs with every objective."""
-        space, plan = self.options.plan.space, self.options.plan
+        space, plan = self.space, self.plan
         try:
             for corner in space.corners():
                 settings = self.composer.compose_job(space.words(corner, space.seeds[0])).settings
@@ -143,36 +130,36 @@ class Search:
     def run(self, _: object) -> None:
         """Try the requested number of settings, and write what was found."""
         self.grid.write_facts([], {}, 0)
-        options, space = self.options, self.options.plan.space
-        reject_false_trials(options.plan, options.storage)
-        with describe_study_errors(options.storage):
-            study = StudyRunner(options.plan, options.storage)
-            left = options.total - study.start()
-        remaining = options.describe_remaining(max(left, 0))
-        log.info("search     %s: %s in %s", options.plan.name, remaining, options.storage)
+        plan, space, storage = self.plan, self.space, self.storage
+        reject_false_trials(plan, storage)
+        with describe_study_errors(storage):
+            study = StudyRunner(plan, storage)
+            left = self.total - study.start()
+        remaining = self.describe_remaining(max(left, 0))
+        log.info("search     %s: %s in %s", plan.name, remaining, storage)
         # The options in the titles of the jobs, and the maximum number of jobs.
-        sizes = ["num_examples"] if options.plan.rungs else []
+        sizes = ["num_examples"] if plan.rungs else []
         self._axes = dict.fromkeys((*(p.key for p in space.parameters), "seed", *sizes), 2)
-        jobs = left * len(space.seeds) * (1 + len(options.plan.rungs)) + len(options.confirm_seeds)
+        jobs = left * len(space.seeds) * (1 + len(plan.rungs)) + len(self.confirm_seeds)
         self._total = max(jobs, 0)
         self.grid.write_facts([], self._axes, self._total)
         stop = str(self.grid.config.runtime.on_error) == "stop"
         while left > 0 and not (stop and has_failed_job(self.grid.folder)):
-            with describe_study_errors(options.storage):
-                batch = study.ask(min(options.batch, left))
+            with describe_study_errors(storage):
+                batch = study.ask(min(self.batch, left))
             left -= len(batch)
             self._try_batch(study, batch)
-        with describe_study_errors(options.storage):
+        with describe_study_errors(storage):
             searched = study.summarize()
         self._confirm(study, searched)
-        with describe_study_errors(options.storage):
-            searched = study.summarize() if options.confirm_seeds else searched
+        with describe_study_errors(storage):
+            searched = study.summarize() if self.confirm_seeds else searched
         self._write(searched)
 
     def _try_batch(self, study: StudyRunner, batch: Sequence[Setting]) -> None:
         """Run a batch, smaller sizes first, and report the results to the study."""
-        space, alive = self.options.plan.space, list(batch)
-        for rung, size in enumerate((*self.options.plan.rungs, None)):
+        space, alive = self.space, list(batch)
+        for rung, size in enumerate((*self.plan.rungs, None)):
             more = [] if size is None else [f"num_examples={size}"]
             rows = self.grid.launch_words(
                 [space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds],
@@ -191,7 +178,7 @@ class Search:
     ) -> bool:
         """Report the result of one setting to the study; return whether it continues to the next size."""
         trial, chosen = setting
-        plan = self.options.plan
+        plan = self.plan
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
             values = [self._read_values(row) for row in rows]
@@ -217,17 +204,14 @@ class Search:
         if row["state"] != "done":
             raise DataError(str(row.get("error") or f"its job is {row['state']}"))
         record = read_record(Path(str(row["folder"])))
-        return tuple(objective.value(record) for objective in self.options.plan.objectives)
+        return tuple(objective.value(record) for objective in self.plan.objectives)
 
     def _confirm(self, study: StudyRunner, searched: SearchResult) -> None:
         """Run the best settings with fresh seeds, because the best of many values is partly luck."""
-        options = self.options
-        if not options.confirm_seeds:
-            return
-        best = searched.front()
-        for tried in best if len(options.plan.objectives) > 1 else best[:1]:
-            missing = [seed for seed in options.confirm_seeds if seed not in tried.fresh]
-            jobs = [options.plan.space.words(tried.setting, seed) for seed in missing]
+        best = searched.front() if self.confirm_seeds else []
+        for tried in best if len(self.plan.objectives) > 1 else best[:1]:
+            missing = [seed for seed in self.confirm_seeds if seed not in tried.fresh]
+            jobs = [self.space.words(tried.setting, seed) for seed in missing]
             rows = self.grid.launch_words(jobs, self._axes, self._total)
             for seed, row in zip(missing, rows, strict=True):
                 try:
@@ -263,17 +247,17 @@ def run_search(composer: Composer, config: DictConfig) -> None:
     if not config.plan_only:
         search.grid.run([], search.run)
         return
-    options, plan = search.options, search.options.plan
-    with describe_study_errors(options.storage):
-        done = count_finished(options.storage, plan.name)
-    left = max(options.total - done, 0)
+    plan = search.plan
+    with describe_study_errors(search.storage):
+        done = count_finished(search.storage, plan.name)
+    left = max(search.total - done, 0)
     first = GRID_SAMPLER if plan.method == GRID_SAMPLER else "random"
     runner = StudyRunner(SearchPlan("plan", plan.space, plan.objectives, first), None)
     runner.start()
     jobs = [plan.space.words(chosen, seed) for _, chosen in runner.ask(left) for seed in plan.space.seeds]
     if config.plan_only != "json":
         rungs = f"; all as if run to the end, {plan.rungs} come first" if plan.rungs else ""
-        remaining = options.describe_remaining(left)
+        remaining = search.describe_remaining(left)
         log.info("search     %s: %s; the plan is of settings drawn at random%s", plan.name, remaining, rungs)
     if jobs:
         plan_jobs(composer, config, jobs)

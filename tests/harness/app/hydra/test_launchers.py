@@ -2,8 +2,6 @@
 
 import logging
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +11,7 @@ import pytest
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.compose import Job
 from openended.harness.app.hydra.jobs import LogOptions
-from openended.harness.app.hydra.launchers import (
-    ClusterJob,
-    GridWorker,
-    Joblib,
-    Ray,
-    Submitit,
-    claim_shared_memory,
-    split_into_neighbors,
-)
+from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Joblib, Ray, Submitit, split_into_neighbors
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
 from openended.harness.results import read_jobs
 
@@ -40,7 +30,7 @@ def ray(**options) -> Ray:
 def job(grid: Path, number: int = 0, state: str | None = None) -> Job:
     made = Job((f"seed={number}",), None, None, grid, number, f"seed={number}", f"job {number}")
     if state is not None:
-        made.state.write(state)
+        made.write_state(state)
     return made
 
 
@@ -62,17 +52,17 @@ def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeyp
     def run_pool(_, jobs, options):
         asked.append([one.number for one in jobs])
         for one in jobs:
-            one.state.write("running")
+            one.write_state("running")
             if one.number == 1:
                 raise TerminatedWorkerError("killed")
-            one.state.write("done")
+            one.write_state("done")
 
     monkeypatch.setattr(Joblib, "_run_pool", run_pool)
     jobs = [job(tmp_path, number) for number in range(3)]
     Joblib(processes=2).run(jobs, OPTIONS)
     assert asked == [[0, 1, 2], [2], [1]]
     assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "failed", "done"]
-    assert "its process was killed twice" in jobs[1].state.path.read_text()
+    assert "its process was killed twice" in read_jobs(tmp_path)[1]["error"]
     assert caplog.text.count("trying it once more") == 1
 
 
@@ -99,7 +89,7 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
             rounds[-1].append([one.number for one in part.jobs])
             for one in part.jobs:
                 dies = one.number == 2
-                one.state.write("running" if dies else "done")
+                one.write_state("running" if dies else "done")
                 if dies:
                     break
             paths = SimpleNamespace(stderr=tmp_path / "its.err")
@@ -110,8 +100,8 @@ def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch
     submitit(tmp_path, timeout_min=3, mem_gb=None).run(jobs, OPTIONS)
     assert rounds == [[[0, 1], [2, 3]], [[3, 2]]]
     assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "done", "failed", "done"]
-    assert "ended twice before it was done" in jobs[2].state.path.read_text()
-    assert "its.err" in jobs[2].state.path.read_text()
+    assert "ended twice before it was done" in read_jobs(tmp_path)[2]["error"]
+    assert "its.err" in read_jobs(tmp_path)[2]["error"]
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
@@ -239,54 +229,9 @@ def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
     launcher.run(jobs, OPTIONS)
     assert "its worker 1 died (out of memory?); trying it once more" in caplog.text
     assert read_jobs(jobs[0].grid)[0]["state"] == "failed"
-    assert "was killed twice" in jobs[0].state.path.read_text()
+    assert "was killed twice" in read_jobs(tmp_path)[0]["error"]
 
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):
     with pytest.raises(DataError, match="every machine needs it under this path"):
         GridWorker(str(tmp_path / "none"), os.devnull, {}, temporary_files.build_process_tag())
-
-
-RUN = """
-import os, sys, time
-from pathlib import Path
-from openended.harness.app.hydra.launchers import claim_shared_memory
-root = Path(sys.argv[1])
-with claim_shared_memory(root) as folder:
-    (folder / "array").write_bytes(b"x" * 100)
-    (root / f"sem.loky-{os.getpid()}-abc").touch()
-    print("ready", flush=True)
-    time.sleep(60)
-"""
-
-
-def start_run(root):
-    process = subprocess.Popen([sys.executable, "-c", RUN, str(root)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def test_the_next_run_removes_what_a_killed_one_left_in_shared_memory(tmp_path):
-    (tmp_path / "sem.loky-1-other").touch()
-    killed, living = start_run(tmp_path), start_run(tmp_path)
-    try:
-        os.kill(killed.pid, signal.SIGKILL)
-        killed.wait()
-        assert len(list(tmp_path.iterdir())) == 5
-        with claim_shared_memory(tmp_path) as folder:
-            assert folder is not None
-            names = {path.name for path in tmp_path.iterdir()} - {folder.name}
-            assert f"sem.loky-{killed.pid}-abc" not in names
-            assert {f"sem.loky-{living.pid}-abc", "sem.loky-1-other"} <= names
-            assert len(names) == 3  # with the folder of the living run
-        assert not folder.exists()
-    finally:
-        for process in (killed, living):
-            process.kill()
-            process.communicate()  # closes its pipe
-
-
-def test_a_system_without_shared_memory_uses_joblibs_own_choice(tmp_path):
-    with claim_shared_memory(tmp_path / "none") as folder:
-        assert folder is None
