@@ -250,20 +250,11 @@ def count_finished(storage: Path, name: str) -> int:
 
 
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
-    """Open the file of the studies."""
-    from sqlalchemy.exc import SQLAlchemyError
-
+    """Open the file of the studies; several searches may write it at once."""
     check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        # Several searches may write the one file.
-        return import_optuna().storages.RDBStorage(
-            f"sqlite:///{path.resolve()}", engine_kwargs={"connect_args": {"timeout": 60}}
-        )
-    except (SQLAlchemyError, RuntimeError) as err:
-        raise StoreError(
-            f"{path}: cannot be read as Optuna's studies ({core.shorten_error(err)}); move it away"
-        ) from err
+    options = {"connect_args": {"timeout": 60}}
+    return import_optuna().storages.RDBStorage(f"sqlite:///{path.resolve()}", engine_kwargs=options)
 
 
 def reject_false_trials(plan: SearchPlan, path: Path) -> int:

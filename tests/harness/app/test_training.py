@@ -95,16 +95,16 @@ def test_the_command_makes_a_model_that_fits_the_texts(tiny, tmp_path, monkeypat
 @pytest.mark.slow
 def test_an_interrupted_run_goes_on(tiny, tmp_path, monkeypatch):
     out = tmp_path / "model"
-    save = ft._save
+    load = ft.load_transformers_tokenizer
 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ft, "_save", killed)
+    monkeypatch.setattr(ft, "load_transformers_tokenizer", killed)
     with pytest.raises(KeyboardInterrupt):
         ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 30, spec(save_steps=2), out, device="cpu")
     assert list((out / "checkpoints").iterdir())
-    monkeypatch.setattr(ft, "_save", save)
+    monkeypatch.setattr(ft, "load_transformers_tokenizer", load)
     ft.finetune(ModelSpec(path=str(tiny)), [TEXT] * 30, spec(save_steps=2), out, device="cpu")
     assert loss(out) < loss(tiny)
 

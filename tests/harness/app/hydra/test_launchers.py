@@ -4,16 +4,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.compose import Job
 from openended.harness.app.hydra.jobs import LogOptions
-from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Joblib, Ray, Submitit, split_into_neighbors
+from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Ray, Submitit, split_into_neighbors
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
-from openended.harness.results import read_jobs
 
 OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
@@ -27,11 +25,8 @@ def ray(**options) -> Ray:
     return Ray(**{**words, **options})
 
 
-def job(grid: Path, number: int = 0, state: str | None = None) -> Job:
-    made = Job((f"seed={number}",), None, None, grid, number, f"seed={number}", f"job {number}")
-    if state is not None:
-        made.write_state(state)
-    return made
+def job(grid: Path, number: int = 0) -> Job:
+    return Job((f"seed={number}",), None, None, grid, number, f"seed={number}", f"job {number}")
 
 
 @pytest.mark.parametrize(
@@ -42,66 +37,6 @@ def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, si
     parts = [list(part) for part in split_into_neighbors(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
     assert [one for part in parts for one in part] == list(range(jobs))
-
-
-def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeypatch, caplog):
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    asked = []
-
-    def run_pool(_, jobs, options):
-        asked.append([one.number for one in jobs])
-        for one in jobs:
-            one.write_state("running")
-            if one.number == 1:
-                raise TerminatedWorkerError("killed")
-            one.write_state("done")
-
-    monkeypatch.setattr(Joblib, "_run_pool", run_pool)
-    jobs = [job(tmp_path, number) for number in range(3)]
-    Joblib(processes=2).run(jobs, OPTIONS)
-    assert asked == [[0, 1, 2], [2], [1]]
-    assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "failed", "done"]
-    assert "its process was killed twice" in read_jobs(tmp_path)[1]["error"]
-    assert caplog.text.count("trying it once more") == 1
-
-
-def test_parts_that_died_are_tried_once_more_what_ran_last(tmp_path, monkeypatch):
-    """With an executor that starts nothing: the first part ends well, the second dies twice while its first job runs."""
-    import submitit as engine
-
-    rounds = []
-
-    class Executor:
-        cluster = "slurm"
-
-        def __init__(self, **_):
-            pass
-
-        def update_parameters(self, **words):
-            assert words == {"timeout_min": 3}  # null is not given
-
-        def batch(self):
-            rounds.append([])
-            return launchers._redirect_stderr(tmp_path, here=False)
-
-        def submit(self, part):
-            rounds[-1].append([one.number for one in part.jobs])
-            for one in part.jobs:
-                dies = one.number == 2
-                one.write_state("running" if dies else "done")
-                if dies:
-                    break
-            paths = SimpleNamespace(stderr=tmp_path / "its.err")
-            return SimpleNamespace(done=lambda: True, exception=lambda: None, paths=paths)
-
-    monkeypatch.setattr(engine, "AutoExecutor", Executor)
-    jobs = [job(tmp_path, number) for number in range(4)]
-    submitit(tmp_path, timeout_min=3, mem_gb=None).run(jobs, OPTIONS)
-    assert rounds == [[[0, 1], [2, 3]], [[3, 2]]]
-    assert [row["state"] for row in read_jobs(jobs[0].grid)] == ["done", "done", "failed", "done"]
-    assert "ended twice before it was done" in read_jobs(tmp_path)[2]["error"]
-    assert "its.err" in read_jobs(tmp_path)[2]["error"]
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
@@ -212,24 +147,6 @@ def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
 def test_what_no_node_has_is_refused(engine, options, said):
     with pytest.raises(SpecError, match=said):
         engine(ray(**options), {"CPU": 2.0, "big": 1.0})
-
-
-def test_a_job_whose_workers_died_is_told(tmp_path, monkeypatch, caplog):
-    from openended.harness.backends import WorkerDeath
-
-    class Actors:
-        def map(self, calls, lost):
-            lost(1, 0, "out of memory")
-            yield 1, None
-            yield 0, WorkerDeath("out of memory")
-
-    launcher = ray()
-    monkeypatch.setattr(launcher, "_create_actors", lambda _: Actors())
-    jobs = [job(tmp_path, number) for number in range(2)]
-    launcher.run(jobs, OPTIONS)
-    assert "its worker 1 died (out of memory?); trying it once more" in caplog.text
-    assert read_jobs(jobs[0].grid)[0]["state"] == "failed"
-    assert "was killed twice" in read_jobs(tmp_path)[0]["error"]
 
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):

@@ -149,7 +149,7 @@ def test_importance_names_the_parameter_that_matters():
 def test_a_damaged_file_is_told_in_one_line(tmp_path):
     (tmp_path / "s.db").write_bytes(b"no database at all, but some text")
     with pytest.raises(StoreError, match=r"s\.db: cannot be read as Optuna's studies"):
-        StudyRunner(PLAN, tmp_path / "s.db")
+        reject_false_trials(PLAN, tmp_path / "s.db")
 
 
 # The values of a search are those of its runs' records, whatever the file of the study holds.
