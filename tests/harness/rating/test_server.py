@@ -20,8 +20,9 @@ from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.item_pool import LEASE_SECONDS, AnswerRefused, ItemPool
+from openended.harness.rating.server import RateLimit
 from tests.harness.rating.kills import campaign, losses
-from tests.harness.rating.studies import PLAYERS, study, whole
+from tests.harness.rating.studies import PLAYERS, Clock, study, whole
 
 pytest.importorskip("starlette")
 
@@ -213,6 +214,15 @@ def test_who_asks_too_often_waits(pool, client, token):
     assert strangers[-1].headers["retry-after"] == "5"  # one in five seconds
     other = list(pool.tokens.values())[1]
     assert client.post(f"/s/{other}/next").status_code == 200  # a rater is not shut out by those
+
+
+def test_the_bucket_refills():
+    clock = Clock()
+    limit = RateLimit(burst=2, rate=0.5, clock=clock)
+    assert [limit.wait("a") for _ in range(3)] == [0, 0, 2]
+    assert limit.wait("b") == 0
+    clock.now += 2
+    assert [limit.wait("a"), limit.wait("a")] == [0, 2]
 
 
 def test_a_server_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, capsys):
