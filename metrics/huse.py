@@ -15,7 +15,7 @@ Ties are exact; a k-d tree keeps the cost at n log n.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -313,7 +313,9 @@ def _match_ids(
     rated: Mapping[str, Mapping[str, int]], runs: Mapping[str, Mapping[str, int]], source: str
 ) -> tuple[list[str], list[str]]:
     """Return the ids that are rated on both sides and are in the run, and notes on all others."""
-    ids = sorted(set(rated[HUMAN]) & set(rated["model"]) & set(runs[HUMAN]) & set(runs["model"]))
+    both = set(rated[HUMAN]) & set(rated["model"])
+    files.check_rated_examples(source, both, set(runs[HUMAN]) & set(runs["model"]))
+    ids = sorted(both & set(runs[HUMAN]) & set(runs["model"]))
     notes = []
     for key, other in ((HUMAN, "model"), ("model", HUMAN)):
         unknown = sorted(set(rated[key]) - set(runs[key]))
@@ -322,11 +324,6 @@ def _match_ids(
         notes += _note(alone, f"rated {key} texts have no rated {other} text and were left out")
     unrated = sorted(set(runs["model"]) - set(rated["model"]))
     notes += _note(unrated, "examples of the run were not rated")
-    if not ids:
-        examples = ", ".join(sorted(rated["model"])[:3]), ", ".join(sorted(runs["model"])[:3])
-        raise DataError(
-            f"{source}: no rated example is in the run: rated {examples[0]}, …; the run has {examples[1]}, …"
-        )
     return ids, notes
 
 
@@ -482,14 +479,18 @@ class Huse(files.JudgmentMetric):
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        del rows
-        return files.are_ratings(columns)
+        return files.are_ratings(columns) and len({row.cells.get("criterion") for row in rows}) < 2
 
     def scores_without_run(self, columns: Sequence[str]) -> bool:
         return self.log_probs == "column" or bool(set(files.LOG_PROB) & set(columns))
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
         return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
+
+    def check_examples(self, judged: Judgments, ids: Collection[str] | None = None) -> None:
+        rated = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
+        if ids is not None:
+            files.check_rated_examples(judged.source, set(rated[0]) & set(rated[1]), ids)
 
     def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[core.Metric, Features]:
         """Score the file without a run; log-probabilities come from its columns."""

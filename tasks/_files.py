@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
-from openended.harness.imported import check_text, is_valid_text
+from openended.harness.imported import check_text, expose_nested_field, is_valid_text
 from openended.tasks.download import Remote, fetch, refuse_missing, verify
 
 T = TypeVar("T")
@@ -99,6 +99,7 @@ def read_text_field(
     row: Mapping[str, Any], field: str, where: str, option: str | None = None, used: Sequence[str] = ()
 ) -> str:
     """Return a field that must be text that can be written as UTF-8; `option` names it, `used` are taken already."""
+    row = expose_nested_field(row, field)
     if field not in row:
         others = (*ID_FIELDS, "prompt", "human", *used)
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
@@ -109,7 +110,7 @@ def read_text_field(
 
 def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
     """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
-    value = row.get(field, "")
+    value = expose_nested_field(row, field).get(field, "")
     if value is None:
         skipped[f"{field} is null"] += 1
         return None

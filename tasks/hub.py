@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, suggest
+from openended.harness.imported import expose_nested_field
 from openended.tasks._files import choose_id_field, read_id, read_usable_text, sort_by_hash
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
@@ -83,11 +84,12 @@ class Hub(CutTask):
             yield from self.cut_documents(documents, tokenizer, skipped)
             return
         for row in self._iterate_rows(skipped):
-            prompt = row.cells[str(self.prompt_field)]
+            field = str(self.prompt_field)
+            prompt = expose_nested_field(row.cells, field).get(field)
             if isinstance(prompt, str):
                 yield Example(f"hub/{row.id}", prompt, row.text)
             else:
-                skipped[f"{self.prompt_field} is no text"] += 1
+                skipped[f"{field} is no text"] += 1
 
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[str, str]]:
         """Yield id and text of the rows, without prompts; rows without text are counted."""
@@ -97,7 +99,7 @@ class Hub(CutTask):
         rows = self._load(None if self._is_folder else self._find_commit(ask=False))
         id_column = choose_id_field(dict.fromkeys(rows.column_names, True), self.id_field)
         for field in (self.text_field, self.prompt_field, self.human_field, id_column):
-            if field and field not in rows.column_names:
+            if field and field not in rows.column_names and field.partition(".")[0] not in rows.column_names:
                 suggestion = suggest(field, rows.column_names)
                 advice = "; set task.text_field=NAME, or task.prompt_field and task.human_field"
                 raise DataError(f"dataset {self.path}, split {self.split}: no field {field!r}{suggestion}{advice}")

@@ -131,6 +131,7 @@ from .text import (
     escape_controls_in_line as escape_controls_in_line,
     escape_csv_cell as escape_csv_cell,
     escape_mathtext as escape_mathtext,
+    lacks_word_spaces as lacks_word_spaces,
     make_shareable as make_shareable,
     redact_keys as redact_keys,
     unescape_mathtext as unescape_mathtext,

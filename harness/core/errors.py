@@ -65,8 +65,9 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
     if not names:
         return ""
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    by_lower = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
+    hint = f"; did you mean {by_lower[close[0]]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
 
 

@@ -127,7 +127,7 @@ class CommandParser(argparse.ArgumentParser):
             value = _explain_value(argument[2])
             if argument[2] == "expected one argument" and action is not None:
                 value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}" + (
-                    f": {action.help}" if action.help else ""
+                    f": {action.help % vars(action)}" if action.help else ""
                 )
             message = f"{argument[1]}: {value}"
         print_error(self.prog, f"{message}; see {self.prog} --help")

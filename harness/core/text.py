@@ -9,6 +9,12 @@ from openended.harness.core.types import Json
 # Control characters but the line feed; marks that turn the direction of writing; separators of lines.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese; symbols and emoji.
+_SPACELESS = re.compile(
+    r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+    r"\u2600-\u27bf\U0001f000-\U0001faff]"
+)
+_SPACELESS_SHARE = 0.3  # of a text's characters
 REDACTED = "[redacted]"
 # Keys with a known prefix: Hugging Face, OpenAI and its like, AWS, GitHub, Slack.
 _KEYS = re.compile(
@@ -25,6 +31,11 @@ _NAMED = re.compile(
 _FOLDERS = re.compile(r"(?<![\w./~:…-])/(?:[^\s/'\",=:;|]+/)+([^\s/'\",=:;|]+)/?")
 # A spreadsheet reads a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def lacks_word_spaces(text: str) -> bool:
+    """Return true if a text is in a script without spaces between words, or of emoji."""
+    return len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text)
 
 
 def escape_controls(text: str) -> str:

@@ -7,6 +7,7 @@ from .files import (
     detect_kind as detect_kind,
     digest_files as digest_files,
     download_if_on_hub as download_if_on_hub,
+    expose_nested_field as expose_nested_field,
     find_text_field as find_text_field,
     is_valid_text as is_valid_text,
     read_records as read_records,

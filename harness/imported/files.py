@@ -111,10 +111,25 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
     """Return a value that must be a text that can be written as UTF-8."""
     if not isinstance(value, str):
         got = "null" if value is None else type(value).__name__
-        raise DataError(f"{where}: field {field!r}: expected text, got {got}")
+        inner = list(value)[:1] if isinstance(value, Mapping) else [0] if isinstance(value, list) and value else []
+        hint = f"; what is in it is named by a path, as {field}.{inner[0]}" if inner else ""
+        raise DataError(f"{where}: field {field!r}: expected text, got {got}{hint}")
     if not is_valid_text(value):
         raise DataError(f"{where}: field {field!r} holds half of a surrogate pair; it is not valid text")
     return value
+
+
+def expose_nested_field(cells: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """Return a record that has a value inside it (`answers.text.0`) as a field of that name, where there is one."""
+    value: Any = cells
+    for name in field.split(".") if field not in cells else ():
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return cells
+    return cells if value is cells else {**cells, field: value}
 
 
 def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, option: str) -> str:
@@ -152,7 +167,7 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
         raise DataError(f"{path}: holds no text")
     if field is None:
         return find_text_field(first.cells, names, first.where, option)
-    if field not in first.cells:
+    if field not in expose_nested_field(first.cells, field):
         raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}; set {option}NAME")
     return field
 

@@ -146,6 +146,7 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
             text = files.check_text(text, "gens_article", where)
             yield ImportedText(where, line, text, identity=identity, sample=sample)
         return
+    row = files.expose_nested_field(row, field or "")
     if field is None or field not in row:
         raise DataError(
             f"{where}: no field {field or 'text'!r} with the text; it has {', '.join(row)}; set generations_field=NAME"

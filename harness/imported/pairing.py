@@ -211,6 +211,7 @@ def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pa
         raise DataError(
             f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
             "give both files the same ids (task.id_field names the task's)"
+            + ("" if pairs else "; texts without prompts are compared by task=texts task.path=HUMAN")
         )
     by_line = all(_is_record_number(e.generation.example_id) for e in examples)
     by_line = by_line and any(text.identity != e.generation.example_id for e, text in pairs)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import core
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.isolated_process import run_isolated
@@ -167,10 +168,13 @@ def number_words(texts: Iterable[str]) -> Ragged:
 def take_first_words(text: str, most: int) -> str:
     """Return the text up to the end of its `most`-th whitespace word; all of it where it has no more.
 
-    >>> first_words(" a b  c", 2)
+    A word of a script without spaces is a character.
+
+    >>> take_first_words(" a b  c", 2)
     ' a b'
     """
-    ends = [match.end() for match in islice(re.finditer(r"\S+", text), most + 1)]
+    unit = r"\S" if core.lacks_word_spaces(text) else r"\S+"
+    ends = [match.end() for match in islice(re.finditer(unit, text), most + 1)]
     return text if len(ends) <= most else text[: ends[most - 1]]
 
 

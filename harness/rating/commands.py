@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
         "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
         "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: %(default)s"},
+        "--by": {"metavar": "AXES", "help": "name systems by these axes, as model,decoder.p; default: as in tables"},
         "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one per person"},
         "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
         "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
@@ -56,8 +57,9 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "action": "append", "default": [], "metavar": "PLAYER=NUMBER", "help": "abilities of your own",
         },
     },
-    "judge": _STUDY | {
-        "-o --out": {"type": Path, "metavar": "FILE", "help": "default: STUDY/judge.csv"},
+    "judge": {
+        "studies": {"nargs": "+", "type": Path, "metavar": "STUDY", "help": "folders of studies of the same systems"},
+        "-o --out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
         "--people": {
             "type": Path, "metavar": "FILE", "help": "judgments of people, to measure the judge's agreement with them",
         },
@@ -124,6 +126,13 @@ def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, 
     return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
 
 
+def _refuse_options(words: Iterable[str]) -> None:
+    for word in words:
+        name, sign, value = word.partition("=")
+        if sign and name.isidentifier() and not Path(word).exists():
+            raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
+
+
 def make(args: argparse.Namespace) -> None:
     """One HTML file per rater from finished runs."""
     from openended.harness.rating.design import read_controls, read_study_texts
@@ -133,11 +142,9 @@ def make(args: argparse.Namespace) -> None:
     protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
     if not args.words:
         raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
-    for word in args.words:
-        name, sign, value = word.partition("=")
-        if sign and name.isidentifier() and not Path(word).exists():
-            raise SpecError(f"{word}: options are flags here: --{name.replace('_', '-')} {value}")
-    material = read_study_texts(args.words, args.outputs, protocol, args.exclude)
+    _refuse_options(args.words)
+    axes = args.by.split(",") if args.by else ()
+    material = read_study_texts(args.words, args.outputs, protocol, args.exclude, axes)
     controls = read_controls(args.controls, protocol) if args.controls else ()
     if args.people is not None:
         players = len(material.players)
@@ -170,6 +177,8 @@ def collect(args: argparse.Namespace) -> None:
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")
     files = [path for path in reading.find_answer_files(args.files) if path.name != KEY]
+    if not files:
+        raise DataError(f"{args.files[0]}: the key of a study holds no answers; name answers-….json or answers.db")
     studies = [
         reading.gather_answers(study_files, key, leave_out=args.leave_out)
         for key, study_files in reading.group_files_by_study(files, args.key or args.files, args.key)
@@ -217,9 +226,11 @@ def judge(args: argparse.Namespace) -> None:
     from openended.harness.rating.design import read_key
     from openended.harness.rating.llm_judge import make_asker, write_judge_files
 
+    _refuse_options(map(str, args.studies))
     asker = make_asker({"model": args.model, **_collect_flag_values(args, ServerSpec)})
-    out = args.out or args.study / "judge.csv"
-    lines = write_judge_files(read_key(args.study), asker, out, people=args.people, limit=args.limit, seed=args.seed)
+    out = args.out or args.studies[0] / "judge.csv"
+    keys = [read_key(study) for study in args.studies]
+    lines = write_judge_files(keys, asker, out, people=args.people, limit=args.limit, seed=args.seed)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
@@ -286,7 +297,7 @@ COMMANDS = {
     ),
     "judge": Command(
         "let an LLM behind a server rate in place of people",
-        "`openended rate judge STUDY --base-url … --path …`: an LLM rates in place of people.",
+        "`openended rate judge STUDIES --base-url … --path …`: an LLM rates in place of people.",
         judge, "every reply is in the log; the same command resumes from it",
         "openended rate judge study --base-url http://localhost:8000 --path my-judge",
     ),

@@ -8,7 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
@@ -30,15 +30,27 @@ class StudyTexts:
     remarks: tuple[str, ...] = ()  # what was left out, and why
 
 
-def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None) -> StudyTexts:
-    """Read the texts of runs: the first of each prompt, and of several seeds of a system the first."""
+def read_study_texts(
+    words: Sequence[str], outputs: Path, protocol: StudyProtocol, exclude: Path | None, by: Sequence[str] = ()
+) -> StudyTexts:
+    """Read the texts of runs: the first of each prompt, and of several seeds of a system the first.
+
+    `by` are the axes whose values name a system; none: its name in tables.
+    """
     results = measured.read_results(measured.resolve_report_request(words, outputs).paths)
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
+    cut_differently: set[str] = set()
     for system in measured.group_systems(results.values):
+        axes = system.items[0].axes
+        if unknown := [axis for axis in by if axis not in axes]:
+            raise SpecError(f"--by: no axis {unknown[0]!r}{suggest(unknown[0], axes)}")
+        name = " ".join(axes[axis] for axis in by) or system.name
+        if name in texts:
+            raise SpecError(f"--by {','.join(by)}: two systems are called {name!r}; add an axis in which they differ")
         run = results.runs[system.items[0].sources[0][0]]
-        for player, stages in ((core.HUMAN, ("human",)), (system.name, ("generate", "import"))):
+        for player, stages in ((core.HUMAN, ("human",)), (name, ("generate", "import"))):
             rows = measured.read_rows_of_run(results, run, *stages)
             if rows is None:
                 needed = " or ".join(stages)
@@ -46,11 +58,14 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
             lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
             player_texts = texts.setdefault(player, {})
             for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
-                if prompts.setdefault(example, prompt) != prompt:
+                if prompts.setdefault(example, prompt if protocol.prompt else "") != prompt and protocol.prompt:
                     raise DataError(
                         f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
                     )
                 if sample == 0 and player_texts.setdefault(example, text) != text and player == core.HUMAN:
+                    if not protocol.prompt:
+                        cut_differently.add(player)
+                        continue
                     raise DataError(
                         f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
                         "of one max_new_tokens and one tokenizer (--where, or name the runs)"
@@ -61,7 +76,10 @@ def read_study_texts(words: Sequence[str], outputs: Path, protocol: StudyProtoco
             excluded = frozenset(line.strip() for line in handle if line.strip())
         if not excluded:
             raise SpecError(f"--exclude {exclude}: expected example ids, one a line; the file is empty")
-    return select_usable_texts(tuple(texts), prompts, texts, lengths, protocol, excluded)
+    players = tuple(player for player in texts if player not in cut_differently)
+    material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded)
+    note = ("human texts left out: the runs cut them at different lengths",)
+    return replace(material, remarks=material.remarks + note) if cut_differently else material
 
 
 def select_usable_texts(
@@ -100,6 +118,10 @@ def select_usable_texts(
     ]
     if not texts:
         raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
+    uncounted = [player for player in players if not lengths.get(player)]
+    if uncounted and protocol.longest_tokens is not None and protocol.cut_words is None:
+        whose = f"the texts of {', '.join(uncounted)} have no tokens"
+        remarks.append(f"longest_tokens={protocol.longest_tokens} is not checked: {whose}; --cut-words N cuts them")
     return StudyTexts(tuple(players), {e: prompts[e] for e in texts}, texts, tuple(remarks))
 
 

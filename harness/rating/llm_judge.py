@@ -96,7 +96,8 @@ def _format_question(protocol: StudyProtocol, prompt: str, texts: Sequence[str],
         parts = {"text": body, "prompt": delimit("prompt", prompt)}
         return f"{words.instruction}\n\n{re.sub(r'{(text|prompt)}', lambda m: parts[m[1]], words.prompt)}"
     lines = [*protocol.guidelines]
-    lines.append(delimit(protocol.prompt_label or "prompt", protocol.prompt.replace("{prompt}", prompt)))
+    if protocol.prompt:
+        lines.append(delimit(protocol.prompt_label or "prompt", protocol.prompt.replace("{prompt}", prompt)))
     for side, text in zip("AB", texts, strict=False):
         lines.append(delimit(f"{label} {side}" if len(texts) > 1 else label, protocol.text.replace("{text}", text)))
     lines += [f"{name}: {question}" for name, question in protocol.questions.items()]
@@ -339,29 +340,37 @@ def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list
 
 
 def write_judge_files(
-    key: StudyKey, asker: ServerAsker, out: Path, *, people: Path | None = None, limit: int | None = None, seed: int = 0
-) -> list[str]:
+    keys: Sequence[StudyKey], asker: ServerAsker, out: Path, *, people: Path | None = None, limit: int | None = None,
+    seed: int = 0,
+) -> list[str]:  # fmt: skip
     """Ask the judge, compare it with people, and write judgments and summary; return the lines to print."""
     if out.suffix.lower() != ".csv":
         raise DataError(f"-o {out}: expected the name of a .csv file")
     if people is not None and not people.is_file():
         raise DataError(f"--people {people}: no such file")
     log = out.with_suffix(".log.jsonl")
-    judged = judge_study(key, asker, log, limit=limit, seed=seed)
-    if not judged.rows:
-        raise DataError(f"{judged.rater}: no reply could be read; they are in {log}")
-    levels = [answer.rating for answer in key.protocol.choices if answer.rating is not None]
-    calibration = UNCALIBRATED
-    if people is not None:
-        calibration = calibrate(judged.rows, people, key.protocol.kind, levels)
-    rows = [{**row, "calibration": calibration} for row in judged.rows]
-    write_judgments(out, rows, [*list_judgment_columns([key]), "calibration"])
+    lines: list[str] = []
+    sheet: list[str] = []
+    rows: list[Mapping[str, Any]] = []
+    calibrations: list[str] = []
+    for key in keys:
+        judged = judge_study(key, asker, log, limit=limit, seed=seed)
+        if not judged.rows:
+            raise DataError(f"{judged.rater}: no reply could be read; they are in {log}")
+        levels = [answer.rating for answer in key.protocol.choices if answer.rating is not None]
+        calibration = UNCALIBRATED
+        if people is not None:
+            calibration = calibrate(judged.rows, people, key.protocol.kind, levels)
+        lines += [*judged.lines(), f"agreement with people: {calibration}"]
+        sheet += format_summary(key, judged, calibration)
+        rows += judged.rows
+        calibrations.append(calibration)
+    together = "; ".join(dict.fromkeys(calibrations))
+    columns = [*list_judgment_columns(keys), "calibration"]
+    write_judgments(out, [{**row, "calibration": together} for row in rows], columns)
     summary = out.with_suffix(".summary.md")
-    core.write_text(summary, "\n".join(format_summary(key, judged, calibration)))
-    return [
-        *judged.lines(), f"agreement with people: {calibration}", f"{out}: openended judgments={out}",
-        f"{summary}: by system",
-    ]  # fmt: skip
+    core.write_text(summary, "\n".join(sheet))
+    return [*lines, f"{out}: openended judgments={out}", f"{summary}: by system"]
 
 
 LEAST = 20  # minimum of shared judgments; with fewer, an interval of κ would cover nearly everything

@@ -67,8 +67,10 @@ class StudyProtocol(core.Spec):
     """Paragraphs of the first page."""
     examples: tuple[Any, ...] = ()
     """Worked examples for the first page: `prompt`, `a` and `b` (or `text`), `answers` {question: answer}, `why`."""
-    prompt: str = core.option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
-    """How the prompt is shown."""
+    prompt: str = core.option(
+        "{prompt}", lambda text: not text or "{prompt}" in text, "a text with {prompt} in it, or an empty one"
+    )
+    """How the prompt is shown; empty: it is not, so that the prompts of the systems may differ."""
     prompt_label: str = ""
     text: str = core.option("{text}", lambda text: "{text}" in text, "a text with {text} in it")
     """How a text is shown."""

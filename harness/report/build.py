@@ -155,6 +155,7 @@ def build_report(
     tables += decided
     about = selection.summarize_sources(results.values, results.runs)
     earlier, look = read_looks(Path(out_dir)), describe_look(results)
+    look |= {"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}
     remarks = (*results.remarks(), *warn_of_looks(earlier, look))
     width = layouts[0][1].latex_width
     tables = [

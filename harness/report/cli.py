@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import math
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from openended.harness.core import CommandParser, SpecError, list_bundled_choice
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
+
+log = logging.getLogger(__name__)
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -122,6 +125,9 @@ def _build_report(args: argparse.Namespace) -> Report:
     if args.width is not None:
         options["latex_width"] = _parse_width(args.width)
     request = resolve_report_request(args.paths, Path(args.outputs))
+    if request.decided:
+        names, command = ", ".join(request.decided), f"openended report {request.decided[0]}"
+        log.warning("the decisions of %s are shown by a report of each alone: %s", names, command)
     layouts = _split_at_commas(args.layout)
     layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:

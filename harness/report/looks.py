@@ -11,7 +11,7 @@ from openended.harness.results import Results
 FILE = "looks.json"
 MOST = 100  # looks that are remembered
 
-Look = Mapping[str, str]  # system, as a digest of its axes → its seeds and numbers of texts
+Look = Mapping[str, str]  # system, as a digest of its axes → its seeds and numbers of texts; and the alpha of `decide=`
 
 
 def describe_look(results: Results) -> dict[str, str]:
@@ -48,8 +48,8 @@ def warn_of_looks(earlier: list[Look], now: Look) -> list[str]:
         return []
     who = "an earlier report" if count == 1 else f"{count} earlier reports"
     warning = (
-        f"look {count + 1} at these systems: {who} had other numbers of seeds or texts. Bold, p-values and verdicts "
-        "hold for one look; if data was added until one appeared, equal systems are called different in more than 5 % "
-        "of cases (about 8 % with 2 looks, 25 % with 20)"
+        f"look {count + 1} at these systems: {who} had other numbers of seeds or texts, or another alpha. Bold, "
+        "p-values and verdicts hold for one look; if data was added until one appeared, equal systems are called "
+        "different in more than 5 % of cases (about 8 % with 2 looks, 25 % with 20)"
     )
     return [warning]

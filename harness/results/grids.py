@@ -74,6 +74,7 @@ class ReportRequest:
     name: str  # of the report's folder
     options: Mapping[str, Any] | None  # None if the runs belong to no grid or to grids with different options
     grid: Path | None = None  # folder of the grid, if the runs are those of one
+    decided: tuple[str, ...] = ()  # of several words, those that name grids with decisions
 
 
 def read_grid(folder: Path) -> GridFolder | None:
@@ -143,7 +144,10 @@ def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest
         name = first.parent.name if first.name == "record.json" else first.name
     title = name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
     paths = tuple(path for of_word, _, _ in resolved for path in of_word)
-    return ReportRequest(paths, title, resolved[0][1] if same else None, resolved[0][2] if len(words) == 1 else None)
+    grids = [grid for _, _, grid in resolved]
+    decided = tuple(w for w, g in zip(words, grids, strict=True) if g is not None and (g / DECISIONS).is_file())
+    options = resolved[0][1] if same else None
+    return ReportRequest(paths, title, options, *((grids[0],) if len(words) == 1 else (None, decided)))
 
 
 def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None, Path | None]:

@@ -63,7 +63,7 @@ class Layout(Spec):
     most frequent one and print "not comparable" for the others."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Axis → accepted value, or several joined by `|`."""
-    targets: tuple[str, ...] = ("bradley_terry.*", "huse.huse", "discriminator_accuracy", "mauve")
+    targets: tuple[str, ...] = ("bradley_terry.*", "mean_rating.*", "huse.huse", "discriminator_accuracy", "mauve")
     """`correlation`: values that the metrics are correlated with; values that were not measured are skipped."""
 
     latex_width: float = 345.0

@@ -30,12 +30,6 @@ _LONG = 12  # of a digest in an axis
 # A human side with this many times the scorer's validation perplexity is of another domain.
 _FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
-# Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese; symbols and emoji.
-_SPACELESS = re.compile(
-    r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-    r"\u2600-\u27bf\U0001f000-\U0001faff]"
-)
-_SPACELESS_SHARE = 0.3  # of a text's characters
 _SAMPLED_TEXTS = 200
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 # `checkpoint-500`, `step-7000`, `global_step100`; of revisions also `step1000-tokens4B`.
@@ -312,7 +306,10 @@ def list_remarks(settings: Settings) -> list[str]:
         out.append(f"text statistics count {whose}: no scorer is set")
     if settings.cut_by_words:
         length = settings.max_new_tokens
-        out.append(f"both sides are cut at {length} whitespace words: no scorer is set whose tokens to count")
+        out.append(
+            f"both sides are cut at {length} whitespace words (characters, in a script without spaces): no scorer is "
+            "set whose tokens to count"
+        )
     return out
 
 
@@ -336,7 +333,7 @@ def warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> st
         if need.kind == "tokens" and (need.by == "words" or (need.by == "scorer" and settings.counter is None))
     }
     sample = list(islice(RowFile(model_rows.path).each("text"), _SAMPLED_TEXTS)) if by_words else []
-    count = sum(len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text) for text in sample)
+    count = sum(map(core.lacks_word_spaces, sample))
     if not count:
         return ""
     return (

@@ -1,7 +1,9 @@
 """The measure stage: every metric over the features of both sides."""
 
+import inspect
 import logging
 import math
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -105,6 +107,8 @@ class MetricRunner:
         }
         if ids:
             spec["ids"] = ids
+        if code := _digest_plugin(metric):
+            spec["code"] = code
         if self.settings.intervals:
             spec["intervals"] = [self.settings.intervals, RESAMPLING_VERSION]
         try:
@@ -150,7 +154,7 @@ class MetricRunner:
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         others = [self.featurizer.side(other, needs) for other in self.others] if metric.reads_grid else []
-        if not type(metric).__module__.startswith("openended."):  # what a plug-in changes is seen by no other metric
+        if not _is_bundled(metric):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
             for side in (human_side, model_side, *others):
                 lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
@@ -166,11 +170,29 @@ class MetricRunner:
         return Path(path)
 
 
+def _is_bundled(metric: core.Metric) -> bool:
+    return type(metric).__module__.startswith("openended.")
+
+
+def _digest_plugin(metric: core.Metric) -> str:
+    """Return a digest of a plug-in's module, so that an edit computes its values again."""
+    try:
+        return "" if _is_bundled(metric) else core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
+    except (KeyError, OSError, TypeError):  # a class that was typed at a prompt
+        return ""
+
+
 def compute_metric(metric: core.Metric, features: core.Features, plan: core.Plan) -> core.MetricResult:
     """Compute a metric and the intervals of its values; what both need is prepared once."""
     prepared = metric.prepare(features)
     shared = {} if prepared is None else {"prepared": prepared}
-    return add_intervals(metric, features, check_result(metric.compute(features, **shared)), plan, shared)
+    result = check_result(metric.compute(features, **shared))
+    for name, value in result.values.items():
+        low, high = metric.bounds_of(name, result)
+        slack = 1e-6 * max(1.0, abs(value))  # of rounding
+        if value < low - slack or value > high + slack:
+            raise TypeError(f"values.{name}: expected {low:g} to {high:g} (bounds of {metric.name}), got {value:g}")
+    return add_intervals(metric, features, result, plan, shared)
 
 
 def check_result(result: object) -> core.MetricResult:

@@ -20,6 +20,7 @@ from openended.harness.run.measure import MetricRunner, System, SystemResult, li
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
+from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
 
@@ -106,6 +107,7 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
         builder.try_or_note(check)
     dataset = load_dataset(settings, fingerprint, builder)
     check_sizes(settings, dataset)
+    check_rated_examples(settings, dataset)
     featurizer = Featurizer(settings, builder)
     if settings.generations is not None:
         rows = import_generations(settings, builder, dataset)
@@ -179,7 +181,14 @@ def check_judgments(settings: Settings) -> None:
             )
         if not settings.judgments.startswith(SIMULATED):
             check_judgments_file(Path(settings.judgments))
-            metric.read(Path(settings.judgments), settings.judgment_columns)
+            metric.check_examples(metric.read(Path(settings.judgments), settings.judgment_columns))
+
+
+def check_rated_examples(settings: Settings, dataset: Dataset) -> None:
+    """Refuse judgments of other examples before any text is generated."""
+    path = Path(str(settings.judgments))
+    for metric in settings.list_judging() if dataset.human is not None and path.is_file() else ():
+        metric.check_examples(metric.read(path, settings.judgment_columns), RowFile(dataset.human_rows.path).ids)
 
 
 def check_q(settings: Settings) -> None:
@@ -272,7 +281,9 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
     if settings.judgments is None or not alone:
         return settings
-    return replace(settings, metrics=list_metrics_for_file(settings))
+    able = list_metrics_for_file(settings)
+    columns, _ = read_rows(Path(settings.judgments), settings.judgment_columns)
+    return replace(settings, metrics=tuple(m for m in able if m.scores_without_run(columns)) or able)
 
 
 def list_metrics_for_file(settings: Settings) -> tuple[JudgmentMetric, ...]:

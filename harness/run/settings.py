@@ -239,6 +239,9 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     folder = config.get("outputs_dir", "outputs")
     if not isinstance(folder, str) or not folder.strip() or "\0" in folder:
         raise core.SpecError(f"outputs_dir: expected the path of a folder, got {folder!r:.40}")
+    if isinstance(files := config.get("generations"), list | tuple):
+        listed = ",".join(map(str, files))
+        raise core.SpecError(f"generations: expected one file; several are a grid: openended -m generations={listed}")
     judgments = config.get("judgments")
     if judgments is not None and str(judgments).startswith(BUNDLED):  # a file that comes with the harness
         paths = {f"{BUNDLED}{path.name}": str(path) for path in sorted(_BUNDLED_DATA.glob("*.csv"))}

@@ -36,7 +36,7 @@ FAMILY = 32  # first digits of a key, which relatives share
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
-    "examples": 1, "human": 2, "chat": 1, "generate": 1, "import": 2, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
+    "examples": 1, "human": 3, "chat": 1, "generate": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
     "gradients": 1, "next_token": 1, "measure": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""

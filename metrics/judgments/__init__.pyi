@@ -28,5 +28,7 @@ from .ratings import (
     LOG_PROB as LOG_PROB,
     Judgments as Judgments,
     are_ratings as are_ratings,
+    check_rated_examples as check_rated_examples,
+    read_criteria as read_criteria,
     read_judgments as read_judgments,
 )

@@ -7,7 +7,7 @@ people are labeled. A judge's file says in its column `calibration` how the judg
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -207,6 +207,9 @@ class ReadsFile(Metric):
         `renamed` maps our name of a column to the file's.
         """
         raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+
+    def check_examples(self, judged: Any, ids: Collection[str] | None = None) -> None:  # noqa: ANN401
+        """Raise `DataError` if what was read does not fit a run: its system, or, where they are known, its ids."""
 
 
 class JudgmentMetric(ReadsFile):

@@ -7,7 +7,7 @@ file brings them.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def are_ratings(columns: Sequence[str]) -> bool:
 
 def read_judgments(
     path: str | Path, *, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
-    empty: base.Empty = "refuse",
+    empty: base.Empty = "refuse", metric: str = "huse", criterion: str | None = None,
 ) -> Judgments:  # fmt: skip
     """Read ratings from a CSV or JSON-lines file, long or wide.
 
@@ -82,6 +82,8 @@ def read_judgments(
         scale: Lowest and highest rating that is allowed; none: any number.
         renamed: Our name of a column → the file's, where it is none of the usual ones.
         empty: What to do about a row without a rating.
+        metric: The metric that reads the file, for messages.
+        criterion: The one to read; none: the only one.
 
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
@@ -90,6 +92,10 @@ def read_judgments(
     check_choice("empty", empty, base.Empty)
     columns, rows = base.read_rows(path := Path(path), renamed)
     rows = base.select_kind(columns, rows, "system", "system_a")
+    criteria = _list_criteria(rows)
+    if criterion is None and len(criteria) > 1:
+        raise DataError(f"{path}: ratings by {', '.join(criteria)}; metric=[mean_rating] reads several criteria")
+    rows = [row for row in rows if criterion in (None, _read_criterion(row))]
     id_column = base.choose_column(columns, _ID, path)
     side_column = base.choose_column(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
@@ -124,7 +130,7 @@ def read_judgments(
             if empty == "refuse":
                 raise DataError(
                     f"{row.where}: {_format_name(key)} has no rating; "
-                    "metric=[huse] metric.huse.empty=skip leaves such rows out"
+                    f"metric=[{metric}] metric.{metric}.empty=skip leaves such rows out"
                 )
             skipped += 1
             continue
@@ -160,6 +166,36 @@ def read_judgments(
         lengths=np.array([extras_of[key][length] for key in keys]) if length else None, empty=skipped,
         calibration=base.read_calibration(rows),
     )  # fmt: skip
+
+
+def read_criteria(
+    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str
+) -> dict[str, Judgments]:
+    """Read the ratings of each criterion; the name of the only one may be empty."""
+    check_choice("empty", empty, base.Empty)
+    columns, rows = base.read_rows(path, renamed)
+    criteria = _list_criteria(base.select_kind(columns, rows, "system", "system_a"))
+    return {
+        name: read_judgments(path, renamed=renamed, empty=empty, metric=metric, criterion=name) for name in criteria
+    }
+
+
+def _list_criteria(rows: Sequence[base.FileRow]) -> list[str]:
+    return sorted({_read_criterion(row) for row in rows})
+
+
+def _read_criterion(row: base.FileRow) -> str:
+    return str(row.cells.get("criterion") or "").strip()
+
+
+def check_rated_examples(source: str, rated: Collection[str], ids: Collection[str]) -> None:
+    """Raise `DataError` if none of the rated examples is in a run."""
+    if not set(rated) & set(ids):
+        some = ", ".join(sorted(rated)[:3]) or "none on both sides", ", ".join(sorted(ids)[:3])
+        raise DataError(
+            f"{source}: no rated example is in the run: rated {some[0]}, …; the run has {some[1]}, …; "
+            "judgment_columns={example_id: THEIRS} names another column of ids"
+        )
 
 
 def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:

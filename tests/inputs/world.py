@@ -42,6 +42,7 @@ def write_texts(folder: Path) -> None:
     write_jsonl(folder / "some-ids.jsonl", [texts[0], {"text": "no id here"}])
     write_jsonl(folder / "reference.jsonl", [{"id": r["id"], "prompt": r["prompt"], "story": r["human"]} for r in ROWS])
     write_jsonl(folder / "story.jsonl", [{"id": r["id"], "beginning": r["prompt"], "human": r["human"]} for r in ROWS])
+    write_jsonl(folder / "nested.jsonl", [{"data": {"q": "a prompt", "answers": ["an answer", "another"]}}])
     write_jsonl(folder / "two-texts.jsonl", [{"left": "a text", "right": "another text"}])
     write_jsonl(folder / "null.jsonl", [{"prompt": "a", "human": None}])
     write_jsonl(folder / "number.jsonl", [{"prompt": "a", "human": 3}])
@@ -73,6 +74,8 @@ def write_judgments(folder: Path) -> None:
     (folder / "words.csv").write_text("example_id,is_model,rating\na,0,good\nb,1,bad\n")
     (folder / "header.csv").write_text("example_id,is_model,rating\n")
     (folder / "winner.csv").write_text("model_a,model_b,winner\ngreedy,human,nobody\n")
+    rated = [f"x{i},{system},{i % 5}\n" for i in range(9) for system in ("human", "m")]
+    (folder / "other-ratings.csv").write_text("example_id,system,rating\n" + "".join(rated))
     (folder / "answers.json").write_text('{"answers": []}')
 
 

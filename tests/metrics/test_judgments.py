@@ -16,7 +16,9 @@ from openended.harness.core import Features, Side, UndefinedMetric
 from openended.harness.core.errors import DataError
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.correlation import correlate, correlation_matrix, rank_correlation
+from openended.metrics.huse import RATINGS
 from openended.metrics.judgments import are_ratings, count_wins, read_comparisons, read_judgments
+from openended.metrics.mean_rating import MeanRating
 from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as slow
 
@@ -513,6 +515,50 @@ def test_what_cannot_be_scored():
         BradleyTerry().compute(Features(Side("human", (), {}), Side("model", (), {}), {}))
     with pytest.raises(TypeError, match="expected ComparisonFile, got list"):
         BradleyTerry().compute(Features(Side("human", (), {PAIRS: []}), Side("model", (), {PAIRS: []}), {}))
+
+
+# Mean ratings
+
+STUDY = """example_id,system,criterion,rating,rater
+a,m,clear,4,r1
+a,m,clear,2,r2
+b,m,clear,5,r1
+a,n,clear,1,r1
+a,human,clear,5,r1
+a,m,varied,1,r1
+a,n,varied,0,r1
+"""
+
+
+def test_mean_ratings_by_hand(write):
+    """m on `clear`: text a has (4 + 2) / 2 = 3, text b 5: mean 4, standard error sqrt(2) / sqrt(2) = 1."""
+    path = write(STUDY)
+    metric = MeanRating(system="m")
+    judged = metric.read(path)
+    ids = ("a", "a", "b", "c")  # two texts of a, of which the first was rated
+    result = metric.compute(Features(*(Side(s, ids, {RATINGS: judged}) for s in ("human", "model")), {"n": "4/4"}))
+    assert result.values == {"clear": 4.0, "varied": 1.0, "mean_rating": 4.0}
+    assert result.sd["clear"] == pytest.approx(1.0)
+    assert np.array_equal(result.per_example["clear"], [3, np.nan, 5, np.nan], equal_nan=True)
+    assert result.notes == ("clear: 5 ratings of 3 systems (human, m, n)", "varied: 2 ratings of 2 systems (m, n)")
+    alone, features = MeanRating(criterion="clear").from_file(path)
+    assert alone.compute(features).values == {"clear/human": 5, "clear/m": 4, "clear/n": 1, "mean_rating": 5}
+
+
+def test_ratings_that_do_not_fit_a_run(write):
+    judged = (metric := MeanRating(system="m")).read(write(STUDY))
+    metric.check_examples(judged, ("b", "a"))
+    with pytest.raises(DataError, match="no rated example is in the run: rated a, b, …; the run has x, …"):
+        metric.check_examples(judged, ("x",))
+    for name, got in ((None, ""), ("l", ", got l")):
+        with pytest.raises(DataError, match=f"system: expected one of human, m, n, as rated{got}$"):
+            MeanRating(system=name).check_examples(judged)
+    with pytest.raises(DataError, match=r"ratings by clear, varied; metric=\[mean_rating\] reads several criteria"):
+        read_judgments(write(STUDY))
+    with pytest.raises(DataError, match="no 'clea'; the file has clear, varied"):
+        MeanRating(criterion="clea").read(write(STUDY))
+    with pytest.raises(UndefinedMetric, match="no rated text of m is in the run"):
+        metric.compute(Features(*(Side(s, ("b",), {RATINGS: judged}) for s in ("human", "model")), {}))
 
 
 CORRELATION_SHARED = Path(__file__).parents[2].parent / "shared/reference"

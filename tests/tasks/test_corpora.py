@@ -25,6 +25,7 @@ from openended.tasks.creative import Creative
 from openended.tasks.docs_topics import DocsTopics
 from openended.tasks.download import find_generations
 from openended.tasks.hub import Hub
+from openended.tasks.jsonl import JsonLines
 from openended.tasks.realnews import RealNews, render_metadata_prompt
 from openended.tasks.unconditional import Unconditional, wrap
 from openended.tasks.webtext import WebText
@@ -710,6 +711,18 @@ def test_what_is_missing_is_a_one_line_error(dataset):
     with pytest.raises(DataError, match="split dev: cannot be loaded") as caught:
         read(hub(dataset, split="dev"))
     assert "\n" not in str(caught.value)
+
+
+def test_nested_fields_are_named_by_a_path(tmp_path, dataset):
+    rows = [{"id": f"r{i}", "data": {"q": f"Q{i}", "answers": [f" an answer {i}", " no"]}} for i in range(3)]
+    (tmp_path / "nested").mkdir()
+    write_jsonl(tmp_path / "nested" / "test.jsonl", rows)
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    fields = {"prompt_field": "data.q", "human_field": "data.answers.0"}
+    of_hub = read(hub(tmp_path / "nested", text_field=None, order="file", **fields))
+    of_file = read(JsonLines(path=str(tmp_path / "rows.jsonl"), **fields))
+    assert [(e.prompt, e.human) for e in of_hub] == [(e.prompt, e.human) for e in of_file]
+    assert of_file[2].human == " an answer 2"
 
 
 def test_a_folders_fingerprint_is_its_content(folder):

@@ -65,6 +65,8 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         joined, later = measured.join_results(joined, _read(word, args.outputs, where))
         candidates += later
     margins = _parse_margins(args.margin, _choose_values([*baselines, *candidates], args.worse))
+    if args.baseline in args.candidates:
+        core.print_line(f"warning: {args.baseline} is compared with itself; BASELINE and CANDIDATE are the same")
     tested: list[Worsening] = []
     systems = measured.group_systems(baselines)
     for system in measured.group_systems(candidates):

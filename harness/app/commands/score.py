@@ -123,6 +123,8 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         _print_text_field("human", args.human, imported.HUMAN_TEXTS, args.human_field, "--human-field ")
         for name, path in systems.items():
             _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
+    if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:
+        print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics,
         metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,

@@ -165,6 +165,8 @@ def _explain_missing_equals(word: str) -> str:
         hint = f"did you mean {' or '.join(choices)}?"
     elif word.endswith(_TEXT_FILES):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
+    elif word in GROUPS:
+        hint = f"type {word}=NAME; openended list {word} has the names"
     else:
         hint = "openended --help names the options and commands"
     return f"expected option=value, got {word!r}; {hint}"

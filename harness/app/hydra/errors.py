@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, cast
 
 from hydra.errors import HydraException, MissingConfigException
@@ -132,6 +133,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         accepted = core.list_choices(group)
         if " " in choice:
             return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
+        if group == "task" and Path(choice).suffix:
+            return f"no task {choice!r}: a file is task=jsonl task.path={choice}, or without prompts task=texts"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None

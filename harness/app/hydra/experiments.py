@@ -58,6 +58,9 @@ def apply_using(words: Sequence[str]) -> list[str]:
         return list(words)
     if lacking:
         raise SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")
+    for group, values in ((CHOICE, experiments), (GROUP, using)):
+        if repeated := [value for value in values if values.count(value) > 1]:
+            raise SpecError(f"{group}={','.join(values)}: {repeated[0]} is listed twice; name each value once")
     names = [join_name(name, option) for name in experiments for option in using]
     chosen = f"{CHOICE}={','.join(names)}"
     others = [word for word in words if not word.startswith(f"{GROUP}=")]

@@ -222,6 +222,6 @@ def show_shared_runs(rows: Sequence[Mapping[str, Any]]) -> None:
     which = _shorten_list([" and ".join(same) for same in twins])
     alike = [{" ".join(w for w in title.split() if not w.startswith("seed=")) for title in same} for same in twins]
     differ_in_seed = all(len(without_seed) == 1 for without_seed in alike)
-    why = " (the decoder is deterministic, so the seed has no effect)" if differ_in_seed else ""
+    why = " (the seed has no effect on their texts)" if differ_in_seed else ""
     num_jobs = sum(map(len, titles.values()))
     log.info("grid       %d jobs, %d distinct runs; these share one run: %s%s", num_jobs, len(titles), which, why)

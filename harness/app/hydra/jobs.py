@@ -168,8 +168,8 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
             names = {str(s) for s in (getattr(m, "system", None) for m in texts.settings.metrics) if s is not None}
             if len(names) != 1:
                 raise SpecError(
-                    "judgments=simulated:…: name the run's system by metric.bradley_terry.system (and "
-                    f"metric.huse.system, the same); got {', '.join(sorted(names)) or 'none'}"
+                    "judgments=simulated:…: name the run's system by metric.NAME.system, the same of each metric that "
+                    f"reads judgments; got {', '.join(sorted(names)) or 'none'}"
                 )
             (name,) = names
             path = texts.model_rows.path

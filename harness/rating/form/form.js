@@ -113,6 +113,7 @@
   function show(item, first) {
     pause();
     shown = item;
+    at("prompt").parentElement.hidden = !study.prompt;
     at("prompt-label").textContent = study.prompt_label;
     at("prompt").textContent = fill(study.prompt, "prompt", item.prompt);
     at("texts").replaceChildren(...texts(item.texts));

@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -152,8 +151,10 @@ def compute_stopping_limits(times: Sequence[float], last: float) -> tuple[float,
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
     """Judge each comparison by the runs of all looks so far; systems are named as in a table of the first look."""
     sizes = {format_axis_value(size) for size in results.frame[SIZE]} if SIZE in results.axes else set()
-    parts = [filter_results(results, {SIZE: str(n)}) for n in takewhile(lambda n: str(n) in sizes, plan.looks)]
-    systems = [{_identify(system): system for system in group_systems(part.values)} for part in parts]
+    latest = max((number for number, n in enumerate(plan.looks, 1) if str(n) in sizes), default=0)
+    looked = plan.looks[:latest]  # a look without any run is one that failed
+    parts = [filter_results(results, {SIZE: str(n)}) if str(n) in sizes else None for n in looked]
+    systems = [{_identify(s): s for s in group_systems(part.values if part is not None else ())} for part in parts]
     names = {system.name: identity for identity, system in systems[0].items()} if systems else {}
     decisions = []
     for comparison in plan.comparisons:
@@ -162,7 +163,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
         for number, (part, of_look) in enumerate(zip(parts, systems, strict=True)):
             both = [of_look.get(names.get(name, ())) for name in (comparison.first, comparison.second)]
             a, b = (find_value(system, comparison.value) if system is not None else None for system in both)
-            if a is None or b is None:
+            if part is None or a is None or b is None:
                 outcome = FAILED
                 break
             if a.signature != b.signature:

@@ -11,12 +11,14 @@ from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, System, SystemValue
 
-METRIC = "bradley_terry"
+PREFERENCES = "bradley_terry"
+_RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
 Z = 1.959964  # 97.5 % quantile of the standard normal
 REMARK = (
     "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
     "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors (observed information)."
 )
+REMARK_ON_RATINGS = "Mean ratings over texts. Intervals from standard errors over texts."
 PER_KIND = 2  # examples of each kind
 _LETTERS = 300  # of a text
 KINDS = {
@@ -30,7 +32,7 @@ def build_ability_tables(results: Results) -> list[Table]:
     """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
     # Only runs on judgments alone have the scores of all players.
     rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
-    scores = (i for i in rated if i.metric == METRIC and i.key != METRIC)
+    scores = (i for i in rated if i.metric in _RATED_BY and i.key != i.metric)
     sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
     return [
@@ -42,11 +44,12 @@ def build_ability_tables(results: Results) -> list[Table]:
 def drop_abilities(results: Results) -> Results | None:
     """Return the results without those that ability tables show; None if no value of a system is left."""
     frame = results.frame
-    frame = frame[(frame["metric"] != METRIC) | (frame["decoder"] != RATED)]
+    frame = frame[~frame["metric"].isin(_RATED_BY) | (frame["decoder"] != RATED)]
     return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
 def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
+    metric = items[0].metric
     scores: dict[str, dict[str, SystemValue]] = {}  # criterion → player; without criteria the key is the player
     for item in items:
         criterion, slash, player = item.key.partition("/")
@@ -58,7 +61,7 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
 
     def build_cell(item: SystemValue | None, criterion: str) -> Cell:
         if item is None:
-            return Cell(note=f"No comparisons for the criterion {criterion}.")
+            return Cell(note=f"No judgments for the criterion {criterion}.")
         margin = Z * item.metric_error
         interval = (item.mean - margin, item.mean + margin) if math.isfinite(margin) else None
         return Cell(item.mean, n=1, interval=interval)
@@ -66,22 +69,22 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     fields = parse_signature(items[0].signature)
     columns = []
     for criterion, by_player in scores.items():
-        title = criterion.replace("_", " ") or "preferred"
-        column = Column(METRIC, criterion, title, "higher", 2, items[0].signature, interval=True)
+        title = criterion.replace("_", " ") or ("preferred" if metric == PREFERENCES else "mean rating")
+        column = Column(metric, criterion, title, "higher", 2, items[0].signature, interval=True)
         columns.append((column, [build_cell(by_player.get(player), criterion) for player in players]))
-    scale = fields.get("display_scale", "1").removesuffix(".0")
-    unit = 400 / math.log(10) / float(scale)
-    points = [
-        f"{player} {_format_elo(cell, unit)}"
-        for player, cell in zip(players, columns[0][1], strict=True) if math.isfinite(cell.value)
-    ]  # fmt: skip
-    on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
-    notes = dict.fromkeys(item.note for item in items if item.note)  # how many comparisons, and which were left out
-    return Table.build(
-        name, f"Preferred by {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})", players,
-        columns, (*notes, REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo), head="Player",
-        kinds=["human" if player == HUMAN else "model" for player in players], ranked=True,
-    )  # fmt: skip
+    remarks = [*dict.fromkeys(item.note for item in items if item.note), REMARK_ON_RATINGS]  # how many judgments
+    if metric == PREFERENCES:
+        scale = fields.get("display_scale", "1").removesuffix(".0")
+        unit = 400 / math.log(10) / float(scale)
+        points = [
+            f"{player} {_format_elo(cell, unit)}"
+            for player, cell in zip(players, columns[0][1], strict=True) if math.isfinite(cell.value)
+        ]  # fmt: skip
+        on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
+        remarks[-1:] = [REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo]
+    title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
+    kinds = ["human" if player == HUMAN else "model" for player in players]
+    return Table.build(name, title, players, columns, remarks, head="Player", kinds=kinds, ranked=True)
 
 
 def _format_elo(cell: Cell, unit: float) -> str:

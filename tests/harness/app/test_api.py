@@ -78,6 +78,17 @@ def test_texts_without_spaces_are_counted_by_characters_or_warned_of(caplog):
     assert "metric.NAME.unit=chars for length" in caplog.text
 
 
+def test_texts_without_spaces_are_cut_by_characters_where_no_scorer_counts_tokens(tmp_path):
+    """Ten characters stay, white space aside; of an English text ten words, 19 + 19 + 3 + 4 characters."""
+    chinese, english = ["今天天气很好 " * 7] * 3, ["one word after another " * 7] * 3
+    for texts, length in ((chinese, 10), (english, 45)):
+        result = oe.evaluate(
+            human=texts, systems={"a": texts}, metrics=["length"], metric_options={"length": {"unit": "chars"}},
+            max_new_tokens=10, outputs_dir=tmp_path,
+        )  # fmt: skip
+        assert result.values["a"]["length"] == length
+
+
 def test_evaluations_of_one_second_have_names_of_their_own_and_a_failed_one_leaves_none(tmp_path):
     options = {"systems": {"a": NUCLEUS}, "metrics": "zipf", "outputs_dir": tmp_path}
     names = {oe.evaluate(human=HUMAN, **options).folders[0].parent.name for _ in range(3)}

@@ -18,6 +18,7 @@ from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import fill_all_sheets
 from openended.metrics.bradley_terry import BradleyTerry
 from openended.metrics.judgments import read_comparisons
+from openended.metrics.mean_rating import MeanRating
 from tests.harness.rating.studies import PLAYERS, study
 
 WORTH = (1.0, 0.0, 2.0)  # of the players: the number of a text says whose it is
@@ -159,7 +160,7 @@ def test_diversity_is_judged_in_batches_of_ten(tmp_path, caplog):
 def test_a_judge_of_single_texts(tmp_path):
     key = study(tmp_path, "pr_gpt", items=12, items_a_sheet=12)
     form = '{{"score_coherence": 4, "score_insightful": 2, "score_likely": 5}}'
-    lines = llm_judge.write_judge_files(key, Fake(form=form), tmp_path / "judge.csv")
+    lines = llm_judge.write_judge_files([key], Fake(form=form), tmp_path / "judge.csv")
     assert f"{3 * 12 * 3} judgments" in lines[0]
     assert "agreement with people: not calibrated" in lines
     text = (tmp_path / "judge.summary.md").read_text()
@@ -167,12 +168,22 @@ def test_a_judge_of_single_texts(tmp_path):
     assert "coherence (not calibrated)" in text
 
 
+def test_two_studies_of_the_same_systems_are_one_file_of_ratings(tmp_path):
+    keys = [study(tmp_path / name, name, items=12, items_a_sheet=12) for name in ("pr_gpt", "pr_gpt_diversity")]
+    form = '{{"score_coherence": 4, "score_insightful": 2, "score_likely": 5, "similarity_score": 1}}'
+    llm_judge.write_judge_files(keys, Fake(form=form), tmp_path / "judge.csv")
+    metric, features = MeanRating().from_file(tmp_path / "judge.csv")
+    values = metric.compute(features).values
+    expected = {"coherence": 4, "insightful": 2, "likely": 5, "diversity": 1}
+    assert {name: values[f"{name}/{PLAYERS[1]}"] for name in expected} == expected
+
+
 def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_path):
     folder, key = paired
     people = tmp_path / "people.csv"
     rows = build_judgment_rows(gather_answers([folder / "simulated"], key, leave_out=False))
     write_judgments(people, [{**r, "rater": r["rater"].replace("simulated:", "")} for r in rows], list(rows[0]))
-    said = "\n".join(llm_judge.write_judge_files(key, Fake(), tmp_path / "judge.csv", people=people))
+    said = "\n".join(llm_judge.write_judge_files([key], Fake(), tmp_path / "judge.csv", people=people))
     found = re.search(r"κ (\S+) \[(\S+), (\S+)\] and ρ (\S+) \[(\S+), (\S+)\] with people on 108 judgments", said)
     value, low, high, rho, rho_low, rho_high = map(float, found.groups())
     assert low < value < high
@@ -195,7 +206,7 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
     assert "with simulated raters on 108" in llm_judge.calibrate(made.rows, simulated, "pairs", ())
     few = llm_judge.calibrate(made.rows[:5], simulated, "pairs", ())
     assert few == "not calibrated (5 judgments shared with simulated raters)"
-    llm_judge.write_judge_files(key, Fake(), tmp_path / "judge.csv")
+    llm_judge.write_judge_files([key], Fake(), tmp_path / "judge.csv")
     with pytest.raises(DataError, match="all raters in it are judges"):
         llm_judge.calibrate(made.rows, tmp_path / "judge.csv", "pairs", ())
 
@@ -203,9 +214,9 @@ def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(pa
 def test_a_judge_that_says_nothing_is_told(paired, tmp_path):
     _, key = paired
     with pytest.raises(DataError, match="judge:fake-7b: no reply could be read"):
-        llm_judge.write_judge_files(key, Fake("mute"), tmp_path / "judge.csv")
+        llm_judge.write_judge_files([key], Fake("mute"), tmp_path / "judge.csv")
     with pytest.raises(DataError, match=r"--people gone.csv: no such file"):
-        llm_judge.write_judge_files(key, Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
+        llm_judge.write_judge_files([key], Fake(), tmp_path / "judge.csv", people=Path("gone.csv"))
 
 
 def test_kappa_weighs_ratings_by_their_distance(tmp_path):

@@ -4,12 +4,13 @@ import math
 
 import pytest
 
-from openended.harness.core import DataError, write_text
+from openended.harness.core import DataError, SpecError, write_text
 from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
 from openended.harness.rating.frequency import correlate_frequency, read_typicality
 from openended.harness.rating.protocol import load_protocol
 from tests.harness.report.synthetic import write_run
+from tests.helpers import openended, write_jsonl
 
 EXAMPLE = "docs/000001"
 
@@ -28,6 +29,30 @@ def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(out
     assert made.players == ("human", "greedy", "nucleus p=0.95")
     assert made.texts["docs/000000"]["human"] == " what people wrote & text 0 </script>"
     assert len(made.texts) == len(made.prompts) > 3
+    by_decoder = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None, ["decoder"])
+    assert by_decoder.players == ("human", "greedy", "nucleus")
+    with pytest.raises(SpecError, match="--by task: two systems are called 'docs'; add an axis in which they differ"):
+        read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None, ["task"])
+
+
+def test_prompts_and_cuts_of_systems_differ_where_no_prompt_is_shown(tmp_path):
+    """The paper's judge of biographies sees single texts; the examples in the prompts are an axis."""
+    words = ["metric=[length]", "num_examples=8", "model=docs-s", "scorer=none", "name=bio", "task=biographies",
+             "task.path=bio.jsonl", "task.min_words=8"]  # fmt: skip
+    rows = [
+        {"title": f"Person {i}", "content": f"lived long and wrote the book number {i} in a house"} for i in range(20)
+    ]
+    write_jsonl(tmp_path / "bio.jsonl", rows)
+    for changes in (["task.num_in_context=0", "max_new_tokens=8"], ["task.num_in_context=1", "max_new_tokens=6"]):
+        openended(*words, *changes, "intervals=0", cwd=tmp_path, code=0)
+    axes = ["model.path", "task.num_in_context"]
+    runs, outputs = [str(tmp_path / "outputs/runs/bio")], tmp_path / "outputs"
+    made = read_study_texts(runs, outputs, load_protocol("pr_gpt"), None, axes)
+    assert set(made.players) == {"bundled:docs-s 0", "bundled:docs-s 1"}
+    assert set(made.prompts.values()) == {""}
+    assert made.remarks[-1] == "human texts left out: the runs cut them at different lengths"
+    with pytest.raises(DataError, match="has another prompt than in another run"):
+        read_study_texts(runs, outputs, load_protocol("typicality"), None, axes)
 
 
 def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
@@ -82,6 +107,10 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     spec = load_protocol("typicality", {"longest_tokens": 5})
     with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
         select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
+    imported = select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 0}, spec)
+    assert imported.remarks[-1].startswith(
+        "longest_tokens=5 is not checked: the texts of m have no tokens; --cut-words N"
+    )
 
 
 def test_excluded_prompts_are_left_out(outputs, tmp_path):

@@ -148,5 +148,5 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 
 def test_systems_need_names(tmp_path):
     run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    with pytest.raises(SpecError, match=r"name the run's system by metric\.bradley_terry\.system"):
+    with pytest.raises(SpecError, match=r"name the run's system by metric\.NAME\.system"):
         simulate_judgments([SimpleNamespace(settings=run)])

@@ -1,5 +1,6 @@
 """One metric of one system: what it is given, what is kept of it, and what a mistake in its code may not do."""
 
+import inspect
 import logging
 import math
 import re
@@ -156,6 +157,7 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
         (lambda _: None, "expected a MetricResult, got NoneType"),
         (lambda r: replace(r, values={"probe": "4"}), "values.probe: expected a finite number or NaN, got '4'"),
         (lambda r: replace(r, values={"probe": math.inf}), "values.probe: expected a finite number or NaN, got inf"),
+        (lambda r: replace(r, values={"probe": -1.0}), "values.probe: expected 0 to inf (bounds of probe), got -1"),
         (lambda r: replace(r, values={"other": 1.0}), "'probe': expected the name of a value, one of other"),
         (lambda r: replace(r, sd={"x": 1.0}), "'x': expected the name of a value, one of probe"),
         (lambda r: replace(r, notes="text"), "notes: expected tuple, got 'text'"),
@@ -168,6 +170,14 @@ def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
     got = measure(probe(compute=lambda self, features: change(Probe.compute(self, features))))
     assert (got.result.status, got.artifact) == ("failed", None)
     assert message in got.result.notes[0]
+
+
+def test_an_edited_plugin_is_computed_again(start, monkeypatch):
+    _, measure = start()
+    keys = [measure(probe()).artifact, measure(probe()).artifact]
+    monkeypatch.setattr(inspect, "getsource", lambda _: "an edited module")
+    keys.append(measure(probe()).artifact)
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):

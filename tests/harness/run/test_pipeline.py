@@ -158,9 +158,12 @@ def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
     ratings.write_text("example_id,system,rating\n1,human,3\n1,model,4\n")
     pairs.write_text(PAIRS)
     other.write_text("a,b\n1,2\n")
-    for path, name in ((ratings, "huse"), (pairs, "bradley_terry")):
+    scored = tmp_path / "scored.csv"
+    scored.write_text("example_id,system,rating,log_prob,length\n1,human,3,-4,2\n1,model,4,-3,2\n")
+    fed = ((ratings, ["mean_rating"]), (scored, ["huse", "mean_rating"]), (pairs, ["bradley_terry"]))
+    for path, names in fed:
         words = [f"judgments={path}"]
-        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == [name]
+        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == names
     words = [f"judgments={pairs}", "metric=[huse]"]
     chosen = settings(tmp_path, *words)
     assert select_metrics_for_file(chosen, words) is chosen

@@ -113,6 +113,7 @@ def test_a_baseline_may_be_a_record_or_an_exported_file_and_files_are_written(tm
 def test_texts_of_the_same_prompts_are_compared_in_pairs(here):
     code, text = check(here, "p-sweep", "p-sweep", "--worse", "distinct_2", "--where", "decoder=nucleus")
     assert (code, "by at most 0.02" in text) == (0, True)  # the same texts
+    assert "warning: p-sweep is compared with itself" in text
     code, text = check(here, "p-sweep", "p-sweep", "--where", "decoder=nucleus|greedy", "--margin", "distinct_2=2")
     assert (code, text.count("not worse")) == (0, 2)  # each with the system that has its decoder
 

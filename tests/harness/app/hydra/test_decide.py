@@ -56,6 +56,11 @@ def test_a_grid_ends_once_it_is_decided_and_a_second_start_computes_nothing(tmp_
     assert "not decided yet" in lost.stdout
     assert len(looks_run) == 2, "no third look after one without a run"
 
+    both = openended("report", "d", "lost", "--no-figures", "--no-page", cwd=tmp_path, code=0)
+    assert "the decisions of d, lost are shown by a report of each alone: openended report d" in both.stderr
+    laxer = openended(*DECIDE, "alpha=0.1", cwd=tmp_path, code=0)
+    assert "look 2 at these systems: an earlier report had other numbers of seeds or texts, or another" in laxer.stdout
+
     plan = openended(*DECIDE, "plan_only=true", cwd=tmp_path, code=0).stdout
     assert "pilot of 24 examples" in plan
     assert "nucleus p=0.95 - greedy" in plan or "greedy - nucleus p=0.95" in plan

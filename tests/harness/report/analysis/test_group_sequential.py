@@ -1,6 +1,7 @@
 """Boundaries against published values, and the whole procedure on simulated paths of its statistic."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from openended.harness.core import DataError
 from openended.harness.report.analysis.group_sequential import (
+    FAILED,
     UNLIKE,
     DecisionPlan,
     PlannedComparison,
@@ -99,3 +101,5 @@ def test_values_that_cannot_be_compared_are_called_so(tmp_path):
     assert "n" in decision.differing.split()
     table = build_decision_table(plan, results)
     assert f"the values differ in {decision.differing}." in " ".join(table.remarks)
+    (lost,) = judge_comparisons(replace(plan, looks=(50, 100)), results)
+    assert (lost.outcome, lost.looks) == (FAILED, ()), "a look without any run before one that has some"
