@@ -12,7 +12,7 @@ from openended.harness.backends.vllm.backend import PoolingEngine, VllmBackend, 
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
-from openended.harness.decoders.sampling import Greedy, Mirostat, Nucleus, TopK
+from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, TopK, Typical, Xtc
 from openended.harness.models import EmbedderSpec, ModelSpec, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
 from tests.helpers import embedding, generation, q_request, ragged, scoring
@@ -20,6 +20,10 @@ from tests.helpers import embedding, generation, q_request, ragged, scoring
 PATH = "bundled:docs-s"
 ROWS = ((314, 159, 265, 358, 97), (271, 82, 81, 8, 284), (161, 80, 339, 88, 74), ())
 PROMPTS = [Prompt(f"t/{i}", sample, row) for i, row in enumerate(ROWS) for sample in range(2)]
+DECODERS = [
+    Greedy(), Ancestral(), Nucleus(p=0.8), TopK(), Typical(), Xtc(), Mirostat(), Dry(allowed_length=1),
+    Nucleus(repetition_penalty=1.4, no_repeat_ngram_size=3), Mirostat(algorithm="threshold", repetition_penalty=1.2),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def texts(backend, decoder: QDecoder) -> dict[tuple[str, int], Generation]:
     return {(g.example_id, g.sample): g for g in out}
 
 
-@pytest.mark.parametrize("decoder", [Greedy(), Nucleus(), Mirostat(repetition_penalty=1.2)], ids=lambda d: d.title)
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda d: d.title)
 def test_texts_equal_those_of_the_reference(engine, reference, decoder):
     made, expected = texts(make(), decoder), texts(reference, decoder)
     for key, text in expected.items():
@@ -63,12 +67,13 @@ def test_losses_and_statistics_equal_those_of_the_reference(engine, reference):
     assert mine.offsets.tolist() == theirs.offsets.tolist()
     np.testing.assert_allclose(mine.values, theirs.values, atol=1e-5)
     assert sum(done) == 4
-    request = q_request(prompts, continuations, [Nucleus(), TopK(), Mirostat()], batch_size=2)
+    request = q_request(prompts, continuations, DECODERS, min_new_tokens=2, batch_size=2)
     done.clear()
     for one, other in zip(make().q_statistics(request, done.append), reference.q_statistics(request), strict=True):
         np.testing.assert_allclose(one.gold_prob, other.gold_prob, atol=1e-5)
         np.testing.assert_allclose(one.sum_sq, other.sum_sq, atol=1e-5)
         assert one.support.tolist() == other.support.tolist()
+        assert one.argmax.tolist() == other.argmax.tolist()
     assert sum(done) == 7
 
 
