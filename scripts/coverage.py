@@ -49,8 +49,7 @@ class Shares:
     n: int
     coverage: float
     false_positives: float
-    error_ratio: float
-    """Mean standard error over the true standard deviation."""
+    error_ratio: float  # mean standard error over the true standard deviation
     intervals: int
 
 

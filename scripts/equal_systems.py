@@ -43,8 +43,7 @@ from scripts.coverage import replace_rows
 from scripts.worlds import draw_passages
 
 Law = Literal["normal", "skewed", "share"]
-Method = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]
-"""What the error of a value is estimated from."""
+Method = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]  # what the error of a value is estimated from
 STORE = Path("memory")
 LOGITS = -1.1 * np.log(np.arange(1, 401)) + 0.7 * np.random.default_rng(7).standard_normal((8, 400))
 """Of the words of each topic, for frontiers."""

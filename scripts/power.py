@@ -50,8 +50,7 @@ NEED = Need("embeddings", by="embedder", scope="prompt_and_continuation")
 HEAD = """\
 | value | difference, printed | joint | s.d. usual | printed | joint | texts needed | false positives | s.e. / s.d. |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
-Test = tuple[float, float, float]
-"""Difference, its standard error and its p-value."""
+Test = tuple[float, float, float]  # difference, its standard error and its p-value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +58,7 @@ class Pool:
     """Embeddings of human texts and of the texts of systems, a row per prompt."""
 
     human: F64
-    first: Sequence[F64]
-    """Of each seed."""
+    first: Sequence[F64]  # of each seed
     second: F64
 
 

@@ -21,16 +21,11 @@ VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 class Writer:
     """Parameters of the distribution of a side's texts."""
 
-    repeats: float = 0.02
-    """Probability that a text falls into a loop at its end."""
-    exponent: float = 1.05
-    """Of the law of word frequencies."""
-    nll: float = 3.0
-    """Mean negative log-likelihood, nats."""
-    shift: float = 0.0
-    """How far its embeddings lie from the human ones."""
-    spread: float = 1.0
-    """How wide its embeddings lie around their topic."""
+    repeats: float = 0.02  # probability that a text falls into a loop at its end
+    exponent: float = 1.05  # of the law of word frequencies
+    nll: float = 3.0  # mean negative log-likelihood, nats
+    shift: float = 0.0  # how far its embeddings lie from the human ones
+    spread: float = 1.0  # how wide its embeddings lie around their topic
 
 
 HUMAN = Writer()
@@ -167,8 +162,7 @@ class Pool:
     humans: int
     words: Ragged
     tokens: Ragged
-    frequencies: I64
-    """Of each token id."""
+    frequencies: I64  # of each token id
     embeddings: F64
 
     def share_drawn(self, rows: int) -> float:

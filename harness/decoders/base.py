@@ -27,33 +27,23 @@ class Prompt:
     """A prompt to continue."""
 
     example_id: str
-    sample: int
-    """Index among the draws for this example."""
-    token_ids: tuple[int, ...]
-    """May be empty; the model's beginning-of-text token is used then."""
-    text: str = ""
-    """The prompt as text, for models that read text only; empty: decode the ids."""
-    suffix_ids: tuple[int, ...] = ()
-    """Token ids behind the text, which a denoiser sees; other models have none."""
+    sample: int  # index among the draws for this example
+    token_ids: tuple[int, ...]  # may be empty; the model's beginning-of-text token is used then
+    text: str = ""  # the prompt as text, for models that read text only; empty: decode the ids
+    suffix_ids: tuple[int, ...] = ()  # token ids behind the text, which a denoiser sees; other models have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """Prompts to continue, with everything that decides the texts beside the model."""
 
-    prompts: Sequence[Prompt]
-    """In any order."""
-    decoder: Decoder
-    """Chooses the tokens; resolved (`Decoder.resolve`)."""
+    prompts: Sequence[Prompt]  # in any order
+    decoder: Decoder  # chooses the tokens; resolved (`Decoder.resolve`)
     seed: int
-    max_new_tokens: int
-    """Length limit of each text, in tokens."""
-    min_new_tokens: int = 0
-    """The end of text is forbidden before this many tokens; 0: always allowed."""
-    continue_after_end: bool = False
-    """An end token does not end a text: each gets `max_new_tokens` tokens."""
-    batch_size: int
-    """Texts at once; changes no text (exact on a CPU in float32)."""
+    max_new_tokens: int  # length limit of each text, in tokens
+    min_new_tokens: int = 0  # the end of text is forbidden before this many tokens; 0: always allowed
+    continue_after_end: bool = False  # an end token does not end a text: each gets `max_new_tokens` tokens
+    batch_size: int  # texts at once; changes no text (exact on a CPU in float32)
     companions: Mapping[str, CausalModel] = field(default_factory=dict)
     """Loaded models that the decoder needs besides the one under test (`Decoder.companions`), by name."""
 
@@ -62,14 +52,10 @@ class Decoder(Spec):
     """Base of all decoders; subclasses are registered frozen dataclasses."""
 
     group: ClassVar[str] = "decoder"
-    stochastic: ClassVar[bool]
-    """False: two runs with different seeds give the same texts."""
-    has_q: ClassVar[bool]
-    """True: there is a token-level distribution Q to score human text with."""
-    no_q_reason: ClassVar[str] = ""
-    """Shown instead of teacher-forced metrics where `has_q` is false."""
-    denoises: ClassVar[bool] = False
-    """True: it fills positions in any order, and needs a denoiser."""
+    stochastic: ClassVar[bool]  # false: two runs with different seeds give the same texts
+    has_q: ClassVar[bool]  # true: there is a token-level distribution Q to score human text with
+    no_q_reason: ClassVar[str] = ""  # shown instead of teacher-forced metrics where `has_q` is false
+    denoises: ClassVar[bool] = False  # true: it fills positions in any order, and needs a denoiser
     title_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that the title always shows; others only where they differ from the default."""
     table_rank: ClassVar[int] = 1000
@@ -146,14 +132,11 @@ class QDecoder(Decoder):
     """
 
     has_q: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = False
-    """Q puts everything on the best token."""
+    one_hot: ClassVar[bool] = False  # Q puts everything on the best token
     rule: ClassVar[Callable[..., Truncation] | None] = None
     """One of `truncation_rules`; its parameters after the rows are options of the decoder."""
-    keeps_all_at: ClassVar[Mapping[str, float]] = {}
-    """Option → the value at which the rule keeps every token."""
-    certifiable: ClassVar[bool] = False
-    """A list of the most probable tokens, as servers return it, can determine Q."""
+    keeps_all_at: ClassVar[Mapping[str, float]] = {}  # option → the value at which the rule keeps every token
+    certifiable: ClassVar[bool] = False  # a list of the most probable tokens, as servers return it, can determine Q
     repetition_penalty: float = ranged(1.0, "(0, inf)", "a number above 0")
     """Logits of tokens already seen, prompt included, are divided by it if positive, else multiplied (Keskar 2019)."""
     no_repeat_ngram_size: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
@@ -206,8 +189,7 @@ class SamplingDecoder(QDecoder):
 
     stochastic: ClassVar[bool] = True
 
-    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
-    """Logits are divided by it; 1 leaves them."""
+    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)  # logits are divided by it; 1 leaves them
     temperature_order: Literal["before", "after"] = "before"
     """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run).
 

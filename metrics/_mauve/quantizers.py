@@ -23,8 +23,7 @@ UnitNorm = Literal["before_pca", "after_pca"]
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
 
-Assign = Callable[[Sequence[Floats]], list[I64]]
-"""Cells of the rows of each side, in [0, num_buckets)."""
+Assign = Callable[[Sequence[Floats]], list[I64]]  # cells of the rows of each side, in [0, num_buckets)
 Cluster = Callable[..., Callable[[Any], I64]]
 """Clusters points (with `cells`, `restarts`, `max_iter` and `seed`) and returns the function from points to cells."""
 
@@ -56,11 +55,9 @@ class Quantizer:
     """How rows are prepared and clustered."""
 
     cluster: Cluster
-    rows: Rows | None = "l2"
-    """How rows are scaled before the PCA; None: they are clustered as they are."""
+    rows: Rows | None = "l2"  # how rows are scaled before the PCA; None: they are clustered as they are
     whiten: bool = False
-    auto: int | None = None
-    """What `auto` means where the number of cells does not follow the sample: the paper's own."""
+    auto: int | None = None  # what `auto` means where the number of cells does not follow the sample: the paper's own
 
 
 QUANTIZERS: Mapping[QuantizerName, Quantizer] = {

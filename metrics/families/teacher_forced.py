@@ -19,8 +19,7 @@ class TeacherForced(core.Metric):
     family: ClassVar[core.Family] = "teacher_forced"
     resampling: ClassVar[core.Resampling] = "bootstrap"
     sides: ClassVar[Literal["one", "two", "human"]] = "human"
-    exponential: ClassVar[bool] = False
-    """Whether the value is exp of a mean over positions."""
+    exponential: ClassVar[bool] = False  # whether the value is exp of a mean over positions
 
     def needs(self) -> tuple[Need, ...]:
         return (NEXT_TOKEN,)

@@ -20,8 +20,7 @@ from openended.metrics._mauve.scores import count_half_histograms, histogram
 
 Prepared = Any  # what `prepare` of a metric returns
 Space = Literal["surface", "embeddings"]
-Estimates = tuple[Mapping[str, float], ReplicatesByName]
-"""Values of a system and their replicates."""
+Estimates = tuple[Mapping[str, float], ReplicatesByName]  # values of a system and their replicates
 LEAST_TEXTS = 200  # for an interval of a value of cells; docs/statistics.md
 # Clusterings of one space, of one start each, that differences are averaged over; iterations of k-means.
 JOINT_CLUSTERINGS, JOINT_ITERATIONS = 30, 50
@@ -139,8 +138,7 @@ class TwoSample(ComparisonMetric):
     family: ClassVar[core.Family] = "two_sample"
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
-    shares_space: ClassVar[bool] = False
-    """Whether differences of systems are estimated by `estimate_jointly`."""
+    shares_space: ClassVar[bool] = False  # whether differences of systems are estimated by `estimate_jointly`
     human_subsets: ClassVar[int] = 1
     """Sets of human texts that they are averaged over, where a value depends on the number of human texts."""
 

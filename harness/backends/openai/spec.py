@@ -35,42 +35,28 @@ class ServerSpec(BackendSpec):
 
     path: str = option(REQUIRED, str.strip, "the id by which the server knows the model")
     """The id by which the server knows the model."""
-    base_url: str = "http://127.0.0.1:8000"
-    """Address of the server, with or without `/v1`."""
-    endpoints: tuple[str, ...] = ()
-    """Addresses of several servers of one model; they take the place of `base_url`."""
-    dialect: DialectName = "vllm"
-    """Which server it is: what it calls things."""
-    tokenizer: str | None = None
-    """Hub id or folder of the model's tokenizer; null: send text, not token ids."""
-    revision: str | None = None
-    """Commit of tokenizer and weights on the hub, as the server was started with."""
-    server: str | None = None
-    """Product and version that must answer, as `vllm 0.33.0`; null: any; the record names it."""
-    chat: bool = False
-    """Ask the chat endpoint: the prompt is the user's turn."""
-    instruction: str | None = None
-    """System message before the prompt if `chat` is true."""
-    prompts_as_text: bool = False
-    """Send texts where the dialect takes token ids too."""
-    seeded: bool = True
-    """Send a seed for each text; false for servers that ignore it."""
+    base_url: str = "http://127.0.0.1:8000"  # address of the server, with or without `/v1`
+    endpoints: tuple[str, ...] = ()  # addresses of several servers of one model; they take the place of `base_url`
+    dialect: DialectName = "vllm"  # which server it is: what it calls things
+    tokenizer: str | None = None  # hub id or folder of the model's tokenizer; null: send text, not token ids
+    revision: str | None = None  # commit of tokenizer and weights on the hub, as the server was started with
+    server: str | None = None  # product and version that must answer, as `vllm 0.33.0`; null: any; the record names it
+    chat: bool = False  # ask the chat endpoint: the prompt is the user's turn
+    instruction: str | None = None  # system message before the prompt if `chat` is true
+    prompts_as_text: bool = False  # send texts where the dialect takes token ids too
+    seeded: bool = True  # send a seed for each text; false for servers that ignore it
     probe: bool | Literal["thorough"] = True
     """Probe the server before its texts are used; `thorough`: with eight times the draws."""
     logprobs: int = ranged(20, "[1, 10000]", "1 to 10000")
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
-    api_key_env: str | None = None
-    """Environment variable that holds the key."""
-    concurrency: int = ranged(64, "[1, inf)", "1 or more")
-    """Requests under way at once, at each endpoint."""
-    timeout: float = ranged(600.0, "(0, inf)", "seconds, above 0")
-    """Seconds that one reply may take."""
+    api_key_env: str | None = None  # environment variable that holds the key
+    concurrency: int = ranged(64, "[1, inf)", "1 or more")  # requests under way at once, at each endpoint
+    timeout: float = ranged(600.0, "(0, inf)", "seconds, above 0")  # seconds that one reply may take
     retries: int = ranged(8, "[0, inf)", "0 or more")
     """How often a request goes out again after an overload or a lost connection."""
     patience: float = ranged(60.0, "[0, inf)", "seconds, 0 or more")
     """Seconds for which refused connections are retried, in all jobs of a process together."""
-    label: str | None = None
-    """Name in tables; null: the last part of the path."""
+    label: str | None = None  # name in tables; null: the last part of the path
 
     def check(self) -> None:
         for address in self.addresses:
