@@ -64,15 +64,9 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
 
 
 def correlate(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    method: Method = "spearman",
-    permutations: int = 100_000,
-    draws: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Correlation:
+    x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000, level:
+    float = 0.95, seed: int = 0,
+) -> Correlation:  # fmt: skip
     """Rank correlation with a permutation p-value and a bootstrap interval.
 
     Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.

@@ -62,15 +62,9 @@ class Extrapolated(Values):
 
 
 def frechet_infinity(
-    *,
-    human: Floats,
-    model: Floats,
-    sizes: int = 15,
-    draws: int = 5,
-    shrinkage: Shrinkage = "none",
-    pca_share: float | None = None,
-    seed: int = 25,
-) -> Extrapolated:
+    *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none", pca_share: float |
+    None = None, seed: int = 25,
+) -> Extrapolated:  # fmt: skip
     """Extrapolate the Fréchet distance to infinitely many texts on both sides (Chong and Forsyth 2020, section 4).
 
     The bias falls as 1 / n, so the distances of random subsets of growing size lie on a line over 1 / n, and its value

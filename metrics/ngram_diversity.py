@@ -18,11 +18,9 @@ from openended.metrics.families import PromptGroups, SamplesTextMetric, declare_
 
 
 def ngram_diversity(
-    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged,
-    ids: Sequence[str],
-    *,
-    orders: Sequence[int] = (1, 2, 3, 4),
-) -> float:
+    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, orders: Sequence[int] = (1, 2,
+    3, 4),
+) -> float:  # fmt: skip
     """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
 
     Args:

@@ -34,13 +34,9 @@ _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
 
 
 def self_bleu(
-    sequences: Sequences,
-    *,
-    orders: Sequence[int] = (1, 2, 3, 4, 5),
-    num_hypotheses: int | None = None,
-    seed: int = 0,
+    sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5), num_hypotheses: int | None = None, seed: int = 0,
     num_references: int | None = None,
-) -> dict[int, float]:
+) -> dict[int, float]:  # fmt: skip
     """Mean BLEU of texts against the other texts (Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1).
 
     Args:
