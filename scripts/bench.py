@@ -108,28 +108,25 @@ def run_child(area: str, name: str, side: str) -> None:
     for module in imports:
         importlib.import_module(module)
     data = prepare()
-    before = _read_peak()
+    before = _read_memory("VmHWM")
     with contextlib.suppress(OSError):  # resets the peak where the system allows it
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        before = _read_status("VmRSS") or before
+        before = _read_memory("VmRSS")
     clock = time.process_time if work.clock == "cpu" else time.perf_counter
     start = clock()
     result = run(data)
     seconds = clock() - start
-    peak = max(0, _read_peak() - before)
+    peak = max(0, _read_memory("VmHWM") - before)
     loaded = {name: importlib.metadata.version(name) for name, module in PACKAGES.items() if module in sys.modules}
     print(json.dumps({"seconds": seconds, "peak": peak, "result": result, "versions": loaded}))
 
 
-def _read_status(field: str) -> int | None:
+def _read_memory(field: str) -> int:
+    """Return a field of the process's status in bytes; where the system has none, the peak."""
     status = Path("/proc/self/status")
     match = re.search(rf"{field}:\s+(\d+) kB", status.read_text(encoding="ascii")) if status.exists() else None
-    return int(match.group(1)) * 1024 if match else None
-
-
-def _read_peak() -> int:
     unit = 1 if sys.platform == "darwin" else 1024
-    return _read_status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return int(match.group(1)) * 1024 if match else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def launch(area: str, work: Benchmark, side: str) -> Figures:
@@ -197,14 +194,6 @@ def _format_time(side: Figures) -> str:
     return f"{seconds:,.1f} s" if seconds >= 10 else f"{seconds * 1000:,.0f} ms"
 
 
-def describe_machine() -> str:
-    """Describe the processor without naming the host."""
-    info = Path("/proc/cpuinfo")
-    match = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
-    cpu = match.group(1) if match else platform.processor() or platform.machine()
-    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
-
-
 def write_section(
     path: Path, area: str, works: Sequence[Benchmark], rows: Mapping[str, str], versions: Mapping[str, str]
 ) -> None:
@@ -214,7 +203,11 @@ def write_section(
     old = [line for line in match.group(0).splitlines() if line.startswith("| ")] if match else []
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | dict(rows)
     lines = [rows[work.name] for work in works if work.name in rows]
-    about = [f"`python scripts/bench.py --only {area}` on {describe_machine()}"]
+    info = Path("/proc/cpuinfo")  # the processor; the host is not named
+    model = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
+    cpu = model.group(1) if model else platform.processor() or platform.machine()
+    machine = f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    about = [f"`python scripts/bench.py --only {area}` on {machine}"]
     about += [f"{name} {version}" for name, version in sorted(versions.items())]
     head = [f"<!-- {area} -->", f"## {area}", "", f"{', '.join(about)}.", "", HEADER, RULE]
     section = "\n".join([*head, *lines, f"<!-- end {area} -->"])

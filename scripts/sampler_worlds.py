@@ -144,25 +144,15 @@ def _list_moves(
             ways = [max(math.comb(m, count), 1) for m in is_masked.sum(dim=1).tolist()]
             law = _compute_law_of_chosen(chosen & is_masked, proposal, ids, noise)
             yield weights * possible / torch.tensor(ways), law
-    else:
-        yield from _list_confident_moves(world, decoder, step, ids, proposal, weights)
-
-
-def _list_confident_moves(
-    world: MarkovWorld, decoder: denoising.Llada, step: int, ids: Tensor, proposal: Tensor, weights: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield a step of LLaDA: every vector of candidates, of which the most confident are revealed."""
-    count = denoising.count_revealed(world.length, decoder.steps, step)
-    candidates = world.states(masks=False)
-    for number in weights.nonzero().flatten().tolist():
-        is_masked = ids[number] == world.vocab_size
-        unique = candidates[(candidates[:, ~is_masked] == 0).all(dim=1)]
-        probs = proposal[number].gather(1, unique.T).T  # (candidates, positions)
-        confidence = torch.where(is_masked, probs, -math.inf)
-        chosen = denoising.choose_most_confident(confidence, count)
-        revealed = torch.where(chosen, unique, ids[number])
-        law = torch.nn.functional.one_hot(revealed, world.vocab_size + 1).double()
-        yield weights[number] * torch.where(is_masked, probs, 1.0).prod(dim=1), law
+    else:  # LLaDA with every vector of candidates, of which the most confident are revealed
+        count, candidates = denoising.count_revealed(world.length, decoder.steps, step), world.states(masks=False)
+        for number in weights.nonzero().flatten().tolist():
+            unique = candidates[(candidates[:, ~is_masked[number]] == 0).all(dim=1)]
+            probs = proposal[number].gather(1, unique.T).T  # (candidates, positions)
+            confidence = torch.where(is_masked[number], probs, -math.inf)
+            revealed = torch.where(denoising.choose_most_confident(confidence, count), unique, ids[number])
+            law = torch.nn.functional.one_hot(revealed, world.vocab_size + 1).double()
+            yield weights[number] * torch.where(is_masked[number], probs, 1.0).prod(dim=1), law
 
 
 def _compute_law_of_chosen(chosen: Tensor, proposal: Tensor, ids: Tensor, noise: Tensor) -> Tensor:

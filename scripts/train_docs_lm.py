@@ -91,8 +91,19 @@ class TrainingRun:
             torch.optim.AdamW(others, options.lr, betas=(0.9, 0.95), weight_decay=0.01),
         )
         self.progress = Progress()
-        self._resume()
-        self._note_options()
+        checkpoint = self.folder / "checkpoint.pt"
+        if checkpoint.is_file():
+            content = torch.load(checkpoint, weights_only=True)
+            self.model.load_state_dict(content["model"])
+            for optimizer, state in zip(self.optimizers, content["optimizers"], strict=True):
+                optimizer.load_state_dict(state)
+            self.progress = Progress(**content["progress"])
+            LOG.info("resumed at step %d", self.progress.step)
+        # The options, and the step from which they apply.
+        chosen_options = {name: getattr(options, name) for name in ("tokens", "batch_tokens", "lr", "decay", "dropout")}
+        past = self.progress.segments
+        if not past or {**past[-1], "step": 0} != {**chosen_options, "step": 0}:
+            past.append({"step": self.progress.step, **chosen_options})
 
     def train(self) -> None:
         """Train until the budget is spent or validation stops improving."""
@@ -100,7 +111,21 @@ class TrainingRun:
         stale, next_eval = 0, self.progress.tokens + self.options.eval_tokens
         begun = time.monotonic() - self.progress.seconds
         for batch in self._iterate_batches():
-            loss = self._run_step(batch)
+            # Dropout depends only on the step, so a resumed run uses the same random numbers.
+            torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.options.bfloat16):
+                losses = self.objective.compute_losses(self.model, batch)
+            mean_loss = (losses.nll * losses.weights).sum() / losses.weights.sum()
+            mean_loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            for optimizer in self.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = self._compute_lr()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            self.progress.step += 1
+            self.progress.tokens += round(float(losses.weights.sum()))
+            loss = float(mean_loss.item())
             self.progress.seconds = time.monotonic() - begun
             if self.progress.step % 50 == 0:
                 LOG.info("step %d tokens %d loss %.3f lr %.2e %.0f tok/s", self.progress.step,
@@ -133,23 +158,6 @@ class TrainingRun:
         falling = (1 - done) / self.options.decay
         warm = (self.progress.step + 1) / self.options.warmup
         return float(self.options.lr * max(0.0, min(1.0, warm, falling)))
-
-    def _run_step(self, batch: Batch) -> float:
-        # Dropout depends only on the step, so a resumed run uses the same random numbers.
-        torch.manual_seed(self.options.seed * 1_000_003 + self.progress.step)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.options.bfloat16):
-            losses = self.objective.compute_losses(self.model, batch)
-        loss = (losses.nll * losses.weights).sum() / losses.weights.sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = self._compute_lr()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        self.progress.step += 1
-        self.progress.tokens += round(float(losses.weights.sum()))
-        return float(loss.item())
 
     @torch.inference_mode()
     def _evaluate(self, loss: float | None) -> bool:
@@ -207,25 +215,6 @@ class TrainingRun:
         content = {"progress": asdict(self.progress), "model": self.model.state_dict(), "optimizers": state}
         torch.save(content, path.with_suffix(".tmp"))
         path.with_suffix(".tmp").replace(path)
-
-    def _resume(self) -> None:
-        path = self.folder / "checkpoint.pt"
-        if not path.is_file():
-            return
-        content = torch.load(path, weights_only=True)
-        self.model.load_state_dict(content["model"])
-        for optimizer, state in zip(self.optimizers, content["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
-        self.progress = Progress(**content["progress"])
-        LOG.info("resumed at step %d", self.progress.step)
-
-    def _note_options(self) -> None:
-        """Record the options and the step from which they apply."""
-        names = ("tokens", "batch_tokens", "lr", "decay", "dropout")
-        chosen = {name: getattr(self.options, name) for name in names}
-        past = self.progress.segments
-        if not past or {**past[-1], "step": 0} != {**chosen, "step": 0}:
-            past.append({"step": self.progress.step, **chosen})
 
     def _export(self) -> None:
         final = self.options.assets / self.options.model

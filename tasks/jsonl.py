@@ -5,9 +5,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
@@ -47,8 +46,13 @@ class JsonLines(UserFileTask):
             where = f"{path}:{number}"
             field = choose_id_field(row, self.id_field)
             if human_field is None:  # the first line decides
-                human_field = self._choose_human_field(row, where)
-                id_field = field
+                human_field, id_field = self.human_field, field
+                if human_field not in row and human_field == _HUMAN:
+                    others = {name: value for name, value in row.items() if name != self.prompt_field}
+                    human_field = find_text_field(others, HUMAN_TEXTS, where, "task.human_field=")
+                    log.info(
+                        "task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", human_field
+                    )
             elif field and not id_field:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
             identity = f"{number - 1:06d}"
@@ -63,12 +67,3 @@ class JsonLines(UserFileTask):
             yield Example(f"jsonl/{identity}", prompt, human)
         if human_field is None:
             raise DataError(f"{path}: holds no example")
-
-    def _choose_human_field(self, row: Mapping[str, Any], where: str) -> str:
-        """Return the field with the human text: the option's, or where the default is missing, the one detected."""
-        if self.human_field in row or self.human_field != _HUMAN:
-            return self.human_field
-        fields = {name: value for name, value in row.items() if name != self.prompt_field}
-        field = find_text_field(fields, HUMAN_TEXTS, where, "task.human_field=")
-        log.info("task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", field)
-        return field

@@ -45,8 +45,7 @@ class Text8(PublicFileTask):
     split: str = "test"
 
     def read_split(self) -> str:
-        path = self.data_path()
-        first, last = TEXT8[self.split]
+        path, (first, last) = self.data_path(), TEXT8[self.split]
         try:
             with zipfile.ZipFile(path) as archive, archive.open("text8") as handle:
                 handle.seek(first)
@@ -102,11 +101,8 @@ class Unconditional(Task):
             raise SpecError(f"task.path: expected a {what} with task.text={self.text}, got null; type task.path=…")
         if self.text == "file":
             return Texts(path=path, field=self.field)
-        field = "text"
-        if self.text == "hub":
-            field = self.field or field
-        else:
-            split = _HUB_SPLITS[self.text][split]
+        field = self.field if self.text == "hub" and self.field else "text"
+        split = split if self.text == "hub" else _HUB_SPLITS[self.text][split]
         return Hub(
             path=path, config=self.config, split=split, text_field=field, cache_dir=self.cache_dir, offline=self.offline
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from openended.harness import models
 from openended.harness.core import Advance, CausalModel, DataError, DeviceMap, Json, SpecError, model, option, ranged
-from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
+from openended.harness.decoders import Decoder, Emit, GenerationRequest
 from openended.harness.generation import DenoisingDecoder, Llada, Mdlm, generate_texts
 from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
 
@@ -177,21 +177,18 @@ class DenoiserBackend:
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         self.spec.demand("generate", request.decoder)
-        prompts = [self._add_suffix(prompt) for prompt in request.prompts]
+        # Behind the text come the tokens after the mark, and those that the model expects.
+        prompts = [replace(prompt, suffix_ids=self._suffix) for prompt in request.prompts]
+        for number, prompt in enumerate(prompts if self.spec.infill is not None else ()):
+            parts = prompt.text.split(self.spec.infill)
+            if len(parts) != 2:
+                raise DataError(
+                    f"example {prompt.example_id}: expected model.infill={self.spec.infill!r} once in its prompt, "
+                    f"found it {len(parts) - 1} times"
+                )
+            before, after = (tuple(self.tokenizer.encode(part)) for part in parts)
+            prompts[number] = replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
         generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)
-
-    def _add_suffix(self, prompt: Prompt) -> Prompt:
-        """Return a prompt with the tokens behind the text: those after the mark, and those that the model expects."""
-        if self.spec.infill is None:
-            return replace(prompt, suffix_ids=self._suffix)
-        parts = prompt.text.split(self.spec.infill)
-        if len(parts) != 2:
-            raise DataError(
-                f"example {prompt.example_id}: expected model.infill={self.spec.infill!r} once in its prompt, found it "
-                f"{len(parts) - 1} times"
-            )
-        before, after = (tuple(self.tokenizer.encode(part)) for part in parts)
-        return replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
 
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:

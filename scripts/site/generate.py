@@ -32,22 +32,18 @@ def format_options(group: str, name: str) -> str:
     return "## Options\n\n```yaml\n" + "\n".join(lines).strip() + "\n```\n"
 
 
-def describe_range(metric: Metric) -> str:
-    """Return the range of a metric's values, and of those that differ."""
-    ends = {"": metric.bounds, **{f"; `{key}`: ": bounds for key, bounds in metric.ranges.items()}}
-    return "".join(f"{name}{low:g} to {high:g}" for name, (low, high) in ends.items()).replace("inf", "∞")
-
-
 def format_metric_page(name: str, cls: type) -> str:
     """Join a metric's written page with the facts from its class."""
     source = DOCS / "metrics" / f"{name}.md"
     if not source.is_file():
         raise FileNotFoundError(f"docs/metrics/{name}.md: this page is missing; write it with a formula and an example")
-    metric = cls()
+    metric: Metric = cls()
+    ends = {"": metric.bounds, **{f"; `{key}`: ": bounds for key, bounds in metric.ranges.items()}}
+    range_ = "".join(f"{name}{low:g} to {high:g}" for name, (low, high) in ends.items()).replace("inf", "∞")
     facts = {
         "reads": ", ".join(dict.fromkeys(n.kind + (f" by the {n.by}" if n.by else "") for n in metric.needs())),
         "direction": ARROWS[metric.direction],
-        "range": describe_range(metric),
+        "range": range_,
         "version": metric.version,
         "intervals": getattr(metric, "resampling", "–"),
     }

@@ -95,7 +95,18 @@ class EndpointTrust:
                 )
             if not self.infos[endpoint].models:
                 report.unseen.append("the model's name (/v1/models lists no models)")
-        self._compare_models([client.endpoints[endpoint] for endpoint in endpoints], reports)
+        first, roots = reports[0], [client.endpoints[endpoint] for endpoint in endpoints]
+        same = [are_same_model(first.listings, report.listings) for report in reports[1:]]
+        if False in same:
+            raise DataError(
+                f"model {self.spec.title}: servers {roots[0]} and {roots[1 + same.index(False)]} list different "
+                "log-probabilities for the same prompts: they serve different models under the name "
+                f"{self.spec.path!r}; list endpoints of one model"
+            )
+        if None in same:
+            first.unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
+        elif same:
+            first.passed.append("one model at all endpoints")
         self._reports[name] = dict(zip(endpoints, reports, strict=True))
         log.info("probed     %-34s %s", self.spec.title, reports[0].line())
         return endpoints
@@ -152,23 +163,6 @@ class EndpointTrust:
                 f"server {client.endpoints[endpoint]}: {self.infos[endpoint].title} stopped answering, and another "
                 f"server answers now ({info.title}, context {info.context}); repeat the command to check it anew"
             )
-
-    def _compare_models(self, roots: Sequence[str], reports: Sequence[ProbeReport]) -> None:
-        """Refuse endpoints that serve different models under one name, by the log-probabilities that they list."""
-        first = reports[0]
-        for root, report in zip(roots[1:], reports[1:], strict=True):
-            same = are_same_model(first.listings, report.listings)
-            if same is None:
-                first.unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
-                return
-            if not same:
-                raise DataError(
-                    f"model {self.spec.title}: servers {roots[0]} and {root} list different log-probabilities for the "
-                    f"same prompts: they serve different models under the name {self.spec.path!r}; list endpoints of "
-                    "one model"
-                )
-        if len(roots) > 1:
-            first.passed.append("one model at all endpoints")
 
     def provenance(self, encoded: int) -> dict[str, Any]:
         """Return what the record says of the server; `encoded` texts came without token ids."""

@@ -23,6 +23,7 @@ from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool, 
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
+_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")  # of `NextToken`: one number for each token
 ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten the wait for the last worker
 
 
@@ -94,15 +95,20 @@ class RayBackend(TransformersBackend):
         batches = list(iterate_batches(read, continuations.lengths, request.batch_size))
         parts = cut_chunks(len(batches), unit=1, workers=self.workers.count, most=MAX_FEATURE_BATCHES)
         rows = [[row for batch in batches[part] for row in batch] for part in parts] or [[]]
-        answers: list[list[NextToken]] = [[] for _ in rows]
+        offsets, total, gathered = continuations.offsets, len(continuations.values), list[NextToken]()
         for number, statistics in self._map_rows("q_statistics", request, rows):
-            answers[number] = statistics
+            ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows[number])
+            positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+            for of_decoder in statistics[len(gathered) :]:
+                flat = {name: np.zeros(total, dtype=getattr(of_decoder, name).dtype) for name in _FLAT}
+                size = of_decoder.vocab_size
+                gathered.append(NextToken(offsets=offsets, context=prompts, vocab_size=size, **flat))
+            for whole, part in zip(gathered, statistics, strict=True):
+                for name in _FLAT:
+                    getattr(whole, name)[positions] = getattr(part, name)
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))
-        return [
-            gather_statistics(list(zip(rows, statistics, strict=True)), prompts, continuations)
-            for statistics in zip(*answers, strict=True)
-        ]
+        return gathered
 
     def _map_rows(
         self, task: str, request: models.GradientRequest | models.QStatisticsRequest, rows: Sequence[Sequence[int]]
@@ -156,22 +162,3 @@ def renumber_rows(jobs: Sequence[ForwardRow]) -> tuple[list[ForwardRow], I64, I6
 def select_rows(ragged: Ragged, rows: Sequence[int]) -> Ragged:
     """Return selected rows in the given order."""
     return Ragged.from_rows((ragged[i] for i in rows), ragged.values.dtype)
-
-
-_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")
-
-
-def gather_statistics(
-    parts: Sequence[tuple[Sequence[int], NextToken]], prompts: Ragged, continuations: Ragged
-) -> NextToken:
-    """Merge the statistics of chunks of rows."""
-    first = parts[0][1]
-    total = len(continuations.values)
-    flat = {name: np.zeros(total, dtype=getattr(first, name).dtype) for name in _FLAT}
-    offsets = continuations.offsets
-    for rows, statistics in parts:
-        ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows)
-        positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
-        for name, array in flat.items():
-            array[positions] = getattr(statistics, name)
-    return NextToken(offsets=offsets, context=prompts, vocab_size=first.vocab_size, **flat)
