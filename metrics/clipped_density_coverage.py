@@ -23,11 +23,10 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
-from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import DistancePoints, center_points
-from openended.metrics.families import TwoSample
+from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
 
 Points = tuple[DistancePoints, DistancePoints]
 

@@ -139,8 +139,7 @@ class Copying(TwoSample):
         return Distances(between, to_human, cells[0], cells[1], prompts % 2 == 0)
 
     def evaluate(self, features: Features, prepared: Distances) -> MetricResult:
-        values = {"auth_pct": _compute_auth_pct(prepared.human, prepared.model)}
-        notes = []
+        values, notes = {"auth_pct": _compute_auth_pct(prepared.human, prepared.model)}, list[str]()
         try:
             values["c_t"] = self._average_directions(prepared)
         except UndefinedMetric as err:

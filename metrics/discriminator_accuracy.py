@@ -24,9 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
 from openended.harness.core import I64, Features, Floats, MetricResult, Plan, Replicates, UndefinedMetric, ranged
-from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import TwoSample
+from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openended.harness.core import Features, MetricResult, Plan, metric
-from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics.families import TextMetric, declare_orders, require_defined
+from openended.metrics.families import ReplicatesByName, TextMetric, check_choice, declare_orders, require_defined
 
 Average = Literal["corpus", "texts"]
 

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
-from openended.metrics._common import Mask, ReplicatesByName, Values
-from openended.metrics.families import ComparisonMetric
+from openended.metrics.families import ComparisonMetric, Mask, ReplicatesByName, Values
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300

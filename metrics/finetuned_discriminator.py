@@ -13,11 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from openended.harness import core
-from openended.harness.core import Features, MetricResult, Need, Plan, UndefinedMetric, ranged
-from openended.metrics._common import ReplicatesByName
+from openended.harness.core import Features, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, option, ranged
 from openended.metrics.discriminator_accuracy import ClassifierPredictions, split_by_prompt
-from openended.metrics.families import ComparisonMetric, sort_order
+from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
 
 LEAST = 10  # texts per side
 TITLES = {
@@ -30,7 +28,7 @@ def _get_short_name(path: str) -> str:
     return path.rpartition(":")[2].rstrip("/").rpartition("/")[2]
 
 
-@core.metric
+@metric
 class FinetunedDiscriminator(ComparisonMetric):
     """Held-out accuracy of language models that are fine-tuned to tell model texts from human ones."""
 
@@ -40,7 +38,7 @@ class FinetunedDiscriminator(ComparisonMetric):
     bounds = (0.0, 1.0)
     titles = {f"accuracy_{model}": f"Disc. acc. {title}" for model, title in TITLES.items()}
 
-    classifiers: tuple[str, ...] = core.option(
+    classifiers: tuple[str, ...] = option(
         ("bundled:docs-s",),
         lambda v: len({_get_short_name(path) for path in v}) == len(v) > 0,
         "models of different names: hub ids, folders or bundled:docs-s",
@@ -51,7 +49,7 @@ class FinetunedDiscriminator(ComparisonMetric):
     batch_size: int = ranged(16, "[1, inf)", "at least 1")
     max_length: int = ranged(512, "[1, inf)", "at least 1")
     seed: int = ranged(25, "[0, inf)", "at least 0")
-    scope: core.Scope = "continuation"
+    scope: Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
         classifiers = (Need("classifier", options=(("path", path),)) for path in self.classifiers)
@@ -60,8 +58,7 @@ class FinetunedDiscriminator(ComparisonMetric):
     def prepare(self, features: Features) -> Mapping[str, ClassifierPredictions]:
         sides = (features.human, features.model)
         if min(map(len, sides)) < LEAST:
-            sizes = " and ".join(str(len(side)) for side in sides)
-            raise UndefinedMetric(f"needs at least {LEAST} texts per side, got {sizes}")
+            raise UndefinedMetric(f"needs at least {LEAST} texts per side, got {len(sides[0])} and {len(sides[1])}")
         texts = [[side.texts(self.needs()[0])[row] for row in sort_order(side)] for side in sides]
         splits = split_by_prompt(self.sort_both_ids(features), self.test_share, 2, self.seed)
         train = [side_texts[row] for side_texts, (rows, _, _) in zip(texts, splits, strict=True) for row in rows]

@@ -23,9 +23,8 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
-from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample, Values, check_choice
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
-from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._ngrams.index import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import corpus_of, divide_known
+from openended.metrics.families import ReplicatesByName, check_choice, corpus_of, divide_known
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]

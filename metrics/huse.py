@@ -277,11 +277,6 @@ class PairRatings:
         means, is_model = np.nanmean(self.ratings, axis=1), np.arange(2 * self.n) >= self.n
         return {"judgments": means, "log_probs": self.log_probs, "lengths": self.lengths, "is_model": is_model}
 
-    def take(self, examples: NDArray[np.integer[Any]]) -> "PairRatings":
-        rows = np.concatenate([examples, examples + self.n])
-        ids = tuple(self.ids[i] for i in examples)
-        return PairRatings(ids, self.ratings[rows], self.log_probs[rows], self.lengths[rows])
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"ratings": self.ratings, "log_probs": self.log_probs, "lengths": self.lengths}
 

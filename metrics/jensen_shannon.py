@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, MetricResult, NextToken, metric
-from openended.metrics._common import check_choice
-from openended.metrics.families import TeacherForced, probabilities
+from openended.metrics.families import TeacherForced, check_choice, probabilities
 
 Base = Literal["e", "2"]
 

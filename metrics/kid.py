@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common import Mask, ReplicatesByName, Values
 from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics.families import TwoSample
+from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
 
 _BLOCK = 1024
 

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, Features, Metric, MetricResult, Need, Plan, Ragged, UndefinedMetric, metric
-from openended.metrics._common import ReplicatesByName
-from openended.metrics.families import divide_known
+from openended.metrics.families import ReplicatesByName, divide_known
 
 
 def kl_per_token(

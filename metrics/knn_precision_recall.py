@@ -20,10 +20,9 @@ from typing import Literal, Self
 import numpy as np
 
 from openended.harness.core import Features, Floats, MetricResult, Plan, Scope, Side, metric, ranged
-from openended.metrics._common import ReplicatesByName, Values, check_choice
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
-from openended.metrics.families import TwoSample
+from openended.metrics.families import ReplicatesByName, TwoSample, Values, check_choice
 
 Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]

@@ -14,9 +14,8 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric
-from openended.metrics._common import ReplicatesByName
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import COUNTED_BY
+from openended.metrics.families import COUNTED_BY, ReplicatesByName
 
 
 def length_statistics(sequences: object) -> dict[str, float]:

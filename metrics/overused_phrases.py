@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import F64, SHARE, Features, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common import Mask, ReplicatesByName
-from openended.metrics.families import ComparisonMetric, sort_order
+from openended.metrics.families import ComparisonMetric, Mask, ReplicatesByName, sort_order
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scope, metric, ranged
-from openended.metrics._common import Values
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
 from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
-from openended.metrics.families import CellCounts, ClusteringRun, Quantized
+from openended.metrics.families import CellCounts, ClusteringRun, Quantized, Values
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, metric, option, ranged
-from openended.metrics._common import check_choice
-from openended.metrics.families import PermutationMetric, sort_order
+from openended.metrics.families import PermutationMetric, check_choice, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20

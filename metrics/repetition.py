@@ -29,12 +29,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric
-from openended.metrics._common import Mask, ReplicatesByName, check_choice
+from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families import TextMetric, declare_orders, require_defined
+from openended.metrics.families import Mask, ReplicatesByName, TextMetric, check_choice, declare_orders, require_defined
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]
@@ -182,7 +180,7 @@ def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
     return out
 
 
-@core.metric
+@metric
 class Repetition(TextMetric):
     """Loops, repeated n-grams and n-grams shared between texts."""
 
@@ -196,10 +194,10 @@ class Repetition(TextMetric):
         **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)}, **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
     }  # fmt: skip
 
-    max_phrase: int = core.ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
+    max_phrase: int = ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
     orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022
     simctg: bool = False  # rep_n and diversity as the SimCTG tables print them
-    self_repetition_order: int = core.ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
+    self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
     loop: Loop = "released"  # Holtzman et al. 2020, released code; two_copies: Pillutla et al. 2021, appendix C.4
 
     def compute(self, features: Features) -> MetricResult:

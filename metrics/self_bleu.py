@@ -24,10 +24,9 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, ranged
-from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
-from openended.metrics.families import TextMetric, declare_orders
+from openended.metrics.families import Mask, ReplicatesByName, TextMetric, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK

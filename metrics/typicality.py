@@ -16,9 +16,8 @@ matrices".
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged
-from openended.metrics._common import ReplicatesByName
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, Space, sort_order
+from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, sort_order
 
 
 def typicality(*, human: Floats, model: Floats) -> float:

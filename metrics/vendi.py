@@ -18,9 +18,8 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, SHARE, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric
-from openended.metrics._common import ReplicatesByName
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families import TwoSample, sort_ids
+from openended.metrics.families import ReplicatesByName, TwoSample, sort_ids
 
 _MANY = 4  # texts for each dimension, from which the score is almost linear in their weights
 

@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, metric, ranged
-from openended.metrics._common import Mask, ReplicatesByName, check_choice
-from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics._ngrams.statistics import compute_subset_slopes
-from openended.metrics.families import TextMetric
+from openended.metrics.families import Mask, ReplicatesByName, Sequences, TextMetric, check_choice, index_of
 
 Definition = Literal["degen", "log_thinned"]
 Frequencies = NDArray[np.signedinteger[Any]]

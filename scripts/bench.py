@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 AREAS = {
     "accelerator": "generation", "batches": "generation", "decoding": "generation", "engines": "generation",
-    "intervals": "metrics", "loading": "runs", "people": "metrics", "precision": "generation", "report": "runs",
+    "intervals": "metrics", "loading": "runs", "precision": "generation", "report": "runs",
     "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""

@@ -79,7 +79,19 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     counts = np.empty((total, 2))
     # Left out with its own prompt: the other side's text for that prompt is no independent neighbor either.
     for start, table in _iterate_distances(both.rows, np.arange(total) if has_own else _number_groups(both, settings)):
-        counts[start : start + len(table)] = _count_nearest(table, both, others)
+        if others == 0:
+            counts[start : start + len(table)] = 0
+            continue
+        last = np.partition(table, others - 1, axis=1)[:, others - 1, None]
+        if not np.isfinite(last).all():
+            raise UndefinedMetric(f"neighbors={others} of other prompts are more than there are texts")
+        tie = _TIE * max(float(np.max(last)), np.finfo(float).tiny)
+        inside = table < last - tie
+        tied = (table <= last + tie) ^ inside
+        share = (others - inside.sum(axis=1)) / tied.sum(axis=1)  # ties for the last places share them
+        for column, side in enumerate(both.sides):
+            nearest = inside[:, side].sum(axis=1) + share * tied[:, side].sum(axis=1)
+            counts[start : start + len(table), column] = nearest
     if has_own:
         for column, side in enumerate(both.sides):
             counts[side, column] += 1
@@ -88,20 +100,6 @@ def knn_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:
     with np.errstate(divide="ignore"):
         odds: F64 = np.log(counts[:, 0]) - np.log(counts[:, 1])
     return np.asarray(odds + np.log(len(model) / len(human)))
-
-
-def _count_nearest(table: F64, both: SidePair, others: int) -> F64:
-    """Count human and model rows among the nearest neighbors of each row; ties for the last places share them."""
-    if others == 0:
-        return np.zeros((len(table), 2))
-    last = np.partition(table, others - 1, axis=1)[:, others - 1, None]
-    if not np.isfinite(last).all():
-        raise UndefinedMetric(f"neighbors={others} of other prompts are more than there are texts")
-    tie = _TIE * max(float(np.max(last)), np.finfo(float).tiny)
-    inside = table < last - tie
-    tied = (table <= last + tie) ^ inside
-    share = (others - inside.sum(axis=1)) / tied.sum(axis=1)
-    return np.stack([inside[:, side].sum(axis=1) + share * tied[:, side].sum(axis=1) for side in both.sides], axis=1)
 
 
 def kde_ratios(human: Floats, model: Floats, settings: RatioSettings) -> F64:

@@ -1,6 +1,11 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
-from openended.metrics._common import Mask as Mask, ReplicatesByName as ReplicatesByName
+from openended.metrics._common import (
+    Mask as Mask,
+    ReplicatesByName as ReplicatesByName,
+    Values as Values,
+    check_choice as check_choice,
+)
 from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from openended.metrics.families.samples_per_prompt import (
     PromptGroups as PromptGroups,

@@ -131,7 +131,14 @@ def read_comparisons(
     columns, rows = base.read_rows(path, renamed)
     rows = base.select_kind(columns, rows, "system_a", "system")
     if _is_matrix(columns, rows):
-        return _read_matrix(path, columns, rows)
+        matrix = np.zeros((len(rows), len(rows)))
+        for i, row in enumerate(rows):
+            for j, name in enumerate(columns[1:]):
+                matrix[i, j] = base.as_number(row.cells[name], f"{row.where}: column {name!r}")
+                if i != j and not matrix[i, j] >= 0:
+                    raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
+        np.fill_diagonal(matrix, 0.0)  # a player does not meet itself: the cell is empty or zero
+        return ComparisonFile(base.format_source(path), (), tuple(columns[1:]), matrix=matrix)
     column_of = _map_columns(columns)
     if _detect_layout(column_of) is None:
         for name in ("system_a", "system_b", "outcome"):
@@ -167,17 +174,6 @@ def read_comparisons(
 def _is_matrix(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
     """Return whether a file is a matrix of wins: its first column repeats the names of the other columns."""
     return len(columns) > 1 and [str(row.cells[columns[0]]).strip() for row in rows] == list(columns[1:])
-
-
-def _read_matrix(path: Path, columns: Sequence[str], rows: Sequence[base.FileRow]) -> ComparisonFile:
-    wins = np.zeros((len(rows), len(rows)))
-    for i, row in enumerate(rows):
-        for j, name in enumerate(columns[1:]):
-            wins[i, j] = base.as_number(row.cells[name], f"{row.where}: column {name!r}")
-            if i != j and not wins[i, j] >= 0:
-                raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
-    np.fill_diagonal(wins, 0.0)  # a player does not meet itself: the cell is empty or zero
-    return ComparisonFile(base.format_source(path), (), tuple(columns[1:]), matrix=wins)
 
 
 def _map_columns(columns: Sequence[str]) -> dict[str, str]:
@@ -218,7 +214,15 @@ def _parse_row(row: base.FileRow, column_of: Mapping[str, str], number: int) -> 
             if count < 0:
                 raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
         return [Comparison(item, a, b, side, criterion, count=n) for side, n in counts.items() if n > 0]
-    outcome = _parse_outcome(row, column_of["outcome"], a, b) if layout != "marks" else _parse_marks(row, column_of)
+    outcome: Outcome | None
+    if layout == "marks":
+        columns = {side: column_of[name] for side, name in _MARKS.items() if name in column_of}
+        marked = [side for side, name in columns.items() if row.cells.get(name) not in (None, "") and row.flag(name)]
+        if len(marked) > 1:
+            raise DataError(f"{row.where}: {' and '.join(columns[side] for side in marked)} are both set")
+        outcome = marked[0] if marked else None
+    else:
+        outcome = _parse_outcome(row, column_of["outcome"], a, b)
     if outcome is None:
         return []
     seconds = row.number(column_of["seconds"]) if "seconds" in column_of else math.nan
@@ -243,15 +247,6 @@ def _parse_outcome(row: base.FileRow, column: str, a: str, b: str) -> Outcome | 
     if outcome is None:
         raise DataError(f"{row.where}: {column}: expected a, b or tie, 1 or 2, {a!r} or {b!r}, got {text!r}")
     return outcome
-
-
-def _parse_marks(row: base.FileRow, column_of: Mapping[str, str]) -> Outcome | None:
-    """Return which of three marks a row has; None where it has none."""
-    columns = {side: column_of[name] for side, name in _MARKS.items() if name in column_of}
-    marked = [side for side, column in columns.items() if row.cells.get(column) not in (None, "") and row.flag(column)]
-    if len(marked) > 1:
-        raise DataError(f"{row.where}: {' and '.join(columns[side] for side in marked)} are both set")
-    return marked[0] if marked else None
 
 
 def count_wins(

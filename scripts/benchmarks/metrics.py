@@ -15,7 +15,6 @@ from openended.metrics.distinct_n import distinct_n
 from openended.metrics.entropy import ngram_entropy
 from openended.metrics.families import index_of
 from openended.metrics.frechet import frechet_distance
-from openended.metrics.huse import huse
 from openended.metrics.knn_precision_recall import knn_precision_recall
 from openended.metrics.mauve import mauve
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
@@ -247,54 +246,6 @@ TWO_SAMPLE = [
 ]
 
 
-# people
-
-RATED = 20_000
-SHARE = 0.02  # of the texts that the quadratic loop classifies
-LOOPED = int(SHARE * RATED)
-
-
-def _sample_ratings() -> dict[str, Any]:
-    """Sample ratings of human and model texts; they are means of 20, so many distances tie."""
-    rng = np.random.default_rng(0)
-    is_model = np.arange(RATED) % 2 == 1
-    ratings = rng.integers(1, 7, (RATED, 20)).mean(axis=1) - 0.2 * is_model
-    logp = rng.normal(-80, 20, RATED) + 10 * is_model
-    return {"judgments": ratings, "log_probs": logp, "lengths": rng.integers(20, 40, RATED), "is_model": is_model}
-
-
-def _compute_huse(data: dict[str, Any]) -> Values:
-    """Score all texts; return the errors on the texts that the loop covers."""
-    scores = huse(**data)
-    wrong, wrong_q = (int(errors[:LOOPED].sum()) for errors in (scores.errors, scores.errors_q))
-    return {"wrong": wrong, "wrong_q": wrong_q, "huse": scores.huse}
-
-
-def _loop_huse(data: dict[str, Any]) -> Values:
-    """Sort the distances from each text to all others, one text at a time, as the released code does."""
-    rating = data["judgments"] / data["judgments"].std()
-    logp = data["log_probs"] / data["lengths"]
-    logp = logp / logp.std()
-    labels, wrong = data["is_model"], {"wrong": 0.0, "wrong_q": 0.0}
-    for name, points in (("wrong", np.column_stack([rating, logp])), ("wrong_q", rating[:, None])):
-        for i in range(LOOPED):
-            distances = np.sqrt(((points - points[i]) ** 2).sum(axis=1))
-            distances[i] = np.inf
-            near = labels[distances <= np.sort(distances)[15] + 1e-9]
-            wrong[name] += int((2 * near.sum() > len(near)) != labels[i])
-    return wrong
-
-
-PEOPLE = [
-    Benchmark(
-        name="huse, 20,000 rated texts", prepare=_sample_ratings, harness=_compute_huse,
-        against="a loop over texts that sorts all distances", peer=_loop_huse, peer_share=SHARE, target="≤ 20 s",
-        agree=lambda a, b: f"{format_max_gap({k: a[k] for k in b}, b)} errors on {LOOPED} texts",
-        say=lambda values: f"HUSE {values['huse']:.3f}", peer_repeats=1,
-    ),
-]  # fmt: skip
-
-
 # intervals: at most three times as long as the value
 
 N = 2000
@@ -333,4 +284,4 @@ INTERVALS = [
     for name, cls in sorted(load_members("metric").items())
     if cls.family != "human" and not cls().reads_grid  # type: ignore[attr-defined]
 ]  # fmt: skip
-AREAS = {"text": TEXT, "two_sample": TWO_SAMPLE, "people": PEOPLE, "intervals": INTERVALS}
+AREAS = {"text": TEXT, "two_sample": TWO_SAMPLE, "intervals": INTERVALS}
