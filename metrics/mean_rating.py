@@ -11,7 +11,7 @@ The error of a file by itself is the standard error over texts; in a run the int
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,36 +19,21 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, HUMAN, DataError, Features, Metric, MetricResult, Need, UndefinedMetric, metric
 from openended.metrics import judgments as files
-from openended.metrics._common import Values
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 RATINGS = Need("judgments", by="file")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MeanRatingScores(Values):
-    """What `mean_rating` returns; fields by attribute or by key."""
-
-    mean: float
-    std_error: float
-    """Standard error over texts; NaN of one text."""
-    per_text: F64
-    """Mean over the raters of each text, shape (texts,)."""
-
-
-def mean_rating(ratings: ArrayLike) -> MeanRatingScores:
-    """Average over the raters of each text, then over texts.
+def mean_ratings(ratings: ArrayLike) -> F64:
+    """Return the mean over the raters of each text, shape (texts,).
 
     Args:
         ratings: Shape (texts, raters), NaN where a rater did not rate; each text has a rating.
     """
-    table = np.atleast_2d(np.asarray(ratings, dtype=np.float64))
-    if not table.size or np.isnan(table).all(axis=1).any():
+    table = np.asarray(ratings, dtype=np.float64)
+    if table.ndim != 2 or np.isnan(table).all(axis=1).any():
         raise ValueError(f"ratings: expected texts × raters with a rating of each text, got shape {table.shape}")
-    per_text: F64 = np.nanmean(table, axis=1)
-    n = len(per_text)
-    error = float(per_text.std(ddof=1) / np.sqrt(n)) if n > 1 else math.nan
-    return MeanRatingScores(float(per_text.mean()), error, per_text)
+    return np.asarray(np.nanmean(table, axis=1))
 
 
 @metric
@@ -61,7 +46,6 @@ class MeanRating(files.JudgmentMetric):
     titles = {"mean_rating": "Mean rating"}
 
     system: str | None = None  # the run's name in the file; none: the only one there that is not human
-    criterion: str | None = None  # one of the file's criteria; none: each of them
     empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
 
     def needs(self) -> tuple[Need, ...]:
@@ -73,11 +57,7 @@ class MeanRating(files.JudgmentMetric):
         return files.are_ratings(columns)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> dict[str, Judgments]:
-        judged = files.read_criteria(path, renamed=renamed, empty=self.empty, metric=self.name)
-        if self.criterion is not None and self.criterion not in judged:
-            names = ", ".join(filter(None, judged)) or "none"
-            raise DataError(f"{path}: metric.mean_rating.criterion: no {self.criterion!r}; the file has {names}")
-        return judged if self.criterion is None else {self.criterion: judged[self.criterion]}
+        return files.read_criteria(path, renamed=renamed, empty=self.empty, metric=self.name)
 
     def check_examples(self, judged: Mapping[str, Judgments], ids: Collection[str] | None = None) -> None:
         system = self._choose_system(judged)
@@ -119,11 +99,12 @@ class MeanRating(files.JudgmentMetric):
                 rated = {row_of_id[e]: row for e, row in ratings.rows_of(name).items() if e in row_of_id}
                 if not rated:
                     raise UndefinedMetric(f"{ratings.source}: no rated text of {name} is in the run")
-                scores = mean_rating(ratings.ratings[[*rated.values()]])
+                means = mean_ratings(ratings.ratings[[*rated.values()]])
                 key = f"{criterion}/{name}".strip("/") if system is None else criterion or self.name
-                values[key], sd[key] = scores.mean, scores.std_error
+                values[key] = float(means.mean())
+                sd[key] = float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else math.nan
                 per_example[key] = np.full(len(ids), np.nan)
-                per_example[key][[*rated]] = scores.per_text
+                per_example[key][[*rated]] = means
             left_out = f", {ratings.empty} rows without a rating left out" if ratings.empty else ""
             counted = f"{int(np.isfinite(ratings.ratings).sum())} ratings of {len(systems)} systems"
             notes.append(f"{criterion}: ".lstrip(": ") + f"{counted} ({', '.join(systems)}){left_out}")

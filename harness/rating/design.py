@@ -41,7 +41,7 @@ def read_study_texts(
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
-    cut_differently: set[str] = set()
+    cut_differently = False
     for system in measured.group_systems(results.values):
         axes = system.items[0].axes
         if unknown := [axis for axis in by if axis not in axes]:
@@ -64,7 +64,7 @@ def read_study_texts(
                     )
                 if sample == 0 and player_texts.setdefault(example, text) != text and player == core.HUMAN:
                     if not protocol.prompt:
-                        cut_differently.add(player)
+                        cut_differently = True
                         continue
                     raise DataError(
                         f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
@@ -76,7 +76,7 @@ def read_study_texts(
             excluded = frozenset(line.strip() for line in handle if line.strip())
         if not excluded:
             raise SpecError(f"--exclude {exclude}: expected example ids, one a line; the file is empty")
-    players = tuple(player for player in texts if player not in cut_differently)
+    players = tuple(player for player in texts if player != core.HUMAN or not cut_differently)
     material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded)
     note = ("human texts left out: the runs cut them at different lengths",)
     return replace(material, remarks=material.remarks + note) if cut_differently else material

@@ -18,7 +18,7 @@ from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.correlation import correlate, correlation_matrix, rank_correlation
 from openended.metrics.huse import RATINGS
 from openended.metrics.judgments import are_ratings, count_wins, read_comparisons, read_judgments
-from openended.metrics.mean_rating import MeanRating
+from openended.metrics.mean_rating import MeanRating, mean_ratings
 from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as slow
 
@@ -541,8 +541,9 @@ def test_mean_ratings_by_hand(write):
     assert result.sd["clear"] == pytest.approx(1.0)
     assert np.array_equal(result.per_example["clear"], [3, np.nan, 5, np.nan], equal_nan=True)
     assert result.notes == ("clear: 5 ratings of 3 systems (human, m, n)", "varied: 2 ratings of 2 systems (m, n)")
-    alone, features = MeanRating(criterion="clear").from_file(path)
-    assert alone.compute(features).values == {"clear/human": 5, "clear/m": 4, "clear/n": 1, "mean_rating": 5}
+    alone, features = MeanRating().from_file(path)
+    scores = {"clear/human": 5, "clear/m": 4, "clear/n": 1, "varied/m": 1, "varied/n": 0, "mean_rating": 5}
+    assert alone.compute(features).values == scores
 
 
 def test_ratings_that_do_not_fit_a_run(write):
@@ -555,8 +556,8 @@ def test_ratings_that_do_not_fit_a_run(write):
             MeanRating(system=name).check_examples(judged)
     with pytest.raises(DataError, match=r"ratings by clear, varied; metric=\[mean_rating\] reads several criteria"):
         read_judgments(write(STUDY))
-    with pytest.raises(DataError, match="no 'clea'; the file has clear, varied"):
-        MeanRating(criterion="clea").read(write(STUDY))
+    with pytest.raises(ValueError, match="a rating of each text"):
+        mean_ratings([[1.0], [np.nan]])
     with pytest.raises(UndefinedMetric, match="no rated text of m is in the run"):
         metric.compute(Features(*(Side(s, ("b",), {RATINGS: judged}) for s in ("human", "model")), {}))
 
