@@ -7,7 +7,7 @@ import logging.config
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,25 @@ def refuse_single_run(judgments: str | None) -> None:
         raise SpecError(f"judgments={judgments} rates the texts of a whole grid: add -m, as in openended -m …")
 
 
+def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
+    """Refuse unknown protocols, and jobs without the name of their system, before any text is generated."""
+    for settings in jobs:
+        if needs_whole_grid(settings.judgments):
+            _name_rated_system(settings)
+            for protocol in str(settings.judgments).removeprefix(SIMULATED).split("+"):
+                rating.load_protocol(protocol)
+
+
+def _name_rated_system(settings: run.Settings) -> str:
+    names = {str(s) for s in (getattr(m, "system", None) for m in settings.metrics) if s is not None}
+    if len(names) != 1:
+        raise SpecError(
+            f"judgments={settings.judgments}: name the run's system by metric.NAME.system, the same of each metric "
+            f"that reads judgments; got {', '.join(sorted(names)) or 'none'}"
+        )
+    return names.pop()
+
+
 def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
     """Simulate judgments of all jobs with `judgments=simulated:…`; return option value → file of judgments."""
     groups: dict[str, list[run.RunTexts]] = {}
@@ -165,13 +184,7 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
     for source, group in groups.items():
         systems: dict[str, Path] = {}
         for texts in group:
-            names = {str(s) for s in (getattr(m, "system", None) for m in texts.settings.metrics) if s is not None}
-            if len(names) != 1:
-                raise SpecError(
-                    "judgments=simulated:…: name the run's system by metric.NAME.system, the same of each metric that "
-                    f"reads judgments; got {', '.join(sorted(names)) or 'none'}"
-                )
-            (name,) = names
+            name = _name_rated_system(texts.settings)
             path = texts.model_rows.path
             if systems.setdefault(name, path) != path:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")

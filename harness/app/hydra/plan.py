@@ -17,7 +17,7 @@ from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
-from openended.harness.app.hydra.jobs import refuse_single_run
+from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
 from openended.harness.report import OF_THE_SIZE, build_tracker_options, format_power
 from openended.harness.results import FIXED, build_layout, format_axis_value, read_results
 
@@ -110,6 +110,7 @@ def _plan_all(
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
         check_layout(composed)
+        check_simulated_raters(job.settings for job in composed)
         if single:
             refuse_single_run(composed[0].settings.judgments)
         return [_plan_job(job, session) for job in composed]
@@ -200,6 +201,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     if errors:
         _refuse(errors, len(jobs), total)
     check_layout(composed)
+    check_simulated_raters(job.settings for job in composed)
     if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
         return composed
     checked: dict[str, core.HarnessError | None] = {}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from openended.harness.app.hydra.jobs import needs_whole_grid, simulate_judgments
+from openended.harness.app.hydra.jobs import check_simulated_raters, needs_whole_grid
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.core.errors import SpecError, UndefinedMetric
 from openended.harness.rating import study as simulation
@@ -149,4 +149,4 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 def test_systems_need_names(tmp_path):
     run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
     with pytest.raises(SpecError, match=r"name the run's system by metric\.NAME\.system"):
-        simulate_judgments([SimpleNamespace(settings=run)])
+        check_simulated_raters([run])
