@@ -154,7 +154,6 @@ def compute_mauve(
 
 
 def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime) -> Any:  # noqa: ANN401
-    """Return the embeddings of a side."""
     if form.endswith("features"):
         return np.asarray(value)
     context = embedder.model_spec().context_length()

@@ -65,7 +65,6 @@ class FinetuneSpec(core.Spec):
     stop_if: str | None = None  # when an evaluation ends the training, as in loop_rate > 0.2
 
     def check(self) -> None:
-        """Counts are positive."""
         for name in ("epochs", "batch_size", "accumulation", "save_steps"):
             self.require(getattr(self, name) >= 1, name, "1 or more")
         self.require(self.block_size is None or self.block_size >= 2, "block_size", "2 or more, or null")

@@ -355,7 +355,6 @@ class StudyKey:
         return {task.id: task for task in self.tasks}
 
     def nonce(self, sheet: str) -> str:
-        """Return the nonce that seals the answers of a sheet."""
         return derive_opaque_id(self.secret, "seal", sheet)
 
     def show_item(self, task: RatingTask) -> tuple[str, tuple[str, ...]]:

@@ -19,7 +19,7 @@ FRESH_SEEDS = ("5",)
 TABLES = ("trial_values", "trials", "trial_user_attributes", "study_user_attributes")
 VALUES: tuple[Any, ...] = (
     None, 99.0, -1, 0, 2**62, 1e308, float("nan"), "", "x", "COMPLETE", "\x1b[31m\n", "[" * 20_000, "{}", "[]", "null", b"\xff\x00",
-    '{"seeds": {"": [99.0]}, "runs": ["/etc"]}', '{"decoder.p": "0.5"}', '{"name": "CategoricalDistribution"}', "0.5",
+    '{"": "/etc"}', '{"decoder.p": "0.5"}', '{"name": "CategoricalDistribution"}', "0.5",
 )  # fmt: skip
 
 
@@ -41,11 +41,11 @@ def write_study(folder: Path, trials: int = 5) -> Path:
         ((trial, chosen),) = searching.ask(1)
         words = tuple(f"{key}={value}" for key, value in chosen.items())
         run = write_run(folder / f"run-{number}", words, number / 10)
-        searching.record_values(trial, {"": [number / 10]}, [str(run)])
+        searching.record_runs(trial, {"": str(run)})
         searching.study.tell(trial, [number / 10])
     for seed in FRESH_SEEDS:
         run = write_run(folder / f"fresh-{seed}", (*words, f"seed={seed}"), 0.35)
-        searching.record_confirmation(trial.number, seed, [0.35], chosen, str(run))
+        searching.record_confirmation(trial.number, seed, str(run))
     return path
 
 

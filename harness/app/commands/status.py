@@ -59,7 +59,6 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
 
 
 def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Format the number of jobs in each state."""
     count = Counter(str(job["state"]) for job in jobs)
     waiting = max(grid.total - len(jobs), 0)
     words = [f"{count['done']} of {grid.total} done"]

@@ -45,7 +45,6 @@ class Job:
     stop: bool = False  # whether the job is skipped if an earlier one failed
 
     def write_state(self, state: str, seconds: float = 0.0, **facts: Any) -> None:  # noqa: ANN401
-        """Write the job's state into its grid's folder."""
         write_state(self.grid, self.number, self.title, state, seconds, **facts)
 
 
@@ -130,7 +129,6 @@ class Composer:
         return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
-        """Return an experiment of a series."""
         node, files = self._compose_plain(words, complete=False)
         return Experiment(choose_name(node, files.choices), files.sweeper, node.get("report") or {})
 

@@ -214,7 +214,6 @@ class _Files(CachingConfigRepository):  # type: ignore[misc]
         self.paths: list[Path] = []
 
     def load_config(self, config_path: str) -> ConfigResult | None:
-        """Return a file's content."""
         if f"config_path={config_path}" not in self.cache:
             source = self.delegate._find_object_source(config_path, ObjectType.CONFIG)
             if source is not None and source.scheme() == "file":

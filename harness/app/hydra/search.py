@@ -109,7 +109,6 @@ class Search:
         self.storage = Path(str(config.hydra.sweeper.storage))
 
     def describe_remaining(self, left: int) -> str:
-        """Describe how many settings are left to try."""
         seeds = f", each with {len(self.space.seeds)} seeds" if len(self.space.seeds) > 1 else ""
         return f"{left} of {self.total} settings to try by {self.plan.method}{seeds}"
 
@@ -194,8 +193,8 @@ class Search:
             where = f"at {plan.rungs[rung]} examples, {'ends here' if ends else 'goes on'}"
             log.info("%s: %s %s", title, values_text, where)
             return not ends
-        by_seed = dict(zip(plan.space.seeds, values, strict=True))
-        study.record_values(trial, by_seed, [str(row["folder"]) for row in rows])
+        folders = (str(row["folder"]) for row in rows)
+        study.record_runs(trial, dict(zip(plan.space.seeds, folders, strict=True)))
         study.study.tell(trial, list(means))
         log.info("%s: %s", title, values_text)
         return False
@@ -215,8 +214,8 @@ class Search:
             rows = self.grid.launch_words(jobs, self._axes, self._total)
             for seed, row in zip(missing, rows, strict=True):
                 try:
-                    values = self._read_values(row)
-                    study.record_confirmation(tried.number, seed, values, tried.setting, str(row["folder"]))
+                    self._read_values(row)
+                    study.record_confirmation(tried.number, seed, str(row["folder"]))
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 

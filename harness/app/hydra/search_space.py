@@ -85,7 +85,6 @@ class Space:
         return chosen
 
     def words(self, chosen: Mapping[str, str], seed: str, *more: str) -> list[str]:
-        """Return the overrides of one job."""
         extra = [word for pair, words in self.extra_words.items() if chosen.get(pair[0]) == pair[1] for word in words]
         return [
             *self.fixed,
@@ -109,7 +108,6 @@ class Space:
                 yield outer | inner | {parameter.key: end}
 
     def list_settings(self) -> list[dict[str, Any]]:
-        """List all settings in the study's types."""
         always = [p for p in self.parameters if p.when is None]
         out: list[dict[str, Any]] = []
         for values in product(*(p.values() for p in always)):

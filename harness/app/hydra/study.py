@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import core
 from openended.harness.app.hydra.search_space import Objective, Space
-from openended.harness.core import DataError, HarnessError, SpecError, StoreError
+from openended.harness.core import HarnessError, SpecError, StoreError
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 from openended.harness.storage import check_writable, read_record
 
@@ -57,7 +57,6 @@ class SearchPlan:
         return self.sampler if self.sampler != AUTO else "tpe" if len(self.objectives) == 1 else "nsgaii"
 
     def check(self) -> None:
-        """Check that Optuna accepts the plan."""
         accepted = (AUTO, *SAMPLERS, GRID_SAMPLER)
         if self.sampler not in accepted:
             raise SpecError(f"sampler: no {self.sampler!r}{core.suggest(self.sampler, accepted)}")
@@ -150,7 +149,6 @@ class StudyRunner:
         return batch
 
     def fail(self, trial: Trial, error: str) -> None:
-        """Note that a trial has no value."""
         trial.set_user_attr(ERROR, error)
         self.study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
 
@@ -164,16 +162,13 @@ class StudyRunner:
         self.study.tell(trial, state=import_optuna().trial.TrialState.PRUNED)
         return True
 
-    def record_values(self, trial: Trial, seeds: Mapping[str, Sequence[float]], runs: Sequence[str]) -> None:
-        """Note the values of every seed, and where the runs are."""
-        trial.set_user_attr(MADE, {"seeds": {seed: list(values) for seed, values in seeds.items()}, "runs": list(runs)})
+    def record_runs(self, trial: Trial, runs: Mapping[str, str]) -> None:
+        """Note the run of every seed; its record has the values."""
+        trial.set_user_attr(MADE, dict(runs))
 
-    def record_confirmation(
-        self, number: int, seed: str, values: Sequence[float], setting: Mapping[str, str], run: str
-    ) -> None:
-        """Note the values of a finished trial with a seed that the search did not use, and its run."""
-        noted = {"values": list(values), "setting": dict(setting), "run": run}
-        self.study.set_user_attr(f"{FRESH}:{number}:{seed}", noted)
+    def record_confirmation(self, number: int, seed: str, run: str) -> None:
+        """Note the run of a finished trial with a seed that the search did not use."""
+        self.study.set_user_attr(f"{FRESH}:{number}:{seed}", run)
 
     def importance(self, index: int) -> dict[str, float]:
         """Return parameter → importance for an objective (Optuna's PED-ANOVA); empty if it cannot be computed.
@@ -196,12 +191,6 @@ class StudyRunner:
         """Return the trials, values and parameter importance of a study."""
         plan = self.plan
         sought = tuple(SearchObjective(objective.title, objective.direction) for objective in plan.objectives)
-        fresh: dict[str, dict[str, tuple[float, ...]]] = {}
-        for key, noted in self.study.user_attrs.items():
-            kind, _, trial_and_seed = key.partition(":")
-            number, _, seed = trial_and_seed.partition(":")
-            if kind == FRESH:
-                fresh.setdefault(number, {})[seed] = tuple(noted["values"])
         trials = []
         for frozen in self.study.get_trials(deepcopy=False):
             if not frozen.state.is_finished():
@@ -209,14 +198,17 @@ class StudyRunner:
             attrs = frozen.user_attrs
             state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(frozen.state.name, "failed")
             rung = len(frozen.intermediate_values) - 1
-            values = attrs.get(MADE) or {}
+            setting, runs = (dict(attrs[name]) if isinstance(attrs.get(name), dict) else {} for name in (CHOSEN, MADE))
+            prefix = f"{FRESH}:{frozen.number}:"
+            fresh = {
+                key.removeprefix(prefix): run for key, run in self.study.user_attrs.items() if key.startswith(prefix)
+            }
             trials.append(
                 SearchTrial(
-                    frozen.number, state, dict(attrs.get(CHOSEN) or {}), tuple(frozen.values or ()),
-                    {k: tuple(v) for k, v in (values.get("seeds") or {}).items()},
-                    fresh.get(str(frozen.number), {}),
+                    frozen.number, state, setting, tuple(frozen.values or ()),
+                    _read_seeds(plan, setting, runs), _read_seeds(plan, setting, fresh),
                     plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
-                    str(attrs.get(ERROR) or ""), tuple(values.get("runs") or ()),
+                    str(attrs.get(ERROR) or ""), tuple(map(str, runs.values())),
                 )
             )  # fmt: skip
         shares = tuple(self.importance(index) for index in range(len(sought)))
@@ -233,20 +225,21 @@ def import_optuna() -> Any:  # noqa: ANN401 - a module
     return optuna
 
 
-def load_trials(storage: Path, name: str) -> tuple[list[FrozenTrial], Mapping[str, Any]]:
-    """Return the trials of a study and its own attributes, both empty if there is none; nothing is written."""
+def load_trials(storage: Path, name: str) -> list[FrozenTrial]:
+    """Return the trials of a study, empty if there is none; nothing is written."""
     if not storage.is_file():
-        return [], {}
+        return []
     try:
         study = import_optuna().load_study(study_name=name, storage=_open_database(storage))
     except KeyError:
-        return [], {}
-    return study.get_trials(deepcopy=False), study.user_attrs
+        return []
+    trials: list[FrozenTrial] = study.get_trials(deepcopy=False)
+    return trials
 
 
 def count_finished(storage: Path, name: str) -> int:
     """Count the trials of a study that finished without an error; nothing is written."""
-    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name)[0])
+    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name))
 
 
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
@@ -262,21 +255,13 @@ def reject_false_trials(plan: SearchPlan, path: Path) -> int:
     if not path.is_file():
         return 0
     with describe_study_errors(path):
-        trials, attributes = load_trials(path, plan.name)
+        trials = load_trials(path, plan.name)
         false = [t for t in trials if t.state.name == "COMPLETE" and not _is_confirmed_by_records(plan, t)]
-        settings = {trial.number: trial.user_attrs.get(CHOSEN) for trial in trials}
-        fresh = {key: noted for key, noted in attributes.items() if key.startswith(f"{FRESH}:")}
-        stale = [key for key, noted in fresh.items() if not _is_fresh(plan, key, noted, settings)]
-        if false or stale:  # Optuna changes no finished trial itself
+        if false:  # Optuna changes no finished trial itself
             with contextlib.closing(sqlite3.connect(path, timeout=60)) as base, base:
                 numbers = [(trial._trial_id,) for trial in false]
                 base.executemany("UPDATE trials SET state = 'FAIL' WHERE trial_id = ?", numbers)
                 base.executemany("DELETE FROM trial_values WHERE trial_id = ?", numbers)
-                base.executemany(
-                    "DELETE FROM study_user_attributes WHERE key = ? "
-                    "AND study_id = (SELECT study_id FROM studies WHERE study_name = ?)",
-                    [(key, plan.name) for key in stale],
-                )
     for trial in false:
         log.warning("search     trial %d: its runs do not give its values; it is tried again", trial.number)
     return len(false)
@@ -294,15 +279,21 @@ def describe_study_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be read as Optuna's studies ({reason}); move it away") from err
 
 
-def _read_values(plan: SearchPlan, setting: Mapping[str, str], seed: str, folder: object) -> Values:
-    """Return the objectives' values from a run's record, after checking that the run had this setting and seed."""
-    if not isinstance(folder, str) or not folder:
-        raise DataError(f"expected a run folder, got {folder!r:.60}")
-    record = read_record(Path(folder))
-    words = [*(f"{key}={value}" for key, value in setting.items()), *([f"seed={seed}"] if seed else [])]
-    if missing := sorted({str(core.make_shareable(word)) for word in words} - set(record.overrides)):
-        raise DataError(f"{folder}: is the run of another setting: it lacks {missing[0]}")
-    return tuple(objective.value(record) for objective in plan.objectives)
+_DAMAGED = (HarnessError, AttributeError, KeyError, TypeError, ValueError)
+
+
+def _read_seeds(plan: SearchPlan, setting: Mapping[str, str], runs: Mapping[str, object]) -> dict[str, Values]:
+    """Return seed → values of the runs whose records have this setting and seed; others are left out."""
+    values: dict[str, Values] = {}
+    for seed, folder in runs.items():
+        with contextlib.suppress(*_DAMAGED):
+            record = read_record(Path(str(folder)))
+            words = [f"{key}={value}" for key, value in setting.items()]
+            if seed and record.axes.get("seed") is not None:  # a deterministic decoder has one run for all seeds
+                words.append(f"seed={seed}")
+            if {str(core.make_shareable(word)) for word in words} <= set(record.overrides):
+                values[seed] = tuple(objective.value(record) for objective in plan.objectives)
+    return values
 
 
 def average(values: Sequence[Values]) -> list[float]:
@@ -310,37 +301,16 @@ def average(values: Sequence[Values]) -> list[float]:
     return [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
 
 
-_DAMAGED = (HarnessError, AttributeError, KeyError, TypeError, ValueError)
-
-
 def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
-    """Check that the setting is that of the trial's parameters, and the values per seed and their means."""
+    """Check that the setting is that of the trial's parameters, and its values are the means over the seeds."""
     from optuna.trial import FixedTrial
 
-    noted: Any = trial.user_attrs.get(MADE)
-    chosen: Any = trial.user_attrs.get(CHOSEN)
-    seeds = plan.space.seeds
+    chosen, runs = trial.user_attrs.get(CHOSEN), trial.user_attrs.get(MADE)
     try:
-        is_setting = isinstance(chosen, dict) and plan.space.suggest(FixedTrial(trial.params)) == chosen
-        if not is_setting or set(noted["seeds"]) != set(seeds):
+        values = _read_seeds(plan, chosen, runs)  # type: ignore[arg-type] # of any type, if somebody changed the file
+        if plan.space.suggest(FixedTrial(trial.params)) != chosen or set(values) != set(plan.space.seeds):
             return False
-        values = [_read_values(plan, chosen, seed, run) for seed, run in zip(seeds, noted["runs"], strict=True)]
-        per_seed = zip(seeds, values, strict=True)
-        are_means = _are_equal(trial.values, average(values))
-        return are_means and all(_are_equal(noted["seeds"][seed], row) for seed, row in per_seed)
+        pairs = zip(trial.values, average(list(values.values())), strict=True)
+        return all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in pairs)
     except _DAMAGED:
         return False
-
-
-def _is_fresh(plan: SearchPlan, key: str, noted: Any, settings: Mapping[int, object]) -> bool:  # noqa: ANN401
-    """Check the values of a confirmation."""
-    try:
-        _, number, seed = key.split(":")
-        is_setting = bool(noted["setting"] == settings[int(number)])
-        return is_setting and _are_equal(noted["values"], _read_values(plan, noted["setting"], seed, noted["run"]))
-    except _DAMAGED:
-        return False
-
-
-def _are_equal(noted: Sequence[float], values: Sequence[float]) -> bool:
-    return all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in zip(noted, values, strict=True))

@@ -55,7 +55,6 @@ def _build_metric(name: str) -> Callable[..., Metric]:
 
 
 def _collect_sides(scores: list[SampleScore], human: str | None) -> tuple[list[str], list[str]]:
-    """Return the human and the model texts."""
     references, model = [], []
     for sample in scores:
         reference = "" if human is not None else (sample.score.metadata or {}).get(HUMAN)

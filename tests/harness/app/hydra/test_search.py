@@ -97,7 +97,7 @@ def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path
     assert [set(t.seeds) for t in found.trials] == [{"0", "1"}] * 2
     for trial in found.trials:
         assert trial.values == pytest.approx([sum(v) / 2 for v in zip(*trial.seeds.values(), strict=True)])
-    assert "95 % over seeds" in done.stdout
+    assert "95 % intervals are over seeds" in done.stdout
     assert "Pareto front" in done.stdout
 
 

@@ -184,10 +184,7 @@ def test_a_sound_study_stays_as_it_is(path):
     ("statement", "rejected"),
     [
         ("UPDATE trial_values SET value = 99 WHERE trial_id = 2", 1),
-        (
-            """UPDATE trial_user_attributes SET value_json = '{"seeds": {"": [99.0]}, "runs": ["/x"]}' WHERE key = 'made'""",
-            5,
-        ),
+        ("""UPDATE trial_user_attributes SET value_json = '{"": "/x"}' WHERE key = 'made'""", 5),
         ("DELETE FROM trial_user_attributes WHERE key = 'made' AND trial_id = 1", 1),
         ("UPDATE trial_user_attributes SET value_json = '{\"decoder.p\": \"0.5\"}' WHERE key = 'chosen'", 5),
     ],
@@ -211,7 +208,7 @@ def test_values_of_the_run_of_another_setting_are_not_accepted(path, search_fold
 
 
 def test_a_changed_confirmation_is_forgotten(path):
-    change(path, "UPDATE study_user_attributes SET value_json = replace(value_json, '0.35', '99.0')")
+    change(path, "UPDATE study_user_attributes SET value_json = replace(value_json, 'fresh-5', 'run-1')")
     assert reject_false_trials(searches.PLAN, path) == 0
     assert StudyRunner(searches.PLAN, path).summarize().trials[4].fresh == {}
 
