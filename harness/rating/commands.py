@@ -134,7 +134,7 @@ def _refuse_options(words: Iterable[str]) -> None:
 
 
 def make(args: argparse.Namespace) -> None:
-    """One HTML file per rater from finished runs."""
+    """Make one HTML file per rater from finished runs."""
     from openended.harness.rating.design import read_controls, read_study_texts
     from openended.harness.rating.protocol import StudyProtocol, load_protocol
     from openended.harness.rating.study import SHEETS, make_study, write_study
@@ -170,7 +170,7 @@ def make(args: argparse.Namespace) -> None:
 
 
 def collect(args: argparse.Namespace) -> None:
-    """Collect one study, or several into one file."""
+    """Collect judgments.csv and a quality sheet from what raters sent back."""
     from openended.harness.rating import answers as reading
     from openended.harness.rating.design import KEY
 
@@ -200,7 +200,7 @@ def collect(args: argparse.Namespace) -> None:
 
 
 def simulate(args: argparse.Namespace) -> None:
-    """Fill all sheets with simulated raters."""
+    """Fill a study's sheets with simulated raters, for a complete trial run."""
     from openended.harness.rating.design import read_key
     from openended.harness.rating.study import fill_all_sheets
 
@@ -221,7 +221,7 @@ def simulate(args: argparse.Namespace) -> None:
 
 
 def judge(args: argparse.Namespace) -> None:
-    """Let a model behind a server rate a study."""
+    """Let an LLM behind a server rate in place of people."""
     from openended.harness.backends import ServerSpec
     from openended.harness.rating.design import read_key
     from openended.harness.rating.llm_judge import make_asker, write_judge_files
@@ -235,7 +235,7 @@ def judge(args: argparse.Namespace) -> None:
 
 
 def serve(args: argparse.Namespace) -> None:
-    """Serve a study until it is stopped."""
+    """Serve a study on a local network: a link per rater, answers stored at once."""
     for package in ("starlette", "uvicorn"):
         core.require_package(package, "rate")
     if args.host in ("0.0.0.0", "::"):  # noqa: S104 - refused
@@ -256,7 +256,7 @@ def serve(args: argparse.Namespace) -> None:
 
 
 def frequency(args: argparse.Namespace) -> None:
-    """Correlate typicality with the frequency in a corpus."""
+    """Correlate typicality with the frequency of a sentence in a corpus."""
     from openended.harness.rating.frequency import write_frequency_files
 
     if args.out.suffix.lower() != ".csv":
@@ -266,9 +266,8 @@ def frequency(args: argparse.Namespace) -> None:
 
 
 class Command(NamedTuple):
-    """A subcommand of `openended rate`."""
+    """A subcommand of `openended rate`; the docstring of its function is its line in the list of commands."""
 
-    summary: str
     description: str
     work: Callable[[argparse.Namespace], None]
     after_interrupt: str  # what remains if it is interrupted
@@ -278,37 +277,31 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "make": Command(
-        "one HTML file per rater from finished runs",
         "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
         "you.",
         make, "no key was written, so the sheets that exist cannot be used", "",
     ),
     "collect": Command(
-        "judgments.csv and a quality sheet from what raters sent back",
         "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
         collect, "files are replaced as a whole; none is half-written",
         "openended rate collect study answers/*.json -o judgments.csv",
     ),
     "simulate": Command(
-        "fill a study's sheets with simulated raters, for a complete trial run",
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
         simulate, "the files written so far are complete", "openended rate simulate study",
         "By default a player with less repetition in its texts is preferred.",
     ),
     "judge": Command(
-        "let an LLM behind a server rate in place of people",
         "`openended rate judge STUDIES --base-url … --path …`: an LLM rates in place of people.",
         judge, "every reply is in the log; the same command resumes from it",
         "openended rate judge study --base-url http://localhost:8000 --path my-judge",
     ),
     "frequency": Command(
-        "correlation of typicality with the frequency of a sentence in a corpus",
         "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",
         frequency, "files are replaced as a whole; none is half-written",
         "openended rate frequency ratings.csv --corpus sentences.txt",
     ),
     "serve": Command(
-        "serve a study on a local network: a link per rater, answers stored at once",
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
         serve, "every acknowledged answer is in answers.db", "openended rate serve study",
         "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
@@ -320,7 +313,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a rating command and return its exit code."""
     core.terminal.set_up()
     words = list(sys.argv[1:] if argv is None else argv)
-    listed = "\n".join(f"  {name:9} {command.summary}" for name, command in COMMANDS.items())
+    listed = "\n".join(f"  {name:9} {command.work.__doc__}" for name, command in COMMANDS.items())
     parser = core.CommandParser(
         prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
         example="openended rate make quickstart --protocol mauve",
