@@ -84,12 +84,12 @@ class Composer:
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
-        parts = [word.lstrip("+").partition("hydra.sweeper.") for word in line.words]
-        typed = {re.split("[.=]", word, maxsplit=1)[0]: word for before, sign, word in parts if sign and not before}
-        search_option = next((option for option in typed if option in SEARCH_OPTIONS), None)
+        typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
+        options = [re.split("[.=]", word)[2] for word in typed]
+        search_option = next((option for option in options if option in SEARCH_OPTIONS), None)
         if typed and mode != RunMode.MULTIRUN and not search_option:
-            raise SpecError(f"{next(iter(typed.values())):.80} concerns a grid: add -m")
-        decision_option = next((option for option in typed if option in DECISION_OPTIONS), None)
+            raise SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
+        decision_option = next((option for option in options if option in DECISION_OPTIONS), None)
         if decision_option and config.hydra.sweeper.get("decide") is None:
             raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
