@@ -88,6 +88,7 @@ def _write_texts(source: TextSource, folder: Path, path: Path, task: str, seed: 
 def describe_files(files: Sequence[TextFile], name: str, results: Results) -> dict[str, Any]:
     """Return the Croissant description of files of texts."""
     about = " ".join(summarize_sources(results.values, results.runs)[:1])
+    names = {str(f.path.with_suffix("").relative_to("generations")).replace("/", "_"): f for f in files}
     return {
         "@context": _CONTEXT, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0", "name": name,
         "description": f"Texts of {len({file.system for file in files})} systems, human texts included. {about}",
@@ -99,20 +100,19 @@ def describe_files(files: Sequence[TextFile], name: str, results: Results) -> di
             }
             for f in files
         ],
-        "recordSet": [_describe_records(file) for file in files],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet", "@id": name, "name": name,
+                "description": f"{f.rows} texts of {f.system}{f', seed {f.seed}' if f.seed else ''} on {f.task}.",
+                "field": [
+                    {
+                        "@type": "cr:Field", "@id": f"{name}/{field}", "name": f"{name}/{field}",
+                        "description": meaning, "dataType": _TYPES.get(field, "sc:Text"),
+                        "source": {"fileObject": {"@id": str(f.path)}, "extract": {"column": field}},
+                    }
+                    for field, meaning in FIELDS.items()
+                ],
+            }
+            for name, f in names.items()
+        ],
     }  # fmt: skip
-
-
-def _describe_records(file: TextFile) -> dict[str, Any]:
-    name = str(file.path.with_suffix("").relative_to("generations")).replace("/", "_")
-    seed = f", seed {file.seed}" if file.seed else ""
-    fields = [
-        {
-            "@type": "cr:Field", "@id": f"{name}/{field}", "name": f"{name}/{field}", "description": meaning,
-            "dataType": _TYPES.get(field, "sc:Text"),
-            "source": {"fileObject": {"@id": str(file.path)}, "extract": {"column": field}},
-        }
-        for field, meaning in FIELDS.items()
-    ]  # fmt: skip
-    description = f"{file.rows} texts of {file.system}{seed} on {file.task}."
-    return {"@type": "cr:RecordSet", "@id": name, "name": name, "description": description, "field": fields}

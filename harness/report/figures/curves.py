@@ -124,11 +124,14 @@ def pr_curves(part: Part) -> Figure | None:
 def f_scores(part: Part) -> Figure | None:
     """Draw F1/8 and F8 of both curves, and precision and recall by nearest neighbors, system by system."""
     systems = [s for s in group_systems(part.values) if s.value(PR_CURVE, "f8") is not None][:MOST]
-    mean = drawing.read_mean
+
+    def read_means(metric: str, *keys: str) -> list[list[float]]:
+        return [[value.mean if (value := s.value(metric, key)) else math.nan for key in keys] for s in systems]
+
     families = {
-        "precision-recall curve": [(mean(s, PR_CURVE, "f1_8"), mean(s, PR_CURVE, "f8")) for s in systems],
+        "precision-recall curve": read_means(PR_CURVE, "f1_8", "f8"),
         "divergence curve of MAUVE": [_score_curve(_read_divergence_curve(part.results, s)) for s in systems],
-        "nearest neighbors": [(mean(s, KNN, "precision"), mean(s, KNN, "recall")) for s in systems],
+        "nearest neighbors": read_means(KNN, "precision", "recall"),
     }
     visible = {title: np.array(pairs) for title, pairs in families.items() if np.isfinite(pairs).any()}
     if len(systems) < 2 or not visible:
@@ -160,17 +163,17 @@ def _read_divergence_curve(results: Results, system: System) -> tuple[F64, F64] 
     return human, model
 
 
-def _score_curve(curve: tuple[F64, F64] | None) -> tuple[float, float]:
+def _score_curve(curve: tuple[F64, F64] | None) -> list[float]:
     """Return F1/8 and F8 of a divergence curve, as of a precision-recall curve."""
     if curve is None:
-        return math.nan, math.nan
+        return [math.nan, math.nan]
     recall, precision = curve
     scores = []
     for beta in (1 / 8, 8.0):
         below = beta**2 * precision + recall
         score = np.divide((1 + beta**2) * precision * recall, below, out=np.zeros_like(below), where=below > 0)
         scores.append(float(score.max()))
-    return scores[0], scores[1]
+    return scores
 
 
 @drawing.draw_each_part("best_of_n", legend=4)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from openended.harness import results as measured
 from openended.harness.core import F64, escape_mathtext, open_for_replacement
 from openended.harness.report.tables.selection import DATA_AXES, name_files
-from openended.harness.results import Layout, Results, System, SystemValue, get_parent_axis, group_by_data
+from openended.harness.results import Layout, Results, SystemValue, get_parent_axis, group_by_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,12 +110,6 @@ class SystemStyles:
                 numbers[at] = free.pop(0)
             used.add(numbers[at])
         return [choose_style(number) for number in numbers]
-
-
-def read_mean(system: System, metric: str, key: str) -> float:
-    """Return the mean of a value of a system, NaN if it has none."""
-    value = system.value(metric, key)
-    return math.nan if value is None else value.mean
 
 
 def _identify_system(item: SystemValue) -> SystemKey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,15 +13,7 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures import drawing
-from openended.harness.report.figures.drawing import (
-    DEFAULT,
-    HUMAN_COLOR,
-    MOST,
-    PAGE,
-    Part,
-    SystemStyles,
-    draw_each_part,
-)
+from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, Part, SystemStyles
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.report.tables.table import arrow
 from openended.harness.results import FACTS, STEP, TRAINING, Layout, Results, SystemValue, find_human_value, is_readable
@@ -34,6 +27,7 @@ TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
     "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k", STEP: "training step",
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
+    "model": "size of the model",
 }  # fmt: skip
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
 CROWDED = 30  # points: with more, markers hide the line
@@ -41,7 +35,7 @@ LEAST = 3  # points that make a curve
 SWEEPS_PER_ROW = 3
 
 
-@draw_each_part("metrics", legend=0)
+@drawing.draw_each_part("metrics", legend=0)
 def metric_panels(part: Part) -> Figure | None:
     """Draw all primary values: each system's mean with its interval, and the human value as a line."""
     from matplotlib.ticker import MaxNLocator
@@ -126,16 +120,20 @@ def _has_enough_numbers(texts: Sequence[str]) -> bool:
     return len({_parse_number(text) for text in texts} - {None}) >= LEAST
 
 
-def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout: Layout = DEFAULT) -> Figure | None:
+def sweep(
+    items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout: Layout = DEFAULT, *,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Figure | None:  # fmt: skip
     """Draw metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
 
     One line per system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
     human value dashed. A line has the color of the system at its first point. Nothing is drawn where no
-    system has three values of the axis.
+    system has three values of the axis. `names`: of an axis without numbers, its values in order, with their titles.
     """
     panels: list[list[Line]] = []
     for pair in select_pairs(items, Layout(metrics=layout.metrics)):
-        lines = group_into_lines([i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)], axis)
+        finite = [i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)]
+        lines = group_into_lines(finite, axis, list(names))
         panels += [lines] if lines else []
     if not panels:
         return None
@@ -167,7 +165,9 @@ def sweep(items: Sequence[SystemValue], axis: str, styles: SystemStyles, layout:
             if values:
                 panel.plot(*zip(*sorted(values.items()), strict=True), color=HUMAN_COLOR, linestyle=dash, label=name)
         swept = [value for line in lines for value, _ in line.points]
-        if min(swept) > 0 and max(swept) / min(swept) >= 20:
+        if names:
+            panel.set_xticks(range(len(names)), list(names.values()))
+        elif min(swept) > 0 and max(swept) / min(swept) >= 20:
             panel.set_xscale("log")
         title = f"|Δ {like.title}| {arrow('lower')}" if is_gap else f"{like.title} {arrow(like.direction, like.target)}"
         short = axis.rpartition(".")[2]
@@ -183,27 +183,29 @@ def _is_ceiling(side: SystemValue, item: SystemValue) -> bool:
     return same and measured.has_same_data(side, item) and item.direction != "match_human"
 
 
-def group_into_lines(items: Sequence[SystemValue], axis: str) -> list[Line]:
-    """Group points that share all but the swept value."""
+def group_into_lines(items: Sequence[SystemValue], axis: str, order: Sequence[str] = ()) -> list[Line]:
+    """Group points that share all but the swept value: a number, or the index in `order`."""
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts"}
     skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
-    varying = measured.CHECKPOINT_AXES if axis == STEP else (axis,)
+    varying = measured.CHECKPOINT_AXES if axis in (STEP, "model") else (axis,)
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         fields = parse_signature(item.signature)
         swept = item.axes if not axis.startswith("option.") else {axis: fields.get(axis.removeprefix("option."), "")}
-        value = _parse_number(swept.get(axis, ""))
+        text = swept.get(axis, "")
+        value = _parse_number(text) if not order else order.index(text) if text in order else None
         if value is not None:
             fixed = {k: v for k, v in item.axes.items() if k not in (*varying, "task.texts")}
             fixed |= {f"option.{k}": v for k, v in fields.items() if k not in skipped}
             groups.setdefault(tuple(sorted(fixed.items())), {})[value] = item
-    series = [(dict(fixed), sorted(points.items())) for fixed, points in sorted(groups.items()) if len(points) >= LEAST]
+    least = min(LEAST, len(order) or LEAST)
+    series = [(dict(fixed), sorted(points.items())) for fixed, points in sorted(groups.items()) if len(points) >= least]
     # A line is named like a system that lacks the swept value. A decoder's title includes its options, so along one of
     # them it is its name, and the other options are named if they differ.
     like_systems = []
     for fixed, ((_, item), *_) in series:
-        model = fixed[TRAINING] if axis == STEP else item.titles[0]
+        model = fixed[TRAINING] if axis == STEP else "" if axis == "model" else item.titles[0]
         decoder = fixed.get("decoder", "") if axis.startswith("decoder.") else item.titles[1]
         axes = {name: value for name, value in fixed.items() if name not in {f"option.{fact}" for fact in FACTS}}
         like_systems.append(dataclasses.replace(item, axes=axes, titles=(model, decoder)))
@@ -222,32 +224,5 @@ def _parse_number(text: str) -> float | None:
 def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
     """Draw metrics against the models that a layout names, one line per decoder and embedder (MAUVE Fig. 5, left)."""
     names = layout.names.get("model", {}) if layout.kind == "embedders" else {}
-    models = [i for i in results.values if i.system == "model" and math.isfinite(i.mean)]
-    items = [i for i in models if i.axes.get("model") in names]
-    axes = ["decoder", "embedder"] if len({i.axes.get("embedder") for i in items}) > 1 else ["decoder"]
-
-    def draw(values: Sequence[SystemValue]) -> Figure | None:
-        lines = measured.group_by(values, lambda i: " ".join(filter(None, (i.axes.get(axis) for axis in axes))))
-        present = [model for model in names if any(i.axes["model"] == model for i in values)]
-        if len(present) < 2:
-            return None
-        figure, (panel,) = drawing.create_panels(1, 2.2)
-        choices = styles.choose([line[0] for line in lines.values()])
-        for (label, line), style in zip(lines.items(), choices, strict=True):
-            points = sorted(line, key=lambda i: present.index(i.axes["model"]))
-            x, y = [present.index(i.axes["model"]) for i in points], [i.mean for i in points]
-            panel.errorbar(x, y, np.transpose([i.reach for i in points]), **style, label=escape_mathtext(label))
-        panel.set_xticks(range(len(present)), [names[model] for model in present])
-        panel.set(xlabel="size of the model", ylabel=f"{values[0].title} {arrow(values[0].direction)}")
-        return figure
-
-    figures: dict[str, Figure] = {}
-    for pair in select_pairs(items, Layout(metrics=layout.metrics)):
-        parts = measured.group_by(
-            [i for i in items if i.pair == pair],
-            lambda i: tuple(v for k, v in parse_signature(i.signature).items() if k not in FACTS),
-        )
-        if max(map(len, parts.values()), default=0) > 2:
-            of_pair = {key: draw(part) for key, part in parts.items()}
-            figures |= drawing.facet(f"sizes-{make_slug(pair[0])}", of_pair, legend=2)
-    return figures
+    figure = sweep(results.values, "model", styles, layout, names=names) if names else None
+    return {"sizes": figure} if figure is not None else {}

@@ -13,7 +13,6 @@ from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MOST_PANELS = 12
@@ -96,25 +95,22 @@ def _draw_parameters(
 ) -> Figure:
     figure, axes = create_panels(len(parameters), 1.8, sharey=True)
     for panel, (name, points) in zip(axes, parameters, strict=True):
-        _draw_points(panel, [value for value, _ in points], [t.values[number] for _, t in points])
+        texts, y = [value for value, _ in points], [trial.values[number] for _, trial in points]
+        words = sorted(set(texts))
+        try:
+            x = [float(text) for text in texts]
+            if min(x) > 0 and max(x) / min(x) >= 20:
+                panel.set_xscale("log")
+        except ValueError:
+            x = [words.index(text) for text in texts]
+            labels = [escape_mathtext(word) for word in words]
+            panel.set_xticks(range(len(words)), labels, rotation=30 if len(words) > 3 else 0)
+            panel.set_xlim(-0.5, len(words) - 0.5)
+        panel.plot(x, y, color=COLORS[0], **POINTS)
         panel.set(xlabel=escape_mathtext(name))
     for panel in axes[::3]:
         panel.set(ylabel=_format_axis_label(searched.objectives[number]))
     return figure
-
-
-def _draw_points(panel: Axes, texts: Sequence[str], y: Sequence[float]) -> None:
-    try:
-        x = [float(text) for text in texts]
-    except ValueError:
-        words = sorted(set(texts))
-        panel.plot([words.index(text) for text in texts], y, color=COLORS[0], **POINTS)
-        panel.set_xticks(range(len(words)), [escape_mathtext(w) for w in words], rotation=30 if len(words) > 3 else 0)
-        panel.set_xlim(-0.5, len(words) - 0.5)
-        return
-    panel.plot(x, y, color=COLORS[0], **POINTS)
-    if min(x) > 0 and max(x) / min(x) >= 20:
-        panel.set_xscale("log")
 
 
 def _draw_front(searched: SearchResult) -> Figure:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.figures.panels import group_into_lines
-from openended.harness.report.findings.uncertainty import DRAWS, Outcome, Sample
+from openended.harness.report.findings.uncertainty import DRAWS, Check, Outcome, Sample
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 
 FAR = 0.5  # "far below": less than half
@@ -29,9 +29,18 @@ def join_components(text: str, components: Sequence[NDArray[np.bool_]]) -> Outco
     return text, np.stack(components, axis=1)
 
 
-def join_claims(text: str, *outcomes: Outcome) -> Outcome:
-    """Return the outcome of a claim that holds if several others do, as one component."""
-    return text, np.logical_and.reduce(np.hstack([holds for _, holds in outcomes]), axis=1, keepdims=True)
+def check_all(sample: Sample, checks: Mapping[str, Check]) -> Outcome | None:
+    """Check several claims, each under a title, as one that holds if they all do."""
+    outcomes = {title: outcome for title, check in checks.items() if (outcome := check(sample)) is not None}
+    if len(outcomes) < len(checks):
+        return None
+    text = "; ".join(f"{title} {measured}" for title, (measured, _) in outcomes.items())
+    return text, np.logical_and.reduce(np.hstack([holds for _, holds in outcomes.values()]), axis=1, keepdims=True)
+
+
+def check_first(sample: Sample, checks: Sequence[Check]) -> Outcome | None:
+    """Check a claim in the first of several ways for which there are values."""
+    return next((outcome for check in checks if (outcome := check(sample)) is not None), None)
 
 
 def format_number(value: float) -> str:
@@ -120,14 +129,6 @@ def compare(numbers: Mapping[str, F64], relation: str) -> NDArray[np.bool_]:
         else:
             holds = holds & (a > b if sign == ">" else a < (FAR if sign == "<<" else 1.0) * b)
     return holds
-
-
-def check_adversarial(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
-    """Check that the decoder tuned to the human perplexity is closest to it, yet far worse by MAUVE."""
-    names = ("adversarial", "nucleus")
-    ppl = check_decoders(sample, values[:1], names, "adversarial < nucleus", gaps=True)
-    mauve = check_decoders(sample, values[1:], names, "adversarial << nucleus")
-    return join_claims(f"Gen. PPL {ppl[0]}; MAUVE {mauve[0]}", ppl, mauve) if ppl and mauve else None
 
 
 def check_trend(sample: Sample, values: Sequence[Pair], axes: Sequence[str], sign: int) -> Outcome | None:
@@ -269,19 +270,6 @@ def check_steadiness(sample: Sample, values: Sequence[Pair], most: float) -> Out
     text = ", ".join(f"{key} {mean:.3f}" for key, mean in means.items())
     holds = np.full(1 + DRAWS, max(means.values()) <= most)
     return join_components(f"mean sd over seeds, {len(spreads)} systems: {text}", [holds])
-
-
-def check_annealing(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
-    """Check that a lower temperature raises quality and lowers diversity, by human ratings or else by k-NN metrics."""
-    prefix, words = "", ("HUSE-Q", "HUSE-D")
-    if not sample.select(values[0]):
-        prefix = "by k-NN precision and recall, because these texts have no human ratings: "
-        words, values = ("precision", "recall"), [("knn_precision_recall", key) for key in ("precision", "recall")]
-    quality = check_trend(sample, values[:1], ["decoder.temperature"], -1)
-    diversity = check_trend(sample, values[1:], ["decoder.temperature"], 1)
-    if quality is None or diversity is None:
-        return None
-    return join_claims(f"{prefix}{words[0]} {quality[0]}; {words[1]} {diversity[0]}", quality, diversity)
 
 
 def check_hidden(sample: Sample, values: Sequence[Pair]) -> Outcome | None:

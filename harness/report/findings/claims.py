@@ -46,16 +46,17 @@ def load_claims() -> tuple[Claim, ...]:
     """Return the claims of claims.yaml."""
     import yaml
 
-    def build_check(kind: str, values: list[str], **options: Any) -> Check:  # noqa: ANN401
-        metric_keys = [tuple(value.split(".", 1)) for value in values]
-        return partial(getattr(checks, f"check_{kind}"), values=metric_keys, **options)
+    def build_check(node: Mapping[str, Any]) -> Check:
+        ((kind, options),) = node.items()
+        if kind == "all":
+            return partial(checks.check_all, checks={title: build_check(part) for title, part in options.items()})
+        if kind == "first":
+            return partial(checks.check_first, checks=[build_check(part) for part in options])
+        values = [tuple(value.split(".", 1)) for value in options["values"]]
+        return partial(getattr(checks, f"check_{kind}"), **{**options, "values": values})
 
     text = (resources.files(__package__) / "claims.yaml").read_text(encoding="utf-8")
-    return tuple(
-        Claim(**{**entry, "check": build_check(kind, **options)})
-        for entry in yaml.safe_load(text)
-        for kind, options in entry["check"].items()
-    )
+    return tuple(Claim(**{**entry, "check": build_check(entry["check"])}) for entry in yaml.safe_load(text))
 
 
 def build_findings_tables(part: TablePart, layout: Layout) -> list[Table]:

@@ -70,21 +70,19 @@ class Errors:
     def estimate(self, item: SystemValue) -> tuple[float, F64 | None]:
         """Return the value that errors are added to (in a space of all systems, else as printed), and the errors."""
         if id(item) not in self._estimates:
-            joint = measured.find_joint_estimate(self._results, item) if self._results is not None else None
-            self._estimates[id(item)] = (
-                (item.mean, self._draw(item)) if joint is None else (joint[0], draw_replicate_errors(joint[1]))
-            )
+            center, replicates = item.mean, None
+            if self._results is not None:
+                joint = measured.find_joint_estimate(self._results, item)
+                center, replicates = joint or (item.mean, measured.load_replicates(self._results, item))
+            errors: F64 | None = None
+            if replicates is not None:
+                errors = draw_replicate_errors(replicates)
+            elif item.seeds > 1 and item.sd > 0:
+                names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
+                normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
+                errors = normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
+            self._estimates[id(item)] = center, errors
         return self._estimates[id(item)]
-
-    def _draw(self, item: SystemValue) -> F64 | None:
-        replicates = measured.load_replicates(self._results, item) if self._results is not None else None
-        if replicates is not None:
-            return draw_replicate_errors(replicates)
-        if not (item.seeds > 1 and item.sd > 0):
-            return None
-        names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
-        normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-        return normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
 
 
 def draw_replicate_errors(replicates: Replicates) -> F64 | None:

@@ -75,7 +75,17 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
         for _, line in read_jsonl(path) if path is not None else ():
             key = str(line["metric"]), str(line["signature"])
             if key not in groups:
-                groups[key] = _make_group(source, *key)
+                fields = parse_signature(key[1])
+                rows = [row for at in source.runs for row in source.results.runs[at].results if row.metric == key[0]]
+                row = next((r for r in rows if (r.system, r.signature) == (source.role, key[1])), None)
+                value = row.values.get(row.primary, math.nan) if row is not None else math.nan
+                ceilings = [r.values.get(r.primary, math.nan) for r in rows if r.system == "ceiling"]
+                groups[key] = {
+                    "system": source.system, "side": source.side, "seed": source.seed, "metric": key[0],
+                    "options": {name: fields[name] for name in OPTIONS if fields.get(name)},
+                    "value": value if math.isfinite(value) else None, "summary": "",
+                    "ceiling": next(filter(math.isfinite, ceilings), None), "cells": [], "missed": {}, "ratio": {},
+                }  # fmt: skip
             group, kind = groups[key], line["kind"]
             if kind == "cell":
                 shares = {side: float(line[f"{side}_share"]) for side in SIDES}
@@ -91,21 +101,6 @@ def _read_groups(source: TextSource, positions: Positions) -> list[dict[str, Any
         log.warning("%s cannot be read (%s) and is skipped; the run's command writes it again", path, err)
         return []
     return list(groups.values())
-
-
-def _make_group(source: TextSource, metric: str, signature: str) -> dict[str, Any]:
-    fields = parse_signature(signature)
-    rows = [row for at in source.runs for row in source.results.runs[at].results if row.metric == metric]
-    row = next((r for r in rows if (r.system, r.signature) == (source.role, signature)), None)
-    value = row.values.get(row.primary, math.nan) if row is not None else math.nan
-    ceilings = [r.values.get(r.primary, math.nan) for r in rows if r.system == "ceiling"]
-    ceiling = next(filter(math.isfinite, ceilings), None)
-    return {
-        "system": source.system, "side": source.side, "seed": source.seed, "metric": metric,
-        "options": {name: fields[name] for name in OPTIONS if fields.get(name)},
-        "value": value if math.isfinite(value) else None, "ceiling": ceiling, "summary": "",
-        "cells": [], "missed": {}, "ratio": {},
-    }  # fmt: skip
 
 
 def _describe_groups(

@@ -289,12 +289,14 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
                 write_run(tmp_path, decoder, 0, model=model, embedder=embedder, strength=0.5 + rank / 4)
     results = read_results([tmp_path])
     layout = Layout(kind="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
-    (figure,) = panels.size_curves(results, SystemStyles(results.values), layout).values()
+    figure = panels.size_curves(results, SystemStyles(results.values), layout)["sizes"]
     (panel,) = figure.axes
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]
-    assert panel.get_ylabel() == "MAUVE ↑"
+    assert (panel.get_title(), panel.get_xlabel()) == ("MAUVE ↑", "size of the model")
     labels = panel.get_legend_handles_labels()[1]
-    assert sorted(labels) == ["greedy docs-m", "greedy docs-s", "nucleus docs-m", "nucleus docs-s"]
+    assert sorted(labels) == [
+        f"{system}, embedder={embedder}" for system in ("greedy", "nucleus p=0.95") for embedder in ("docs-m", "docs-s")
+    ]
     assert panels.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}
 
 
