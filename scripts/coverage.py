@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +95,9 @@ def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Repl
     result = metric.compute(features, **shared)
     prompts = result.arrays.get("prompts")
     resampled = {}
-    for key, replicates in metric.replicates(features, result, Plan(), **shared).items():
-        if key in result.values and np.isfinite(replicates.draws).all():
+    for key, draws in metric.replicates(features, result, Plan(), **shared).items():
+        if key in result.values and np.isfinite(draws.draws).all():
+            replicates = replace(draws, prompts=len(set(features.model.ids)))
             value, rows = result.values[key], result.per_example.get(key)
             interval = estimate_interval(replicates, value, metric.bounds_of(key, result), rows, prompts)
             resampled[key] = value, replicates, interval

@@ -194,7 +194,7 @@ def leave_frontier(rng: Generator, n: int, kind: Literal["gap", "area"]) -> floa
         return np.stack([np.append(x.mean(), plan.mean(ids, x).draws[0]) for x in (entropy, losses.mean(axis=1))])
 
     first, second = (
-        Frontier(name, *np.stack([draw_point(temperature) for temperature in temperatures], axis=2))
+        Frontier(name, *np.stack([draw_point(temperature) for temperature in temperatures], axis=2), n)
         for name, temperatures in (("a", (0.6, 0.8, 1.0, 1.2)), ("b", (0.7, 0.9, 1.1, 1.3)))
     )
     estimate = estimate_gap(first, second, draw_point(0.95)[0]) if kind == "gap" else estimate_area(first, second)

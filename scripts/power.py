@@ -144,7 +144,7 @@ def follow_looks(
         key = plan.comparisons[0].value
         both = combine_replicates((1.0, -1.0), (first[key], second[key]))
         estimate = (a[key] - b[key], both.std_error(), both.freedom) if both is not None else (0.0, np.nan, np.nan)
-        looks.append(Look(n, *estimate[:2], compute_statistic(*estimate)))
+        looks.append(Look(n, *estimate, compute_statistic(*estimate)))
         outcome = find_outcome(plan, plan.comparisons[0], looks)
         if outcome != OPEN:
             break

@@ -2,6 +2,7 @@ from .frame import (
     FIXED as FIXED,
     Results as Results,
     check_axes as check_axes,
+    count_prompts as count_prompts,
     filter_results as filter_results,
     find_interval as find_interval,
     join_results as join_results,

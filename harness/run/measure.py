@@ -27,7 +27,7 @@ from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_fi
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 6  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
@@ -234,7 +234,8 @@ def add_intervals(
         log.debug("%s", "".join(traceback.format_exception(err)))
         return replace(result, notes=(*result.notes, note))
     values, prompts = result.values, result.arrays.get("prompts")
-    defined = {k: r for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
+    count = min(len(set(side.ids)) for side in (features.human, features.model))
+    defined = {k: replace(r, prompts=count) for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
     sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all()}
     intervals = {}
     too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals
@@ -143,6 +144,17 @@ def test_few_texts_have_an_interval_or_a_word_about_it(metric, n):
     without = set(result.values) - set(made.intervals)
     assert all(any(name in note for note in made.notes) for name in without)
     assert not without or any("no interval of" in note for note in made.notes)
+
+
+def test_a_recorded_interval_counts_prompts_as_tests_do():
+    """Student's t has 1 / (1 / 99 + 1 / 19) degrees: of 100 replicates and 20 prompts with 3 texts each."""
+    metric = METRICS["length"]()
+    (features,) = draw(np.random.default_rng(0), 20, metric, MODEL, samples=3)
+    interval = add_intervals(metric, features, metric.compute(features), Plan(100)).intervals["length"]
+    factor = math.sqrt(interval["high"] / interval["low"])  # the scale is logarithmic
+    value = math.sqrt(interval["high"] * interval["low"])
+    t = stdtrit(1 / (1 / 99 + 1 / 19), 0.975)
+    assert math.log(factor) == pytest.approx(t * interval["std_error"] / value, rel=1e-9)
 
 
 def weigh_distance(sides, shares, shrunk):

@@ -10,8 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from openended.harness.core import load_members
 from openended.harness.generation.denoising import draw_in_float32
-from scripts import bench
+from scripts import bench, power
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 from tests.helpers import ROOT
 from tests.lazy import LazyModule, torch
@@ -68,6 +69,17 @@ def test_every_area_lists_works_with_names_of_their_own():
         assert len(set(names)) == len(names), area
         assert names or area == "engines"  # its rows need vLLM
         assert all("|" not in name for name in names)
+
+
+def test_a_measured_decision_takes_looks_until_it_is_decided():
+    rng = np.random.default_rng(0)
+    human, first = rng.normal(size=(2, 120, 4))
+    pool = power.Pool(human, [first], rng.normal(2.0, size=(120, 4)))
+    plan = power.DecisionPlan((power.PlannedComparison("a", "b", "kid"),), (20, 40, 60))
+    assert power.follow_looks(load_members("metric")["kid"](), pool, plan, False, rng) == (
+        True,
+        pytest.approx(2 / 3, abs=0.34),
+    )
 
 
 @pytest.mark.long

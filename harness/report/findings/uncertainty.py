@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -90,11 +91,17 @@ def draw_replicate_errors(replicates: Replicates) -> F64 | None:
     deviations = replicates.deviations()
     if not np.isfinite(deviations).all():
         return None
-    weights = make_random_stream(0, "verdict", str(len(deviations))).standard_normal((DRAWS, len(deviations)))
-    errors: F64 = (weights @ deviations) / math.sqrt(len(deviations))
+    errors: F64 = (_draw_weights(len(deviations)) @ deviations) / math.sqrt(len(deviations))
     return errors * _draw_t_scale(replicates.freedom) if errors.any() else errors
 
 
+@lru_cache(maxsize=4)
+def _draw_weights(count: int) -> F64:
+    """Return the weights of so many replicates in every draw, which all values share."""
+    return make_random_stream(0, "verdict", str(count)).standard_normal((DRAWS, count))
+
+
+@lru_cache(maxsize=256)
 def _draw_t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
     from scipy.special import chdtri

@@ -73,7 +73,7 @@ class BestOfN:
     settings: int
     seen: tuple[float, ...]  # selected and scored on the same seeds (all); biased upward
     fresh: tuple[float, ...]  # selected on one part of the seeds, scored on the other, mean over splits; or NaN
-    half: tuple[float, ...]  # half-width of the 95 % interval of `fresh` over seeds; NaN with one seed
+    half: tuple[float, ...]  # half-width of the 95 % interval of `fresh` over seeds; NaN with one seed or equal values
 
 
 def build_fair_tables(part: TablePart, layout: Layout) -> list[Table]:
@@ -189,7 +189,8 @@ def compute_curve(
             errors.append([math.sqrt(square / len(scoring)) for square in squares])
         fresh = np.mean(best_scores, axis=0)
         # The mean of estimates is at most as uncertain as each of them, so the interval is conservative.
-        half = paired.compute_student_quantile(degrees) * noise * np.mean(errors, axis=0)
+        if noise > 0:  # equal values say nothing about the error
+            half = paired.compute_student_quantile(degrees) * noise * np.mean(errors, axis=0)
     sign = 1.0 if direction == "higher" else -1.0
     printed = [tuple(sign * float(v) for v in row) for row in (seen, fresh)]
     return BestOfN(name, len(values), printed[0], printed[1], tuple(map(float, half)))
@@ -255,7 +256,12 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
         for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
             cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
-        columns.append((Column(*pair, f"N={n}", direction, digits, first.signature, interval=fresh), cells))
+        columns.append(
+            (
+                Column(*pair, f"N={n}", direction, digits, first.signature, interval=any(c.interval for c in cells)),
+                cells,
+            )
+        )
     if fresh:
         seen = [c.seen[most - 1] for c in curves]
         columns.append((Column(*pair, f"N={most}, same seeds", "none", digits), seen))

@@ -42,6 +42,7 @@ class Frontier:
     name: str
     entropy: F64  # shape (1 + replicates, points), nats
     log_ppl: F64  # the same shape, nats
+    prompts: int  # number of prompts
     points: tuple[tuple[SystemValue, SystemValue], ...] = ()  # entropy and Gen-PPL of each operating point
     systems: tuple[System, ...] = ()  # the settings of its sweep
     sampler: str = ""  # name of the decoder without its number of steps
@@ -68,9 +69,10 @@ class Estimate:
 
     value: float
     draws: F64
+    prompts: int
 
     def interval(self) -> Interval:
-        return Replicates(self.draws[None, :]).interval(self.value)
+        return Replicates(self.draws[None, :], prompts=self.prompts).interval(self.value)
 
 
 def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Frontier]:
@@ -87,7 +89,8 @@ def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Front
             continue
         entropy = np.stack([_load_values(results, h) for h, _ in points], axis=1)
         log_ppl = np.log(np.stack([_load_values(results, g) for _, g in points], axis=1))
-        frontiers.append(Frontier(sweep.name, entropy, log_ppl, tuple(points), sweep.systems, sampler, steps))
+        prompts = min(measured.count_prompts(h) for h, _ in points)
+        frontiers.append(Frontier(sweep.name, entropy, log_ppl, prompts, tuple(points), sweep.systems, sampler, steps))
     return frontiers
 
 
@@ -134,13 +137,13 @@ def estimate_at(frontier: Frontier, entropy: F64 | None) -> Estimate:
             "measure it at further temperatures"
         )
     values = frontier.evaluate(entropy[:, None])[:, 0]
-    return Estimate(float(values[0]), values[1:])
+    return Estimate(float(values[0]), values[1:], frontier.prompts)
 
 
 def estimate_gap(first: Frontier, second: Frontier, entropy: F64 | None) -> Estimate:
     """Return the difference of two frontiers at an entropy, first less second, in nats."""
     a, b = estimate_at(first, entropy), estimate_at(second, entropy)
-    return Estimate(a.value - b.value, a.draws - b.draws)
+    return Estimate(a.value - b.value, a.draws - b.draws, min(a.prompts, b.prompts))
 
 
 def estimate_area(first: Frontier, second: Frontier) -> Estimate:
@@ -152,7 +155,7 @@ def estimate_area(first: Frontier, second: Frontier) -> Estimate:
         )
     grid = np.linspace(low, high, GRID)
     areas = np.asarray(np.trapezoid(first.evaluate(grid) - second.evaluate(grid), grid, axis=1))
-    return Estimate(float(areas[0]), areas[1:])
+    return Estimate(float(areas[0]), areas[1:], min(first.prompts, second.prompts))
 
 
 def compute_bands(frontier: Frontier, grid: F64) -> tuple[F64, F64, F64]:

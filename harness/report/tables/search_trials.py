@@ -94,6 +94,8 @@ def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, 
     if len(seeds) < 2 or not math.isfinite(mean):
         return Cell(mean, n=len(seeds), interval=interval)
     std = statistics.stdev(seeds)
+    if not std > 0:  # equal values say nothing about the error
+        return Cell(mean, std, len(seeds))
     half = compute_student_quantile(len(seeds) - 1) * std / math.sqrt(len(seeds))
     return Cell(mean, std, len(seeds), interval=(mean - half, mean + half))
 

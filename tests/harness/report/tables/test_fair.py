@@ -79,6 +79,12 @@ def test_directions_and_seeds_of_the_best():
     made = compute_curve("x", [{"0": 1.0}, {"0": 3.0}], "higher")
     assert made.seen == (2.0, 3.0)
     assert all(math.isnan(v) for v in (*made.fresh, *made.half))
+    equal = compute_curve("x", [{"0": 1.0, "1": 1.0}, {"0": 3.0, "1": 3.0}], "higher")
+    assert (equal.fresh, *equal.half) == (
+        (2.0, 3.0),
+        pytest.approx(math.nan, nan_ok=True),
+        pytest.approx(math.nan, nan_ok=True),
+    )
     assert isinstance(made, fair_comparison.BestOfN)
 
 

@@ -20,7 +20,7 @@ def frontier(name, points, replicates=20, noise=0.01, seed=0):
     rows = np.array(points, dtype=float).T
     noisy = rows[:, None, :] + noise * rng.normal(size=(2, replicates + 1, len(points)))
     noisy[:, 0] = rows
-    return frontier_gaps.Frontier(name, noisy[0], noisy[1])
+    return frontier_gaps.Frontier(name, noisy[0], noisy[1], 100)
 
 
 def at(value, replicates=20):

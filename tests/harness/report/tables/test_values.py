@@ -392,6 +392,7 @@ def test_the_interval_over_seeds_is_students():
     low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
     assert build_mean_cell(0.4125, values).interval == pytest.approx((low, high))
     assert build_mean_cell(1.0, [1.0]).interval is None
+    assert build_mean_cell(1.0, [1.0, 1.0]).interval is None, "equal values say nothing about the error"
 
 
 def find_best(values, direction, human=None, **options):
