@@ -363,12 +363,6 @@ def test_a_ladder_of_shifts_falls_to_disjoint_sides(ladder, name):
         assert result.num_buckets == 0
 
 
-def test_own_point_counted_has_a_ceiling_and_left_out_has_none(ladder):
-    assert ladder["knn"][0.0].mid_point == pytest.approx(math.exp(-5 / 50), abs=0.03)
-    human, model = normal(2000, seed=1), normal(2000, seed=2)
-    assert mauve(human=human, model=model, estimator="knn", self="left_out").mid_point > 0.97
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_order_rotation_and_shift_do_not_matter_and_swapped_sides_mirror_the_curve(name):
     human, model = normal(200, shift=0.6, seed=4), normal(200, seed=5)

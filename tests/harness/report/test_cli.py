@@ -178,14 +178,6 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_nothing_of_the_old_one_stays(tmp_path):
-    for name in OWN:
-        with replace_folder(tmp_path / "out", OWN) as folder:
-            (folder / name).mkdir()
-    assert names(tmp_path / "out") == ["b"]
-    assert names(tmp_path) == ["out"]
-
-
 def test_what_somebody_keeps_there_stays(tmp_path):
     (tmp_path / "out/a").mkdir(parents=True)
     (tmp_path / "out/notes.txt").write_text("mine")

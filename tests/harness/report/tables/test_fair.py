@@ -39,18 +39,6 @@ def test_the_closed_form_is_the_mean_over_all_subsets(settings):
         assert fair_comparison.compute_weights(settings, count).sum() == pytest.approx(1)
 
 
-def test_chances_are_shared_and_more_settings_are_never_worse():
-    # the best two of three are equal: of one drawn 0, 4 or 8; of two drawn always one of the pair: 4 or 8
-    assert compute_expected_best([0.0, 4.0, 8.0], 2, [1.0, 2.0, 2.0]) == pytest.approx(6)
-    assert compute_expected_best([0.0, 4.0, 8.0], 1, [1.0, 2.0, 2.0]) == pytest.approx(4)
-
-    scores = [0.3, 0.9, 0.1, 0.5]
-    found = [compute_expected_best(scores, n) for n in (1, 2, 3, 4)]
-    assert found[0] == pytest.approx(0.45)
-    assert found[3] == 0.9
-    assert found == sorted(found)
-
-
 def test_noise_alone_is_no_advantage_on_fresh_seeds():
     """Settings that differ in nothing: chosen and scored on the same seeds the best looks good, on fresh ones it does not."""
     rng = random.Random(0)
