@@ -23,12 +23,12 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def write_run(folder: Path, words: tuple[str, ...], value: float) -> Path:
+def write_run(folder: Path, words: tuple[str, ...], value: float, seed: int | None = 1) -> Path:
     """Write the record of a run with one value."""
     row = ResultRow(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": value}, n_human=5,
                     n_model=5, status="ok")  # fmt: skip
     folder.mkdir(parents=True)
-    save_record(folder, RunRecord(created="now", spec={}, axes={"seed": 1}, overrides=words, results=(row,)))
+    save_record(folder, RunRecord(created="now", spec={}, axes={"seed": seed}, overrides=words, results=(row,)))
     return folder
 
 

@@ -207,6 +207,18 @@ def test_values_of_the_run_of_another_setting_are_not_accepted(path, search_fold
     assert reject_false_trials(searches.PLAN, path) == 1
 
 
+@pytest.mark.parametrize(("seed", "rejected"), [(None, 0), (0, 1)])
+def test_the_one_run_of_a_deterministic_decoder_is_that_of_all_seeds(seed, rejected, tmp_path):
+    plan = dataclasses.replace(searches.PLAN, space=parse_space({}, {}, ["decoder.p=0.5,0.9", "seed=0,1"]))
+    searching = StudyRunner(plan, tmp_path / "s.db")
+    searching.start()
+    ((trial, chosen),) = searching.ask(1)
+    run = searches.write_run(tmp_path / "run", (f"decoder.p={chosen['decoder.p']}", "seed=0"), 0.1, seed)
+    searching.record_runs(trial, {"0": str(run), "1": str(run)})
+    searching.study.tell(trial, [0.1])
+    assert reject_false_trials(plan, tmp_path / "s.db") == rejected
+
+
 def test_a_changed_confirmation_is_forgotten(path):
     change(path, "UPDATE study_user_attributes SET value_json = replace(value_json, 'fresh-5', 'run-1')")
     assert reject_false_trials(searches.PLAN, path) == 0
