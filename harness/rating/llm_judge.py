@@ -428,25 +428,14 @@ def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list
     if kind == "pairs":
         rows = [dataclasses.asdict(c) for c in judgments.read_comparisons(path).rows]
     else:
-        columns, cells = judgments.read_rows(path)
-        if {"rating", "system", "example_id"} <= set(columns):
-            rows = [
-                {
-                    "example_id": row.text("example_id"), "system": row.text("system"), "rating": row.number("rating"),
-                    "criterion": str(row.cells.get("criterion") or criterion),
-                    "rater": str(row.cells.get("rater") or ""),
-                }
-                for row in judgments.select_kind(columns, cells, "system", "system_a")
-            ]  # fmt: skip
-        else:
-            loaded = judgments.read_judgments(path)
-            rows = [
-                {
-                    "example_id": loaded.example_ids[i], "system": loaded.systems[i],
-                    "rating": loaded.ratings[i, j], "criterion": criterion, "rater": f"{j}",
-                }
-                for i, j in np.argwhere(~np.isnan(loaded.ratings))
-            ]  # fmt: skip
+        by_criterion = judgments.read_criteria(path, renamed=None, empty="refuse", metric="mean_rating")
+        rows = [
+            {
+                "example_id": rated.example_ids[i], "system": rated.systems[i], "rating": rated.ratings[i, j],
+                "criterion": name or criterion, "rater": rated.raters[j] if rated.raters else "",
+            }
+            for name, rated in by_criterion.items() for i, j in np.argwhere(~np.isnan(rated.ratings))
+        ]  # fmt: skip
     units = [rated for rated in _iterate_units(rows, kind) if not rated[0].startswith(JUDGE)]
     human_units = [rated for rated in units if not rated[0].startswith(judgments.SIMULATED)]
     if not units:
