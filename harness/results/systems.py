@@ -6,7 +6,6 @@ import dataclasses
 import math
 import re
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -97,33 +96,32 @@ class System:
 
 def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
-    rows = frame.to_dict("records")
-    # Formatted once per setting, not once per value.
-    firsts = {row["setting"]: row for row in reversed(rows)}
-    settings = {s: {a: format_axis_value(row[a]) for a in axes if a != "seed"} for s, row in firsts.items()}
-    groups = group_by(rows, lambda row: tuple(row[column] for column in IDENTITY))
-    return [_fold(group, settings[group[0]["setting"]]) for group in groups.values()]
-
-
-def _fold(rows: Sequence[Mapping[Any, Any]], axes: Mapping[str, str]) -> SystemValue:
-    first = rows[0]
-    values = [float(r["value"]) for r in rows]
-    finite = [v for v in values if math.isfinite(v)]
-    errors = [float(r["sd"]) for r in rows if math.isfinite(r["sd"])]
-    seeds = [format_axis_value(r.get("seed")) or str(i) for i, r in enumerate(rows)]
-    reason = next((r["reason"] for r in rows if r["reason"]), "")
-    low, high = float(first["low"]), float(first["high"])
-    return SystemValue(
-        **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
-        mean=math.fsum(finite) / len(finite) if finite else math.nan,
-        sd=statistics.stdev(finite) if len(finite) > 1 else math.nan, seeds=len(finite),
-        reason="" if finite else reason or "no value", note=reason if finite else "", primary=bool(first["primary"]),
-        axes=axes, titles=(first["model_title"], first["decoder_title"]), values=dict(zip(seeds, values, strict=True)),
-        sources=tuple((int(r[INTERNAL]), r["artifact"]) for r in rows),
-        target=first["target"] if math.isfinite(first["target"]) else None,
-        metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
-        interval=(low, high) if len(rows) == 1 and -math.inf < low < high < math.inf else None,
-    )  # fmt: skip
+    settings: dict[str, dict[str, str]] = {}  # axes of each setting, formatted once
+    values = []
+    for group in group_by(frame.to_dict("records"), lambda row: tuple(row[column] for column in IDENTITY)).values():
+        first = group[0]
+        if first["setting"] not in settings:
+            settings[first["setting"]] = {a: format_axis_value(first[a]) for a in axes if a != "seed"}
+        by_seed = [float(row["value"]) for row in group]
+        finite = [value for value in by_seed if math.isfinite(value)]
+        errors = [float(row["sd"]) for row in group if math.isfinite(row["sd"])]
+        seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
+        reason = next((row["reason"] for row in group if row["reason"]), "")
+        low, high = float(first["low"]), float(first["high"])
+        value = SystemValue(
+            **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
+            mean=math.fsum(finite) / len(finite) if finite else math.nan,
+            sd=statistics.stdev(finite) if len(finite) > 1 else math.nan, seeds=len(finite),
+            reason="" if finite else reason or "no value", note=reason if finite else "",
+            primary=bool(first["primary"]), values=dict(zip(seeds, by_seed, strict=True)),
+            axes=settings[first["setting"]], titles=(first["model_title"], first["decoder_title"]),
+            sources=tuple((int(row[INTERNAL]), row["artifact"]) for row in group),
+            target=first["target"] if math.isfinite(first["target"]) else None,
+            metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
+            interval=(low, high) if len(group) == 1 and -math.inf < low < high < math.inf else None,
+        )  # fmt: skip
+        values.append(value)
+    return values
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
@@ -183,17 +181,14 @@ def find_human_value(items: Iterable[SystemValue], like: SystemValue) -> SystemV
 
     The number of texts may differ, since a system with several samples per prompt has more texts than the humans.
     """
-    exact, others = [], []
     roles = ("human", "ceiling") if like.direction == "match_human" else ("human",)
-    for human in (i for i in items if i.system in roles and i.pair == like.pair):
-        differ = compare_signatures(human.signature, like.signature)
-        if has_same_data(human, like) and differ in ([], ["n"]):
-            exact.append(human)
-        elif not differ:
-            others.append(human)
-    if exact or len({h.mean for h in others}) != 1:
-        return min(exact, key=lambda h: h.signature != like.signature, default=None)
-    return others[0]
+    humans = [i for i in items if i.system in roles and i.pair == like.pair]
+    differing = {h.signature: compare_signatures(h.signature, like.signature) for h in humans}
+    exact = [h for h in humans if has_same_data(h, like) and differing[h.signature] in ([], ["n"])]
+    if exact:
+        return min(exact, key=lambda h: h.signature != like.signature)
+    others = [h for h in humans if not differing[h.signature]]
+    return others[0] if len({h.mean for h in others}) == 1 else None
 
 
 def find_target(item: SystemValue, items: Iterable[SystemValue]) -> float | None:
@@ -275,17 +270,11 @@ def find_distinguishing_axes(rows: Sequence[Row], names: Iterable[str]) -> list[
 
 def select_fewest_axes(rows: Sequence[Row], names: Iterable[str], selected: Sequence[str] = ()) -> list[str]:
     """Extend `selected` by the axes, in order, that distinguish rows which the axes before them do not."""
-
-    def count_distinct(axes: Sequence[str]) -> int:
-        return len({tuple(row.get(n, "") for n in axes) for row in rows})
-
-    out = list(selected)
-    count = count_distinct(out)
+    axes = list(selected)
     for name in names:
-        if count < len(rows) and (more := count_distinct([*out, name])) > count:
-            out.append(name)
-            count = more
-    return out
+        before, after = (len({tuple(row.get(n, "") for n in tried) for row in rows}) for tried in (axes, [*axes, name]))
+        axes += [name] if after > before else []
+    return axes
 
 
 def find_varying_axes(items: Iterable[SystemValue]) -> list[str]:
@@ -314,26 +303,23 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     axes = [a for a in axes if len({i.axes[a] for i in items if i.axes.get(a)}) > 1]
     labels = [label_system(i, axes, several_models=several) for i in items]
     order = sort_by_readability(sorted(names, key=lambda n: get_parent_axis(n) != "decoder"))
-    for label in [label for label, count in Counter(labels).items() if count > 1]:
-        alike = [at for at, candidate in enumerate(labels) if candidate == label]
-        rows = [items[at].axes for at in alike]
-        differ = select_fewest_axes(rows, order)
-        for at, row in zip(alike, rows, strict=True):
-            labels[at] = f"{label} ({', '.join(format_option(n, row.get(n, '')) for n in differ)})" if differ else label
+    for label, alike in group_by(range(len(items)), labels.__getitem__).items():
+        differ = select_fewest_axes([items[at].axes for at in alike], order) if len(alike) > 1 else []
+        for at in alike if differ else ():
+            labels[at] = f"{label} ({', '.join(format_option(n, items[at].axes.get(n, '')) for n in differ)})"
     return labels
 
 
 def label_system(item: SystemValue, axes: Sequence[str], *, several_models: bool) -> str:
     """Label a row by its decoder, its model if there are several, and the other axes that differ."""
-    base = "human"
-    if item.system == "model":
+    base, is_model = "human", item.system == "model"
+    if is_model:
         model, decoder = item.titles
-        imported = item.axes.get("decoder") == "imported"  # has its own name
-        names = (model, "") if imported and model else (model if several_models else "", decoder)
-        base = " ".join(p for p in names if p) or model or item.axes.get("system", "") or "model"
+        imported = model if item.axes.get("decoder") == "imported" else ""  # has its own name
+        names = f"{model if several_models else ''} {decoder}".strip()
+        base = imported or names or model or item.axes.get("system", "") or "model"
     visible = (a for a in axes if item.axes.get(a) and "decoder" not in (a, get_parent_axis(a)) and a != "model")
-    rest = [format_option(a, item.axes[a]) for a in visible if item.system == "model" or describes_human_side(a)]
-    return ", ".join([base, *rest])
+    return ", ".join([base, *(format_option(a, item.axes[a]) for a in visible if is_model or describes_human_side(a))])
 
 
 # Groups ---------------------------------------------------------------------------------------------------------------
@@ -351,13 +337,9 @@ def find_counterpart(system: System, systems: Sequence[System]) -> System | None
     """Return the only one of some systems, else the one that differs from a system in the model alone."""
 
     def list_options(of: System) -> dict[str, str]:
+        hidden = {"generations", "judgments", "task.texts"}  # differ with the model
         axes = of.items[0].axes
-        contents = {"generations", "judgments", "task.texts"}  # differ with the model
-        return {
-            axis: value
-            for axis, value in axes.items()
-            if value and axis not in contents and "model" not in (axis, get_parent_axis(axis))
-        }
+        return {a: v for a, v in axes.items() if v and a not in hidden and "model" not in (a, get_parent_axis(a))}
 
     fitting = [s for s in systems if len(systems) == 1 or list_options(s) == list_options(system)]
     return fitting[0] if len(fitting) == 1 else None
@@ -365,13 +347,11 @@ def find_counterpart(system: System, systems: Sequence[System]) -> System | None
 
 def group_checkpoints(items: Iterable[SystemValue]) -> list[list[System]]:
     """Return the checkpoints of each training and setting, in the order of their steps."""
-
-    def list_fixed(system: System) -> tuple[tuple[str, str], ...]:
-        return tuple(pair for pair in system.items[0].axes.items() if pair[0] not in CHECKPOINT_AXES)
-
     checkpoints = [system for system in group_systems(items) if system.items[0].axes.get(STEP)]
-    series = group_by(checkpoints, list_fixed).values()
-    return [sorted(line, key=lambda system: int(system.items[0].axes[STEP])) for line in series]
+    series = group_by(
+        checkpoints, lambda system: tuple(a for a in system.items[0].axes.items() if a[0] not in CHECKPOINT_AXES)
+    )
+    return [sorted(line, key=lambda system: int(system.items[0].axes[STEP])) for line in series.values()]
 
 
 def select_systems_with_both(
@@ -392,9 +372,9 @@ def group_by_data(items: Sequence[SystemValue]) -> dict[str, list[SystemValue]]:
     # `task.texts` varies with model and length because of truncation; the labels show model and length already.
     names = [n for n in (rows[0] if rows else ()) if "task" in (n, get_parent_axis(n)) and n != "task.texts"]
     axes = find_distinguishing_axes(list({tuple(r.get(n, "") for n in names): r for r in rows}.values()), names)
-    options = [a for a in axes if a != "task"]
-    groups = group_by(items, lambda item: tuple(item.axes.get(a, "") for a in ("task", *options)))
-    return {", ".join([task, *map(format_option, options, of)]): part for (task, *of), part in sorted(groups.items())}
+    axes = ["task", *(a for a in axes if a != "task")]
+    groups = group_by(items, lambda item: tuple(item.axes.get(a, "") for a in axes))
+    return {", ".join([key[0], *map(format_option, axes[1:], key[1:])]): part for key, part in sorted(groups.items())}
 
 
 def group_by_options(items: Sequence[SystemValue], metric: str) -> dict[str, list[SystemValue]]:
@@ -407,7 +387,7 @@ def group_by_options(items: Sequence[SystemValue], metric: str) -> dict[str, lis
     # The option `system` of a metric of human judgments is the system's own name in the file.
     options = find_differing_options(metric_items, (*FACTS, "system"))
     groups = group_by(metric_items, lambda item: format_options(metric, options[item.signature]))
-    return dict(sorted(groups.items(), key=lambda group: make_natural_sort_key(group[0])))
+    return {name: groups[name] for name in sorted(groups, key=make_natural_sort_key)}
 
 
 def group_by_task_and_options(items: Sequence[SystemValue], metric: str) -> dict[tuple[str, str], list[SystemValue]]:

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import DataError, SpecError, parse_signature
+from openended.harness.core import F64, DataError, SpecError, parse_signature
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
 from openended.harness.report.tables.values import build_value_tables
@@ -43,12 +42,7 @@ def orient_value(value: SystemValue, items: Iterable[SystemValue]) -> float:
 
 
 def correlate(
-    pairs: Iterable[tuple[float, float]],
-    note: str = "",
-    few: str = FEW,
-    *,
-    test: bool = False,
-    **options: Any,  # noqa: ANN401
+    pairs: Iterable[Sequence[float] | F64], note: str = "", few: str = FEW, *, test: bool = False, signed: bool = False
 ) -> Cell:
     """Return the cell of Spearman's ρ over the pairs that have both values, with stars if it is tested.
 
@@ -61,7 +55,7 @@ def correlate(
     if len(first) < 3 or not math.isfinite(value := correlation.rank_correlation(first, second)):
         return Cell(note=few)
     suffix = stars(correlation.correlate(first, second).p_value) if test else ""
-    return Cell(value, note=note.format(len(first)), suffix=suffix, **options)
+    return Cell(value, note=note.format(len(first)), suffix=suffix, signed=signed)
 
 
 def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:
@@ -107,7 +101,7 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> list[Table]:
     )
     kinds = ["metric"] * len(pairs) + ["summary"] * len(criteria)
     title = f"{layout.title}{part.tasks}"
-    return [Table.build(part.stem, title, labels, columns, remarks, kinds=kinds, lines=[len(pairs)], head="Metric")]
+    return [Table.build(part.stem, title, labels, columns, remarks, kinds=kinds, head="Metric")]
 
 
 def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair) -> Cell | None:
@@ -188,32 +182,35 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
 
 def _build_embedder_agreement(part: TablePart, layout: Layout) -> Table:
     """Correlate every embedder's scores with those of the first embedder over the systems they share."""
+    import pandas as pd
+
     pairs = select_pairs(part.items, layout)
     values = [i for i in part.items if i.system == "model" and i.pair in pairs]
     axes = [a for a in values[0].axes if get_parent_axis(a) == "embedder"]
     rows = {tuple(i.axes[a] for a in ("embedder", *axes)): i.axes for i in values}
     options = measured.find_distinguishing_axes(list(rows.values()), axes)
-    scores: dict[tuple[Pair, str], dict[tuple[str, ...], float]] = {}
-    for item in values:
-        embedder = " ".join([item.axes["embedder"], *(measured.format_option(a, item.axes[a]) for a in options)])
-        system = tuple(value for axis, value in item.axes.items() if axis not in ("embedder", *axes))
-        scores_of_embedder = scores.setdefault((item.pair, embedder), {})
-        if system in scores_of_embedder:
-            what = f"{item.metric} has several values for one system and embedder"
-            raise SpecError(f"table {part.stem}: {what}; add an axis to `split`")
-        scores_of_embedder[system] = item.mean
-    embedders = sorted({embedder for _, embedder in scores}, key=measured.make_natural_sort_key)
 
+    def name_embedder(item: SystemValue) -> str:
+        return " ".join([item.axes["embedder"], *(measured.format_option(a, item.axes[a]) for a in options)])
+
+    embedders = sorted(set(map(name_embedder, values)), key=measured.make_natural_sort_key)
     columns = []
     for pair in pairs:
-        by_embedder = [scores.get((pair, embedder), {}) for embedder in embedders]
-        cells = [
-            correlate((by_embedder[0][s], other.get(s, math.nan)) for s in by_embedder[0]) for other in by_embedder
-        ]
-        columns.append((Column(*pair, _find_like(part.items, pair).title, "higher", 3), cells))
+        of_pair = [i for i in values if i.pair == pair]
+        systems = [tuple(v for a, v in i.axes.items() if a not in ("embedder", *axes)) for i in of_pair]
+        scores = pd.DataFrame(
+            {"system": systems, "embedder": map(name_embedder, of_pair), "mean": [i.mean for i in of_pair]}
+        )
+        if scores.duplicated(["system", "embedder"]).any():
+            what = f"{pair[0]} has several values for one system and embedder"
+            raise SpecError(f"table {part.stem}: {what}; add an axis to `split`")
+        wide = scores.pivot(index="system", columns="embedder", values="mean").reindex(columns=embedders)
+        cells = [correlate(wide[[embedders[0], embedder]].to_numpy()) for embedder in embedders]
+        columns.append((Column(*pair, of_pair[0].title, "higher", 3), cells))
     title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    return Table.build(f"{part.stem}-agreement", title, embedders, columns, [remark], kinds="embedder", head="Embedder")
+    stem = f"{part.stem}-agreement"
+    return Table.build(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder")
 
 
 def build_variant_tables(part: TablePart, layout: Layout) -> list[Table]:
@@ -260,7 +257,7 @@ def build_seed_std_tables(part: TablePart, layout: Layout) -> list[Table]:
         Table.build(
             part.stem, f"{layout.title}{part.tasks}", [*(s.name for s in systems), "mean over systems"], columns,
             ["Sample standard deviation (n − 1) over seeds."], kinds=[*["model"] * len(systems), "summary"],
-            seeds=seeds, lines=[len(systems)],
+            seeds=seeds,
         )
     ]  # fmt: skip
 

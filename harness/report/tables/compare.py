@@ -70,27 +70,27 @@ def build_comparison(results: Results, reference: str) -> Table:
     rows_of_table = _read_rows(reference)
     metric = rows_of_table[0]["metric"]
     layout = load_metrics()["layouts"].get(metric.partition("_")[0].partition("(")[0])
-    kind, lines = "metric", list[int]()
+    kind, sections = "metric", list[str]()
     if metric.startswith(CORRELATION):
         rows, remarks = _compare_correlations(results, rows_of_table), [f"{ORIENTED} {DELTA}"]
     elif layout is not None:
         rows, remarks = _compare_cells(results, rows_of_table, layout)
     else:
         kind = "model"
-        rows, lines, remarks = _compare_values(results, reference, rows_of_table)
+        rows, sections, remarks = _compare_values(results, reference, rows_of_table)
     columns = [
         (Column("", key, title, decimals=3), [row[at] for row in rows])
         for at, (key, title) in enumerate(COLUMNS.items(), 1)
     ]
     stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     title, kinds = f"{reference}: published and measured", [kind if row[1] else "summary" for row in rows]
-    return Table.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, lines=lines)
+    return Table.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
 
 
 def _compare_values(
     results: Results, reference: str, rows_of_table: Sequence[Mapping[str, str]]
-) -> tuple[list[Row], list[int], list[str]]:
-    """Compare values of systems; also return the first row of each metric, and remarks."""
+) -> tuple[list[Row], list[str], list[str]]:
+    """Compare values of systems; also return the metric of each row, and remarks."""
     scores = [(i, *i.key.partition("/")[::2]) for i in results.values if i.metric == "bradley_terry" and "/" in i.key]
     players = [  # of files of judgments alone, each with its score for every question
         System(name, tuple(replace(i, key=question, title=question.replace("_", " ")) for i, question, _ in of))
@@ -101,7 +101,7 @@ def _compare_values(
     names = list(dict.fromkeys(p.name for p in published))
     matches = {name: _match_system(name, names, systems) for name in names}
     rows: list[Row] = []
-    lines: list[int] = []
+    sections: list[str] = []
     missing: list[str] = []
     signatures: dict[str, None] = {}
     for metric, values in group_by(published, lambda value: value.metric).items():
@@ -117,7 +117,6 @@ def _compare_values(
         cells = [_build_measured_cell(where, matches[p.name][0], items) for p in values]
         digits = max(p.decimals for p in values)
         more = max(digits, min(choose_column_decimals(cells), digits + 1))
-        lines.append(len(rows))
         for value, cell in zip(values, cells, strict=True):
             paper = Cell(value.value, value.sd, decimals=digits)
             gap = None if value.read_off else _subtract(cell, paper, more)
@@ -126,11 +125,12 @@ def _compare_values(
         few = "Fewer than three systems in common, or constant values."
         both = ((value.value, cell.value) for value, cell in zip(values, cells, strict=True))
         rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, OVER, few)))
+        sections += [metric] * (len(values) + 1)
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else DELTA]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
     remarks += sorted({f"({r['domain']}) {r['note']}." for r in rows_of_table if r["domain"] == r["table"]})
     remarks += [OTHER_MODEL] if any(system is not None and other for system, other in matches.values()) else []
-    return rows, lines, [*remarks, *(f"signature of the measured value: {s}" for s in signatures)]
+    return rows, sections, [*remarks, *(f"signature of the measured value: {s}" for s in signatures)]
 
 
 def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], name: str) -> tuple[list[Row], list[str]]:
@@ -221,6 +221,7 @@ def read_published(reference: str) -> list[PaperValue]:
 
 
 def _read_rows(reference: str) -> list[dict[str, str]]:
+    """Return the rows of a published table; `1` is also both of Tables 1a and 1b, `13` a table named with it."""
 
     def make_slug(table: str) -> str:
         return "".join(c for c in table.lower() if c.isalnum() or c == ".").removeprefix("table")
@@ -231,13 +232,13 @@ def _read_rows(reference: str) -> list[dict[str, str]]:
         raise SpecError(f"no published numbers {paper!r}{suggest(paper, papers)}")
     rows = list(csv.DictReader(papers[paper].read_text(encoding="utf-8").splitlines()))
     table_rows = [r for r in rows if make_slug(r["table"]) == make_slug(table)]
-    if not table_rows:  # `1` of Tables 1a and 1b, and `13` of "notebook output (Table 13)"
+    if not table_rows:
         parts = re.compile(rf"(?<![\w.]){re.escape(make_slug(table) or '.')}[a-z]?(?![\w.])", re.IGNORECASE)
         table_rows = [{**r, "domain": r["table"] if r["table"][-1:].isalpha() else r["domain"]} for r in rows
                       if parts.search(r["table"])]  # fmt: skip
     if not table_rows:
-        tables = dict.fromkeys(make_slug(r["table"]) for r in rows)
-        names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in tables]
+        slugs = dict.fromkeys(make_slug(r["table"]) for r in rows)
+        names = [t if t.startswith(("text", "fig")) else f"table{t}" for t in slugs]
         what = f"has no table {table!r}" if table else f"has several tables: name one, as {paper}/{names[0]}"
         raise SpecError(f"{paper} {what}{suggest(table, names)}")
     return table_rows
@@ -249,10 +250,13 @@ def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) 
     The model must be the same, unless the decoder occurs once in the published table and once among the systems.
     """
     model, decoder, params = name
-    options = [p.partition("=") for p in params.split(";") if "=" in p]
+    player = next((s for s in systems if s.name in (f"{model} {decoder}", "human" if model == "human" else "")), None)
+    if player is not None:
+        return player, False
+    options = [("", DECODERS.get(decoder, decoder)), *(p.split("=", 1) for p in params.split(";") if "=" in p)]
 
-    def normalize(model: str) -> str:
-        return model.partition(" (")[0].rpartition("/")[2].lower().replace("_", "-")
+    def normalize(text: str) -> str:
+        return text.partition(" (")[0].rpartition("/")[2].lower().replace("_", "-")
 
     def is_equal(value: str, published: str) -> bool:
         try:
@@ -260,14 +264,12 @@ def _match_system(name: Name, names: Sequence[Name], systems: Iterable[System]) 
         except ValueError:
             return value == published
 
-    def is_decoder(axes: Mapping[str, str]) -> bool:
-        equal = (is_equal(axes.get(f"decoder.{k.strip()}", ""), v.strip()) for k, _, v in options)
-        return axes.get("decoder") == DECODERS.get(decoder, decoder) and all(equal)
-
-    player = next((s for s in systems if s.name in (f"{model} {decoder}", "human" if model == "human" else "")), None)
-    if player is not None:
-        return player, False
-    candidates = [s for s in systems if is_decoder(s.items[0].axes)]
+    candidates = []
+    for system in systems:
+        axes = system.items[0].axes
+        values = [axes.get(f"decoder.{option.strip()}" if option else "decoder", "") for option, _ in options]
+        if all(is_equal(value, text.strip()) for value, (_, text) in zip(values, options, strict=True)):
+            candidates.append(system)
     models = [{normalize(m) for m in (s.items[0].titles[0], s.items[0].axes.get("model", ""))} for s in candidates]
     same = [s for s, titles in zip(candidates, models, strict=True) if normalize(model) in titles]
     if len(same) == 1:

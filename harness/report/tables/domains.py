@@ -1,7 +1,7 @@
 """Which web domains the human texts in each cell of MAUVE come from (MAUVE, appendix F)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from openended.harness.core import DataError, Example
 from openended.harness.report.tables.selection import TablePart
@@ -19,9 +19,28 @@ def build_domain_tables(part: TablePart, layout: Layout) -> list[Table]:
     systems = group_systems(part.items)
     tables: list[Table] = []
     for system in systems:
-        if domains := _read_domains(part.results, system):
-            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
-            tables.append(_build_table(domains, stem, f"{layout.title}: {system.name}"))
+        domains = _read_domains(part.results, system)
+        if not domains:
+            continue
+        total = sum(counts.total() for counts in domains.values())
+        least = LEAST_OF_FEW if total < FEW else LEAST
+        visible = [entry for entry in domains.items() if entry[1].total() >= least]
+        visible.sort(key=lambda entry: (len(entry[1]), -entry[1].total(), entry[0]))
+        counts = [counts for _, counts in visible]
+        columns: list[Filled] = [
+            (Column("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
+            (Column("mauve", "domains", "domains", decimals=0), map(len, counts)),
+            (Column("mauve", "counts", "texts of each domain"),
+             [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
+        ]  # fmt: skip
+        pure = sum(len(c) <= FEW_DOMAINS for c in counts)
+        remark = (
+            f"{pure} of {len(counts)} cells with at least {least} human texts hold texts of one or two domains; "
+            f"{total:,} texts of {len(set().union(*domains.values()))} domains in {len(domains)} cells."
+        )
+        stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
+        title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell, _ in visible]
+        tables.append(Table.build(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
     if not tables:
         raise DataError(
             f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "
@@ -48,23 +67,3 @@ def _read_domains(results: Results, system: System) -> dict[int, Counter[str]]:
         if domain is not None:
             domains.setdefault(int(cell), Counter())[domain] += 1
     return domains
-
-
-def _build_table(domains: Mapping[int, Counter[str]], stem: str, title: str) -> Table:
-    total = sum(counts.total() for counts in domains.values())
-    least = LEAST_OF_FEW if total < FEW else LEAST
-    visible = {cell: counts for cell, counts in domains.items() if counts.total() >= least}
-    order = sorted(visible, key=lambda cell: (len(visible[cell]), -visible[cell].total(), cell))
-    counts = [visible[cell] for cell in order]
-    columns: list[Filled] = [
-        (Column("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
-        (Column("mauve", "domains", "domains", decimals=0), map(len, counts)),
-        (Column("mauve", "counts", "texts of each domain"),
-         [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
-    ]  # fmt: skip
-    pure = sum(len(counts) <= FEW_DOMAINS for counts in visible.values())
-    remark = (
-        f"{pure} of {len(visible)} cells with at least {least} human texts hold texts of one or two domains; "
-        f"{total:,} texts of {len(set().union(*domains.values()))} domains in {len(domains)} cells."
-    )
-    return Table.build(stem, title, [f"cell {c}" for c in order], columns, [remark], kinds="metric", head="Cell")

@@ -225,8 +225,7 @@ def build_frontier_tables(part: TablePart, layout: Layout) -> list[Table]:
         values_of_human = [None, human[0], human[0], human_ppl.mean if human_ppl is not None else math.nan]
         for (_, cells), value in itertools.zip_longest(columns, values_of_human):
             cells.append(value)
-    lines = [len(frontiers)]
-    return [*values, Table.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds, lines=lines)]
+    return [*values, Table.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
 
 
 def _format_estimate(

@@ -1,5 +1,6 @@
 """Tables of human judgments: Bradley-Terry scores of all players, and examples of what HUSE finds (HUSE, Table 2)."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -76,20 +77,16 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     if metric == PREFERENCES:
         scale = fields.get("display_scale", "1").removesuffix(".0")
         unit = 400 / math.log(10) / float(scale)
-        points = [
-            f"{player} {_format_elo(cell, unit)}"
-            for player, cell in zip(players, columns[0][1], strict=True) if math.isfinite(cell.value)
-        ]  # fmt: skip
+        points = []
+        for player, cell in zip(players, columns[0][1], strict=True):
+            ends = f" [{', '.join(f'{1000 + unit * end:.0f}' for end in cell.interval)}]" if cell.interval else ""
+            points += [f"{player} {1000 + unit * cell.value:.0f}{ends}"] if math.isfinite(cell.value) else []
         on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
         remarks[-1:] = [REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo]
     title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
     kinds = ["human" if player == HUMAN else "model" for player in players]
-    return Table.build(name, title, players, columns, remarks, head="Player", kinds=kinds, ranked=True)
-
-
-def _format_elo(cell: Cell, unit: float) -> str:
-    ends = ", ".join(f"{1000 + unit * end:.0f}" for end in cell.interval or ())
-    return f"{1000 + unit * cell.value:.0f}" + (f" [{ends}]" if ends else "")
+    sections = [metric] * len(players)
+    return Table.build(name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True)
 
 
 def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:
@@ -102,10 +99,12 @@ def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:
     for system in systems:
         if rows := list(_list_huse_examples(part.results, system)):
             labels, *cells = zip(*rows, strict=True)
-            heads = [at for at, (log_prob, _) in enumerate(zip(*cells, strict=True)) if log_prob is None]
+            sections = list(itertools.accumulate(log_prob is None for log_prob in cells[0]))  # one per example
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
             title, cells_of = f"{layout.title}: {system.name}", zip(columns, cells, strict=True)
-            tables.append(Table.build(stem, title, labels, cells_of, remarks, kinds="text", lines=heads, head="Text"))
+            tables.append(
+                Table.build(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
+            )
     return tables
 
 

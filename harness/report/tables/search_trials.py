@@ -52,9 +52,18 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     remarks += [f"First failure: {failed.label}: {failed.error}."] if failed is not None else []
     title = f"{'Pareto front' if several else 'Best settings'} of {searched.name}"
     every = [f"{state}: {count}" for state, count in counts.items()]
+    tables = [_build_settings_table("search-best", title, searched, best, remarks)]
+    if any(searched.importance):
+        totals = sum(map(Counter, searched.importance), Counter[str]())
+        names = sorted(totals, key=lambda name: (-totals[name], name))
+        columns = [
+            (Column("", objective.title, objective.title, "none", 2), map(shares.get, names))
+            for objective, shares in zip(searched.objectives, searched.importance, strict=True)
+        ]
+        title, remark = "Importance of the parameters", [_IMPORTANCE]
+        tables.append(Table.build("search-importance", title, names, columns, remark, head="Parameter"))
     return [
-        _build_settings_table("search-best", title, searched, best, remarks),
-        *([_build_importance_table(searched)] if any(searched.importance) else []),
+        *tables,
         _build_settings_table("search-trials", f"Trials of {searched.name}", searched, searched.trials, every),
     ]
 
@@ -107,17 +116,3 @@ def _read_interval(trial: SearchTrial, key: str) -> tuple[float, float] | None:
     rows = (row for row in read_record(folder).results if row.system == "model")
     ends = next((row.intervals[key] for row in rows if key in row.intervals), None)
     return (ends["low"], ends["high"]) if ends is not None else None
-
-
-def _build_importance_table(searched: SearchResult) -> Table:
-    totals: Counter[str] = Counter()
-    for shares in searched.importance:
-        totals.update(shares)
-    names = sorted(totals, key=lambda name: (-totals[name], name))
-    columns = [
-        (Column("", o.title, o.title, "none", 2), [shares.get(name) for name in names])
-        for o, shares in zip(searched.objectives, searched.importance, strict=True)
-    ]
-    return Table.build(
-        "search-importance", "Importance of the parameters", names, columns, [_IMPORTANCE], head="Parameter"
-    )

@@ -94,29 +94,25 @@ def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
     A companion that was not asked for is left out if another metric's column has the same numbers (two metrics report
     the entropy of a text).
     """
+    models = [i for i in items if i.system == "model"]
     columns: dict[Pair, dict[tuple[str, ...], float]] = {}
-    keys: dict[str, dict[str, None]] = {}  # of each metric, the primary one first
-    for item in sorted((i for i in items if i.system == "model"), key=lambda i: not i.primary):
+    for item in sorted(models, key=lambda i: not i.primary):  # of each metric, the primary key first
         columns.setdefault(item.pair, {})[tuple(item.axes.values())] = item.mean
-    for item in (i for i in items if i.system == "model"):
-        keys.setdefault(item.metric, {pair[1]: None for pair in columns if pair[0] == item.metric})
-    pairs: dict[Pair, None] = {}
-    for pattern in layout.metrics or tuple(keys):
+    chosen: dict[Pair, bool] = {}  # whether it is a companion that was not asked for
+    for pattern in layout.metrics or dict.fromkeys(i.metric for i in models):
         metric, _, key = pattern.partition(".")
-        available = list(keys.get(metric, ()))
-        chosen = [key] if key else [*available[:1], *(COMPANIONS.get(metric, ()) if layout.companions else ())]
-        pairs |= dict.fromkeys((metric, k) for k in (available if key == "*" else chosen) if k in available)
-    requested = {tuple(pattern.split(".", 1)) for pattern in layout.metrics}
+        keys = [pair[1] for pair in columns if pair[0] == metric]
+        requested = keys if key == "*" else [key] if key else keys[:1]
+        companions = COMPANIONS.get(metric, ()) if layout.companions and not key else ()
+        chosen |= {(metric, k): False for k in requested if k in keys}
+        chosen |= {(metric, k): chosen.get((metric, k), True) for k in companions if k in keys}
 
     def is_repeated(pair: Pair) -> bool:
         values = columns[pair]
-        others = [columns[other] for other in pairs if other[0] != pair[0] and columns[other].keys() == values.keys()]
+        others = [columns[other] for other in chosen if other[0] != pair[0] and columns[other].keys() == values.keys()]
         return any(all(math.isclose(v, other[a], rel_tol=1e-9) for a, v in values.items()) for other in others)
 
-    def is_companion(pair: Pair) -> bool:
-        return pair[1] in COMPANIONS.get(pair[0], ()) and not {pair, (pair[0], "*")} & requested
-
-    return [pair for pair in pairs if not (is_companion(pair) and is_repeated(pair))]
+    return [pair for pair, is_companion in chosen.items() if not (is_companion and is_repeated(pair))]
 
 
 def select_minority(items: Sequence[SystemValue]) -> list[SystemValue]:
@@ -169,7 +165,7 @@ def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tupl
     imported = [run.imported_stages for run in used if run.imported_stages]
     stages = ", ".join(sorted({stage for names in imported for stage in names}))
     return (
-        *filter(None, [_describe_data(used)]),
+        *([data] if (data := _describe_data(used)) else []),
         *([f"Imported, not computed here: {stages} (in {len(imported)} of {len(used)} runs)."] if stages else []),
         f"Newest run: {newest}.",
         *collect_commands(used),
@@ -190,19 +186,20 @@ def collect_commands(runs: Sequence[Run]) -> list[str]:
 
 def _describe_data(runs: Sequence[Run]) -> str:
     """Describe the task and the number and length of texts; of judgments alone, only their file."""
+    judgments = format_axis_values(runs, "judgments")
     if all(run.axes.get("decoder") == RATED for run in runs):
-        return f"Judgments {format_axis_values(runs, 'judgments')}."
-    samples, seeds = format_axis_values(runs, "samples"), format_axis_values(runs, "seed")
-    lengths = format_axis_values(runs, "max_new_tokens")
+        return f"Judgments {judgments}."
+    names = ("task", "num_examples", "samples", "max_new_tokens", "seed")
+    task, examples, samples, lengths, seeds = (format_axis_values(runs, name) for name in names)
     parts = (
-        ("task {}", format_axis_values(runs, "task")),
-        ("{} examples", format_axis_values(runs, "num_examples")),
-        ("{} samples of each", "" if samples == "1" else samples),
-        ("at most {} new tokens", lengths) if lengths else ("{}", "whole texts"),
-        ("seed {}" if seeds.isdecimal() else "seeds {}", seeds),
-        ("judgments {}", format_axis_values(runs, "judgments")),
+        task and f"task {task}",
+        examples and f"{examples} examples",
+        f"{samples} samples of each" if samples not in ("", "1") else "",
+        f"at most {lengths} new tokens" if lengths else "whole texts",
+        seeds and f"{'seed' if seeds.isdecimal() else 'seeds'} {seeds}",
+        judgments and f"judgments {judgments}",
     )
-    text = "; ".join(form.format(value) for form, value in parts if value)
+    text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
-from openended.harness.results import SystemValue
+from openended.harness.results import SystemValue, orient
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ class Table:
     @classmethod
     def build(
         cls, name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
-        kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (), lines: Sequence[int] = (),
+        kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (), sections: Sequence[object] = (),
         ranked: bool = False, compare: Callable[[Cell, Cell], float] | None = None, **options: Any,  # noqa: ANN401
     ) -> "Table":  # fmt: skip
         """Build and style a table.
@@ -171,7 +171,7 @@ class Table:
             remarks: How to read the values.
             kinds: Of the rows, or one for all: `model`, `human`, or another one that is not ranked.
             seeds: Numbers of seeds of the rows, which add a column.
-            lines: Numbers of the rows with a line above them.
+            sections: Of the rows, separated by lines; by default their kinds.
             ranked: Whether to mark the best cells of each column.
             compare: p-value of two cells being equally good, NaN if it is unknown.
             options: Further fields of the table.
@@ -183,10 +183,10 @@ class Table:
             if column.decimals is None:
                 column = replace(column, decimals=choose_column_decimals(cells))
             styled.append(mark_best_cells(column, cells, kinds, compare) if ranked else (column, cells))
-        rows = []
+        sections, rows = sections or kinds, []
         for at, label in enumerate(labels):
-            row_cells = tuple(column_cells[at] for _, column_cells in styled)
-            rows.append(TableRow(label, kinds[at], row_cells, seeds[at] if seeds else 0, rule=at in lines))
+            row_cells, starts = tuple(column_cells[at] for _, column_cells in styled), sections[at] != sections[at - 1]
+            rows.append(TableRow(label, kinds[at], row_cells, seeds[at] if seeds else 0, rule=at > 0 and starts))
         heads = tuple(column for column, _ in styled)
         return cls(name, title, heads, tuple(rows), tuple(remarks), **{"show_seeds": bool(seeds), **options})
 
@@ -336,11 +336,11 @@ def _competes(source: SystemValue | None) -> bool:
 
 def _compute_cost(column: Column, cell: Cell, value: float) -> float:
     """Return the cost of a value of a cell; lower is better, NaN if the column has no direction."""
-    if column.direction in ("higher", "lower"):
-        return -value if column.direction == "higher" else value
-    if column.target is not None:
-        return abs(value - column.target)
-    return abs(value - cell.human.mean) if column.direction == "match_human" and cell.human is not None else math.nan
+    target = column.target
+    if column.direction == "match_human":
+        target = cell.human.mean if cell.human is not None else math.nan
+    is_ranked = target is not None or column.direction in ("higher", "lower")
+    return float(-orient(value, column.direction, target)) if is_ranked else math.nan
 
 
 def _compare_intervals(column: Column, cell: Cell, best: Cell) -> float:

@@ -56,15 +56,13 @@ class _Pivot:
         self.row_axes = [a for a in measured.add_options(row_axes, self.names) if a not in self.outer]
         first_axes = [a for a in (layout.rows or ("model", "decoder")) if a not in layout.columns]
         ordered = measured.sort_values(self.models, [*first_axes, *self.varying, *self.names])
-        self.rows: dict[RowKey, list[SystemValue]] = group_by(sorted(ordered, key=self.rank_by_names), self.get_row)
+        for axis, names in reversed(layout.names.items()):  # values without a name come last
+            ranks = {value: rank for rank, value in enumerate(names)}
+            ordered.sort(key=lambda item, axis=axis, ranks=ranks: ranks.get(item.axes.get(axis, ""), len(ranks)))
+        self.rows: dict[RowKey, list[SystemValue]] = group_by(ordered, self.get_row)
 
     def get_row(self, item: SystemValue) -> RowKey:
         return tuple(item.axes.get(a, "") for a in self.row_axes)
-
-    def rank_by_names(self, item: SystemValue) -> list[int]:
-        """Return the rank of a row by the order of the names in the layout."""
-        named = [(list(names), item.axes.get(axis, "")) for axis, names in self.layout.names.items()]
-        return [names.index(value) if value in names else len(names) for names, value in named]
 
     def build(self) -> Table:
         layout, part, models, results = self.layout, self.part, self.models, self.part.results
@@ -79,19 +77,15 @@ class _Pivot:
         ]
         labels, groups = self.label_rows()
         humans = self.build_human_rows([(column, signatures) for column, _, signatures in built])
-        rows: list[tuple[str, str, int, Sequence[Cell]]] = [  # label, kind, number of seeds and cells
-            (labels[key], "model", max(i.seeds for i in items), [cells[at] for _, cells, _ in built])
+        cells = [cells for _, cells, _ in built]
+        rows = [  # label, kind, number of seeds, cells and section
+            (labels[key], "model", max(i.seeds for i in items), tuple(column[at] for column in cells), groups[at])
             for at, (key, items) in enumerate(self.rows.items())
         ]
-        top = [(label, "human", 0, cells) for label, cells in humans]
-        rows = [*rows, *top] if layout.human_last else [*top, *rows]
-        # Lines separate the outermost of several named axes, and the human rows.
-        starts = [at for at in range(1, len(groups)) if groups[at] != groups[at - 1]]
-        first = 0 if layout.human_last else len(top)
-        lines = [
-            *(first + at for at in starts),
-            *(range(len(groups), len(rows)) if layout.human_last else [len(top)] if top else []),
-        ]
+        top = [(label, "human", 0, row_cells, "human") for label, row_cells in humans]
+        labeled, kinds, seeds, row_cells, sections = zip(
+            *(rows + top if layout.human_last else top + rows), strict=True
+        )
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
 
         def compare(cell: Cell, best: Cell) -> float:
@@ -105,10 +99,8 @@ class _Pivot:
         table = Table.build(
             part.stem,
             ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
-            [row[0] for row in rows],
-            [(column, [row[3][at] for row in rows]) for at, (column, _, _) in enumerate(built)],
-            kinds=[row[1] for row in rows], seeds=[row[2] for row in rows], ranked=True, compare=compare,
-            lines=lines,
+            labeled, zip([column for column, *_ in built], zip(*row_cells, strict=True), strict=True),
+            kinds=kinds, seeds=seeds, sections=sections, ranked=True, compare=compare,
             warnings=(
                 *list_warnings(models, part.items, label, intervals=layout.intervals), *self.list_unknown_keys()
             ),
@@ -217,14 +209,14 @@ class _Pivot:
 
     def describe_crowd(self, first: SystemValue, second: SystemValue) -> SpecError:
         """Return the error for two values in one cell."""
-        stem, axes = self.part.stem, measured.find_differing_fields([first.axes, second.axes])
+        table, axes = f"table {self.part.stem}", measured.find_differing_fields([first.axes, second.axes])
         if not axes:
             differ = measured.describe_differences(parse_signature(first.signature), parse_signature(second.signature))
-            return SpecError(f"table {stem}: {first.metric} has several values of one system, which differ in {differ}")
+            return SpecError(f"{table}: {first.metric} has several values of one system, which differ in {differ}")
         rows = ", ".join(a for a in self.row_axes if not measured.get_parent_axis(a))
         differ = "; ".join(f"{a} ({first.axes.get(a) or 'none'} and {second.axes.get(a) or 'none'})" for a in axes[:3])
         why = f"the rows ({rows}) put two systems into one cell; they differ in {differ}"
-        return SpecError(f"table {stem}: {why}; name more axes in `rows`")
+        return SpecError(f"{table}: {why}; name more axes in `rows`")
 
     def build_human_rows(self, columns: Sequence[tuple[Column, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
@@ -297,13 +289,15 @@ def list_warnings(
     """
     kinds: dict[str, dict[str, set[str]]] = {}  # caveat → metric or title of a value → systems
     for item in (i for i in models if i.note and math.isfinite(i.mean)):
-        parts = item.note.split("; ")
-        missing = [match for part in parts if (match := NO_INTERVAL.fullmatch(part))]
-        for keys, why in (match.groups() for match in missing if intervals):
-            if keys is None or item.key in keys.split(", "):
-                kinds.setdefault(f"no interval: {why}", {}).setdefault(item.title, set()).add(label(item))
-        if rest := "; ".join(part for part in parts if not NO_INTERVAL.fullmatch(part)):
-            kinds.setdefault(rest, {}).setdefault(item.metric, set()).add(label(item))
+        others = []
+        for part in item.note.split("; "):
+            missing = NO_INTERVAL.fullmatch(part)
+            if missing is None:
+                others.append(part)
+            elif intervals and (missing[1] is None or item.key in missing[1].split(", ")):
+                kinds.setdefault(f"no interval: {missing[2]}", {}).setdefault(item.title, set()).add(label(item))
+        if others:
+            kinds.setdefault("; ".join(others), {}).setdefault(item.metric, set()).add(label(item))
     notes = {f"{', '.join(names)}: {caveat}": set().union(*names.values()) for caveat, names in kinds.items()}
     pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
     counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
@@ -330,17 +324,16 @@ def describe_coverage(columns: Iterable[Column]) -> tuple[str, ...]:
 def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
     notes: dict[str, set[str]] = {}
-    repeated = set[str]()
     for item in models:
-        fields = parse_signature(item.signature)
-        repeated |= {
-            core.describe_out_of_domain(k, v.partition("@")[0]) for k, v in fields.items() if core.OUT_OF_DOMAIN in v
-        }
-        for note in {n for at, _ in item.sources for n in results.runs[at].notes}:
+        for note in (n for at, _ in item.sources for n in results.runs[at].notes):
             # Notes of naive systems begin with their name, which the list of systems says.
             notes.setdefault(note.removeprefix(f"{item.axes.get('model')}: "), set()).add(label(item))
-    others = {note: systems for note, systems in notes.items() if note not in repeated}
-    return tuple(_join_notes(others, {label(i) for i in models}))
+    fields = dict.fromkeys(field for item in models for field in parse_signature(item.signature).items())
+    for role, model in fields:
+        notes.pop(
+            core.describe_out_of_domain(role, model.partition("@")[0]) if core.OUT_OF_DOMAIN in model else "", None
+        )
+    return tuple(_join_notes(notes, {label(i) for i in models}))
 
 
 def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:

@@ -5,11 +5,10 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from openended.harness.core import load_members
 from openended.harness.report.tables.formats.text import clean, split_widths
-from openended.harness.report.tables.table import DAGGER, Cell, Column, Table, TableRow, arrow
+from openended.harness.report.tables.table import DAGGER, Column, Table, TableRow, arrow
 
 PREAMBLE = (
     "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}, "
@@ -53,90 +52,13 @@ DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 point
 
 
 @dataclass(frozen=True, slots=True)
-class GridCell:
-    """The plain text of one cell: what siunitx aligns or words instead, and what follows it."""
-
-    number: str = ""  # with sign, point and thousands separators; empty if the cell has no number
-    words: str = ""
-    suffix: str = ""  # stars of a test and other text after the number
-    spread: str = ""  # uncertainty
-    bold: bool = False
-
-    @property
-    def text(self) -> str:
-        return escape(self.words)
-
-    @property
-    def tail(self) -> str:
-        """LaTeX after the number."""
-        rest = self.suffix.lstrip("*")
-        stars = "*" * (len(self.suffix) - len(rest))
-        small = [rf"{{\scriptsize {escape(text)}}}" for text in (rest.strip(), self.spread) if text]
-        return " ".join([*([f"$^{{{stars}}}$"] if stars else []), *small])
-
-
-@dataclass(frozen=True)
 class GridColumn:
-    """A heading, in lines of LaTeX, and the cells below it."""
+    """A column type, a heading and the cells below it in LaTeX; a column with uncertainties spans two."""
 
-    head: tuple[str, ...]
-    cells: tuple[GridCell, ...]
-    head_points: float
-    is_aligned: bool = True
-    """Whether its numbers are of one metric, so that their decimal points are aligned; otherwise they are centered."""
-
-    @cached_property
-    def has_tail(self) -> bool:
-        """Whether a second column follows, with what stands after the numbers."""
-        return self.is_aligned and any(cell.tail for cell in self.cells)
-
-    @cached_property
-    def has_words(self) -> bool:
-        """Whether it holds text, which is aligned at the left."""
-        return any(len(cell.text) > len("--") for cell in self.cells)
-
-    def find_number_format(self) -> tuple[str, int, int]:
-        """Return a sign if any number has one, and the most digits before and after the point."""
-        numbers = [cell.number.replace(",", "") for cell in self.cells if cell.number]
-        sign = next((n[0] for n in numbers if n[0] in "+-"), "")
-        whole = max((len(n.lstrip("+-").partition(".")[0]) for n in numbers), default=0)
-        return sign, whole, max((len(n.partition(".")[2]) for n in numbers), default=0)
-
-    @cached_property
-    def points(self) -> float:
-        """Estimated width with the space around it."""
-        sign, whole, decimals = self.find_number_format()
-        digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
-        number = estimate_points(digits) * (BOLD if any(cell.bold for cell in self.cells) else 1)
-        tail = max((SMALL * estimate_points(f"{c.suffix} {c.spread}".strip()) for c in self.cells), default=0.0)
-        words = min(max((estimate_points(cell.words) for cell in self.cells), default=0.0), PROSE)
-        return max(self.head_points, max(number, words) + (tail + THIN if tail else 0.0)) + 2 * SEP
-
-    def format_type(self) -> str:
-        """Return the column type: text at the left, numbers at their decimal point with the widest number's format."""
-        sign, whole, decimals = self.find_number_format()
-        if self.has_words:
-            long = any(estimate_points(cell.words) > PROSE for cell in self.cells)
-            return rf"p{{{PROSE:g}pt}}" if long else "l"
-        if not whole or not self.is_aligned:
-            return "c"
-        form = f"S[table-format={sign}{whole}.{decimals}]" if decimals else f"S[table-format={sign}{whole}]"
-        return f"{form}@{{~}}l" if self.has_tail else form
-
-    def format_head(self) -> str:
-        head = self.head[0] if len(self.head) == 1 else r"\shortstack{" + r" \\ ".join(self.head) + "}"
-        return rf"\multicolumn{{2}}{{c}}{{{head}}}" if self.has_tail else f"{{{head}}}"
-
-    def format_cell(self, row: int) -> str:
-        cell = self.cells[row]
-        text = cell.text or cell.number
-        if not self.is_aligned:
-            number = text.replace("-", "$-$") if cell.number else text
-            return " ".join(filter(None, [rf"\textbf{{{number}}}" if cell.bold else number, cell.tail]))
-        if not self.has_words:
-            digits = cell.number.replace(",", "")
-            text = f"{{{cell.text}}}" if cell.text else rf"\bfseries {digits}" if cell.bold else digits
-        return f"{text} & {cell.tail}".rstrip() if self.has_tail else text
+    type: str
+    head: str
+    cells: tuple[str, ...]
+    points: float  # estimated width with the space around it
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +119,7 @@ def to_latex(table: Table, label: str = "") -> str:
 
 def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
     """Return the grid, its columns in each float, the width of a float and the size of its letters."""
-    grids = [lay_out(table), *([lay_out_transposed(table)] if table.columns else [])]
+    grids = [lay_out(table), *([lay_out(table, transposed=True)] if table.columns else [])]
     page = table.tex_width
     pages = [page, *([PAGE] if page <= COLUMN else [])]  # what no column holds goes over both
     for page in pages:
@@ -235,7 +157,7 @@ def _write_caption(table: Table) -> str:
 def format_latex_rows(table: Table) -> list[str]:
     """Format every row of a table as one line of a tabular."""
     grid = lay_out(clean(table))
-    return [_format_row(grid, i, grid.columns) for i in range(len(grid.labels))]
+    return [_format_row(grid, i, range(len(grid.columns))) for i in range(len(grid.labels))]
 
 
 def _list_comments(table: Table) -> list[str]:
@@ -264,61 +186,37 @@ def _format_signatures(table: Table) -> list[str]:
     ]
 
 
-def lay_out(table: Table) -> Grid:
-    """Lay out systems as rows and metrics as columns."""
-    columns = []
-    for j, column in enumerate(table.columns):
-        head, points = _format_metric_head(column)
-        cells = tuple(_make_grid_cell(table, row.cells[j], column) for row in table.rows)
-        columns.append(GridColumn(head, cells, points))
-    longest = max(estimate_points(text) for text in (table.head, *(write_label(row.label) for row in table.rows)))
-    labels = tuple(_emphasize(escape(write_label(row.label)), row) for row in table.rows)
-    return Grid(escape(table.head), labels, tuple(columns), tuple(row.rule for row in table.rows), longest + 2 * SEP)
+def lay_out(table: Table, *, transposed: bool = False) -> Grid:
+    """Lay out systems as rows and metrics as columns, or the other way round."""
+    rows, columns = range(len(table.rows)), range(len(table.columns))
+    names = [write_label(row.label) for row in table.rows]
+    metrics = [_format_metric_head(column) for column in table.columns]
+    if transposed:
+        heads = [(*_format_system_head(name, row), [(i, j) for j in columns])
+                 for i, (name, row) in enumerate(zip(names, table.rows, strict=True))]  # fmt: skip
+        labels, texts = [" ".join(lines) for lines, _ in metrics], [column.heading for column in table.columns]
+        head, rules = "Metric", [False] * len(labels)
+    else:
+        heads = [(*metric, [(i, j) for i in rows]) for j, metric in enumerate(metrics)]
+        labels = [_emphasize(escape(name), row) for name, row in zip(names, table.rows, strict=True)]
+        texts, head, rules = [table.head, *names], escape(table.head), [row.rule for row in table.rows]
+    built = [_format_column(table, *column, is_aligned=not transposed) for column in heads]
+    points = max(map(estimate_points, texts)) + 2 * SEP
+    return Grid(head, tuple(labels), tuple(built), tuple(rules), points)
 
 
-def lay_out_transposed(table: Table) -> Grid:
-    """Lay out metrics as rows and systems as columns."""
-    labels = tuple(" ".join(_format_metric_head(column)[0]) for column in table.columns)
-    columns = []
-    for row in table.rows:
-        cells = tuple(_make_grid_cell(table, *both) for both in zip(row.cells, table.columns, strict=True))
-        lines = [""]  # of the label, about `LONG` characters each
-        for word in write_label(row.label).split(" "):
-            if lines[-1] and len(lines[-1]) + len(word) >= LONG:
-                lines.append(word)
-            else:
-                lines[-1] = f"{lines[-1]} {word}".strip()
-        head = tuple(_emphasize(escape(line), row) for line in lines)
-        columns.append(GridColumn(head, cells, max(map(estimate_points, lines)), is_aligned=False))
-    longest = max(estimate_points(column.heading) for column in table.columns)
-    return Grid("Metric", labels, tuple(columns), (False,) * len(labels), longest + 2 * SEP)
+def _format_system_head(name: str, row: TableRow) -> tuple[list[str], float]:
+    """Return the name of a system in lines of about `LONG` characters, and their width."""
+    lines = [""]
+    for word in name.split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) >= LONG:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return [_emphasize(escape(line), row) for line in lines], max(map(estimate_points, lines))
 
 
-def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
-    """Format some rows and columns of a grid as a tabular."""
-    part = [grid.columns[i] for i in columns]
-    lines = [
-        rf"\begin{{tabular}}{{@{{}}l{''.join(column.format_type() for column in part)}@{{}}}}", r"\toprule",
-        " & ".join([_protect(grid.head), *(column.format_head() for column in part)]) + r" \\", r"\midrule",
-    ]  # fmt: skip
-    for i in rows:
-        lines += [r"\midrule"] if grid.rules[i] and i != rows.start else []
-        lines.append(_format_row(grid, i, part))
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
-
-
-def _format_row(grid: Grid, row: int, columns: Sequence[GridColumn]) -> str:
-    return " & ".join([_protect(grid.labels[row]), *(column.format_cell(row) for column in columns)]) + r" \\"
-
-
-def _make_grid_cell(table: Table, cell: Cell, column: Column) -> GridCell:
-    number, spread = table.text(cell, column)
-    if cell.words or not math.isfinite(cell.value) or number.startswith("<"):
-        return GridCell(words=number)
-    return GridCell(number.removesuffix(cell.suffix), suffix=cell.suffix.strip(), spread=spread, bold=cell.best)
-
-
-def _format_metric_head(column: Column) -> tuple[tuple[str, ...], float]:
+def _format_metric_head(column: Column) -> tuple[list[str], float]:
     """Return the heading of a metric in lines (title with arrow, parts in parentheses, interval), and its width."""
     title = column.title
     first, *rest = title.replace(" (", "\n(").split("\n") if len(title) > LONG else [title]
@@ -326,9 +224,79 @@ def _format_metric_head(column: Column) -> tuple[tuple[str, ...], float]:
     symbol = "".join(SPECIAL.get(c, c) for c in sign).replace("$", "")
     dagger = r"$^\dagger$" if column.out_of_domain else ""
     interval = [r"{}[95\,\% CI]"] if column.interval else []
-    head = (escape(first) + dagger + (f" ${symbol}$" if symbol else ""), *map(escape, rest), *interval)
+    head = [escape(first) + dagger + (f" ${symbol}$" if symbol else ""), *map(escape, rest), *interval]
     texts = (f"{first} {sign}{DAGGER * column.out_of_domain}", *rest, *(["[95 % CI]"] if column.interval else []))
     return head, max(map(estimate_points, texts))
+
+
+def _format_column(
+    table: Table, lines: Sequence[str], head_points: float, places: Sequence[tuple[int, int]], *, is_aligned: bool
+) -> GridColumn:
+    """Format the cells at some places (row, column) below the lines of a heading.
+
+    Words are at the left. Numbers of one metric are aligned at their decimal points, others are centered.
+    """
+    numbers, words, tails, widths = [], [], [], [0.0]
+    for i, j in places:
+        cell, column = table.rows[i].cells[j], table.columns[j]
+        text, spread = table.text(cell, column)
+        if cell.words or not math.isfinite(cell.value) or text.startswith("<"):
+            numbers, words, tails = [*numbers, ""], [*words, text], [*tails, ""]
+            continue
+        suffix = cell.suffix.strip()
+        rest = suffix.lstrip("*")
+        stars = "*" * (len(suffix) - len(rest))
+        small = [rf"{{\scriptsize {escape(part)}}}" for part in (rest.strip(), spread) if part]
+        numbers, words = [*numbers, text.removesuffix(cell.suffix)], [*words, ""]
+        tails.append(" ".join([*([f"$^{{{stars}}}$"] if stars else []), *small]))
+        widths.append(SMALL * estimate_points(f"{suffix} {spread}".strip()))
+    is_bold = [bool(number) and table.rows[i].cells[j].best for number, (i, j) in zip(numbers, places, strict=True)]
+    plain = [number.replace(",", "") for number in numbers if number]
+    sign = next((number[0] for number in plain if number[0] in "+-"), "")
+    whole = max((len(number.lstrip("+-").partition(".")[0]) for number in plain), default=0)
+    decimals = max((len(number.partition(".")[2]) for number in plain), default=0)
+    digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
+    number_points = estimate_points(digits) * (BOLD if any(is_bold) else 1)
+    longest, tail_points = max(map(estimate_points, words), default=0.0), max(widths)
+    points = max(number_points, min(longest, PROSE)) + (tail_points + THIN if tail_points else 0.0)
+    has_tail, has_words = is_aligned and any(tails), any(len(escape(text)) > len("--") for text in words)
+    kind = "c"
+    if has_words:
+        kind = rf"p{{{PROSE:g}pt}}" if longest > PROSE else "l"
+    elif whole and is_aligned:
+        size = f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
+        kind = f"S[table-format={size}]{'@{~}l' if has_tail else ''}"
+    cells = []
+    for number, text, tail, bold in zip(numbers, map(escape, words), tails, is_bold, strict=True):
+        if not is_aligned:
+            number = number.replace("-", "$-$")
+            cells.append(" ".join(filter(None, [text or (rf"\textbf{{{number}}}" if bold else number), tail])))
+            continue
+        aligned = text or number
+        if not has_words:
+            aligned = f"{{{text}}}" if text else rf"\bfseries {number}" if bold else number
+            aligned = aligned if text else aligned.replace(",", "")
+        cells.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
+    head = lines[0] if len(lines) == 1 else r"\shortstack{" + r" \\ ".join(lines) + "}"
+    head = rf"\multicolumn{{2}}{{c}}{{{head}}}" if has_tail else f"{{{head}}}"
+    return GridColumn(kind, head, tuple(cells), max(head_points, points) + 2 * SEP)
+
+
+def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
+    """Format some rows and columns of a grid as a tabular."""
+    part = [grid.columns[i] for i in columns]
+    lines = [
+        rf"\begin{{tabular}}{{@{{}}l{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
+        " & ".join([_protect(grid.head), *(column.head for column in part)]) + r" \\", r"\midrule",
+    ]  # fmt: skip
+    for i in rows:
+        lines += [r"\midrule"] if grid.rules[i] and i != rows.start else []
+        lines.append(_format_row(grid, i, columns))
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _format_row(grid: Grid, row: int, columns: range) -> str:
+    return " & ".join([_protect(grid.labels[row]), *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
 
 
 def _emphasize(text: str, row: TableRow) -> str:

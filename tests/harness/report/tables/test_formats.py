@@ -151,7 +151,7 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
         r"\midrule",
         r"{}[a] Nucleus, $p$~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
-    transposed = format_tabular(latex.lay_out_transposed(GRID), range(2), range(2))
+    transposed = format_tabular(lay_out(GRID, transposed=True), range(2), range(2))
     assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ $p$~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
