@@ -230,14 +230,14 @@ def _format_metric_head(column: Column) -> tuple[list[str], float]:
 
 
 def _format_column(
-    table: Table, lines: Sequence[str], head_points: float, places: Sequence[tuple[int, int]], *, is_aligned: bool
+    table: Table, lines: Sequence[str], head_points: float, positions: Sequence[tuple[int, int]], *, is_aligned: bool
 ) -> GridColumn:
-    """Format the cells at some places (row, column) below the lines of a heading.
+    """Format the cells at some positions (row, column) below the lines of a heading.
 
     Words are at the left. Numbers of one metric are aligned at their decimal points, others are centered.
     """
     numbers, words, tails, widths = [], [], [], [0.0]
-    for i, j in places:
+    for i, j in positions:
         cell, column = table.rows[i].cells[j], table.columns[j]
         text, spread = table.text(cell, column)
         if cell.words or not math.isfinite(cell.value) or text.startswith("<"):
@@ -250,7 +250,7 @@ def _format_column(
         numbers, words = [*numbers, text.removesuffix(cell.suffix)], [*words, ""]
         tails.append(" ".join([*([f"$^{{{stars}}}$"] if stars else []), *small]))
         widths.append(SMALL * estimate_points(f"{suffix} {spread}".strip()))
-    is_bold = [bool(number) and table.rows[i].cells[j].best for number, (i, j) in zip(numbers, places, strict=True)]
+    is_bold = [bool(number) and table.rows[i].cells[j].best for number, (i, j) in zip(numbers, positions, strict=True)]
     plain = [number.replace(",", "") for number in numbers if number]
     sign = next((number[0] for number in plain if number[0] in "+-"), "")
     whole = max((len(number.lstrip("+-").partition(".")[0]) for number in plain), default=0)

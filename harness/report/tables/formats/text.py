@@ -40,9 +40,14 @@ def has_words(table: Table, column: int) -> bool:
     return any(row.cells[column].words for row in table.rows)
 
 
-def split_columns(table: Table, widths: Sequence[int], label: int, width: int) -> list[range]:
-    """Split columns of so many characters into parts that fit a width next to the row labels and seeds."""
-    return split_widths([w + GAP for w in widths], label + (len("seeds") + GAP if table.show_seeds else 0), width)
+def split_columns(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[range]:
+    """Split columns with these cells into parts that fit a width next to the row labels and seeds."""
+    widths = [
+        max(min(len(text), PROSE) for text in (column.heading, *(row[i] for row in cells))) + GAP
+        for i, column in enumerate(table.columns)
+    ]
+    label = max(min(len(text), PROSE) for text in (table.head, *(row.label for row in table.rows)))
+    return split_widths(widths, label + (len("seeds") + GAP if table.show_seeds else 0), width)
 
 
 def split_widths(widths: Sequence[float], label: float, width: float) -> list[range]:
@@ -86,17 +91,13 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
 
     out, table = console or make_console(), clean(table)
     marks = table.marks()
-    wide_marks = dict.fromkeys(marks, "aa") | {"": ""}
-    widths = []
-    for i, column in enumerate(table.columns):
-        most = PROSE if has_words(table, i) else WIDTH
-        cells = (_format_cell(table, row.cells[i], column, wide_marks) for row in table.rows)
-        widths.append(max([len(column.heading), *(min(len(cell), most) for cell in cells)]))
-    label = max(len(text) for text in (table.head, *(row.label for row in table.rows)))
+    cells = [
+        [_format_cell(table, *both, marks) for both in zip(row.cells, table.columns, strict=True)] for row in table.rows
+    ]
     data = f" · {table.data.rstrip('.')}" if table.data else ""
-    for at, part in enumerate(split_columns(table, widths, label, out.width)):
+    for at, part in enumerate(split_columns(table, cells, out.width)):
         out.print(Text(f"{table.title} (more columns)" if at else f"{table.title}{data}", style="italic"))
-        _print_columns(table, part, marks, out)
+        _print_columns(table, part, cells, out)
     for warning in table.caveats():
         out.print(Text(f"warning: {warning}", style="bold yellow"))
     details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
@@ -106,7 +107,7 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
         out.print(Text(line, style="dim"))
 
 
-def _print_columns(table: Table, columns: range, marks: Mapping[str, str], out: Console) -> None:
+def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]], out: Console) -> None:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -120,10 +121,9 @@ def _print_columns(table: Table, columns: range, marks: Mapping[str, str], out: 
         grid.add_column(heading, justify="left" if has_words(table, i) else "right", overflow="fold")
     for at, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
-        texts = [(_format_cell(table, row.cells[i], table.columns[i], marks), row.cells[i].best) for i in columns]
-        cells = [Text(text, style="bold" if best else "") for text, best in texts]
+        texts = [Text(cells[at][i], style="bold" if row.cells[i].best else "") for i in columns]
         last = any(below.rule for below in table.rows[at + 1 : at + 2])
-        grid.add_row(Text(row.label), *seeds, *cells, end_section=last, style="italic" if row.system == "human" else "")
+        grid.add_row(Text(row.label), *seeds, *texts, end_section=last, style="italic" if row.system == "human" else "")
     out.print(grid)
 
 
@@ -140,43 +140,36 @@ def _format_cell(table: Table, cell: Cell, column: Column, marks: Mapping[str, s
 def to_markdown(table: Table) -> str:
     """Format a table as GitHub Markdown with notes and signatures; columns that do not fit follow below."""
     table = clean(table)
-    widths = []
-    for i, column in enumerate(table.columns):
-        texts = (" ".join(table.text(row.cells[i], column)) for row in table.rows)
-        widths.append(max(min(len(text), PROSE) for text in (column.heading, *texts)))
-    label = max(min(len(name), PROSE) for name in (table.head, *(row.label for row in table.rows)))
+    marks = table.marks()
+    texts = [[" ".join(table.text(*both)) for both in zip(row.cells, table.columns, strict=True)] for row in table.rows]
     lines = [f"**{_escape(table.title)}**", ""]
-    for part in split_columns(table, widths, label, PAGE_WIDTH):
-        lines += [*_format_columns(table, part), ""]
+    for part in split_columns(table, texts, PAGE_WIDTH):
+        seeds = ["seeds"] if table.show_seeds else []
+        heads = [table.head, *seeds, *(table.columns[i].heading for i in part)]
+        aligns = ["---", *("---:" for _ in seeds), *("---" if has_words(table, i) else "---:" for i in part)]
+        grid = [[_escape(head) for head in heads], aligns]
+        for row in table.rows:
+            label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
+            cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in part]
+            grid.append([label, *(str(row.seeds or "") for _ in seeds), *cells])
+        lines += [*(f"| {' | '.join(line)} |" for line in grid), ""]
     signatures = ["Signatures:\n", *(f"- `{s}`" for s in table.signatures())]
     paragraphs = [
         *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),
         *table.legend(),
         *table.explain_bold(),
-        *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in table.marks().items() if note),
+        *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in marks.items() if note),
         *map(_escape, (*table.remarks, *table.rules, *table.about)),
         *(["\n".join(signatures)] if table.signatures() else []),
     ]
     return "\n".join([*lines, *(f"{paragraph}\n" for paragraph in paragraphs)])
 
 
-def _format_columns(table: Table, columns: range) -> list[str]:
-    """Format the row labels and some columns."""
-    marks = table.marks()
-    seeds = ["seeds"] if table.show_seeds else []
-    heads = [table.head, *seeds, *(table.columns[i].heading for i in columns)]
-    aligns = ["---", *("---:" for _ in seeds), *("---" if has_words(table, i) else "---:" for i in columns)]
-    lines = [[_escape(head) for head in heads], aligns]
-    for row in table.rows:
-        label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
-        line = [label, *(str(row.seeds or "") for _ in seeds)]
-        for cell, column in ((row.cells[i], table.columns[i]) for i in columns):
-            number, spread = table.text(cell, column)
-            number = _escape(number) if cell.words else number.replace("*", "\\*")
-            text = " ".join(filter(None, (f"**{number}**" if cell.best else number, spread)))
-            line.append(f"{text} <sup>{marks[cell.note]}</sup>" if cell.note else text)
-        lines.append(line)
-    return [f"| {' | '.join(line)} |" for line in lines]
+def _format_markdown(table: Table, cell: Cell, column: Column, marks: Mapping[str, str]) -> str:
+    number, spread = table.text(cell, column)
+    number = _escape(number) if cell.words else number.replace("*", "\\*")
+    mark = f"<sup>{marks[cell.note]}</sup>" if cell.note else ""
+    return " ".join(filter(None, (f"**{number}**" if cell.best else number, spread))) + (f" {mark}" if mark else "")
 
 
 def _escape(text: str) -> str:
