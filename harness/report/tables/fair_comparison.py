@@ -110,10 +110,10 @@ def is_ranked(item: SystemValue, target: float | None) -> bool:
 
 def group_sweeps(items: Sequence[SystemValue]) -> list[DecoderSweep]:
     """Group systems that differ only in decoder options, in table order."""
-    groups: dict[tuple[tuple[str, str], ...], list[System]] = {}
-    for system in measured.group_systems(items):
-        axes = system.items[0].axes
-        groups.setdefault(tuple((k, v) for k, v in axes.items() if not k.startswith("decoder.")), []).append(system)
+    groups = measured.group_by(
+        measured.group_systems(items),
+        lambda system: tuple((k, v) for k, v in system.items[0].axes.items() if not k.startswith("decoder.")),
+    )
     rows = [dict(key) for key in groups]
     counts = Counter(row.get("decoder", "") for row in rows)
     axis_names = measured.find_distinguishing_axes(rows, [a for row in rows[:1] for a in row if a != "decoder"])
@@ -127,26 +127,23 @@ def group_sweeps(items: Sequence[SystemValue]) -> list[DecoderSweep]:
 
 def choose_setting(
     sweep: DecoderSweep, items: Sequence[SystemValue], pair: Pair
-) -> tuple[System, tuple[str, ...]] | None:
-    """Select the best setting of a decoder by the first half of the seeds; also return the other seeds.
+) -> tuple[System, SystemValue, tuple[str, ...]] | None:
+    """Select the best setting of a decoder by the first half of the seeds; also return its value and the other seeds.
 
     With one seed, the best setting overall is returned without other seeds.
     """
     candidates = [(s, v) for s in sweep.systems if (v := s.value(*pair)) is not None and math.isfinite(v.mean)]
-    target = find_target(candidates[0][1], items) if candidates else None
-    if not candidates or not is_ranked(candidates[0][1], target):
+    first = candidates[0][1] if candidates else None
+    if first is None or not is_ranked(first, target := find_target(first, items)):
         return None
-    first = candidates[0][1]
     seeds = [s for s in first.values if all(s in v.values for _, v in candidates)]
-    splits = halves(len(seeds))
-    choosing, scoring = splits[0] if splits else (tuple(range(len(seeds))), ())
+    choosing, scoring = (halves(len(seeds)) or [(tuple(range(len(seeds))), ())])[0]
 
-    def score(candidate: tuple[System, SystemValue]) -> float:
-        value = candidate[1]
+    def score(value: SystemValue) -> float:
         mean = math.fsum(value.values[seeds[i]] for i in choosing) / len(choosing) if choosing else value.mean
-        return float(orient(mean, first.direction, target))
+        return float(orient(mean, value.direction, target))
 
-    return max(candidates, key=score)[0], tuple(seeds[i] for i in scoring)
+    return *max(candidates, key=lambda candidate: score(candidate[1])), tuple(seeds[i] for i in scoring)
 
 
 def compute_curves(items: Sequence[SystemValue], pair: Pair) -> tuple[list[BestOfN], list[str]]:
@@ -278,10 +275,10 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
 
 def _name_best_setting(sweep: DecoderSweep, items: Sequence[SystemValue], pair: Pair, half: float, digits: int) -> str:
     """Return the selected setting of a decoder with its value and 95 % interval on texts that did not select it."""
-    setting, fresh = choose_setting(sweep, items, pair) or (sweep.systems[0], ())
-    value = setting.value(*pair)
-    if value is None:
+    choice = choose_setting(sweep, items, pair)
+    if choice is None:
         return ""
+    setting, value, fresh = choice
     target = find_target(value, items)
     mean = math.fsum(value.values[seed] for seed in fresh) / len(fresh) if fresh else value.mean
     if not math.isfinite(half) and value.interval is not None:
@@ -333,36 +330,30 @@ def _build_win_table(part: TablePart, pairs: Sequence[Pair]) -> Table | None:
 
 
 def _test_pairs(part: TablePart, sweeps: Sequence[DecoderSweep], pair: Pair) -> Tests:
-    items = part.items
-    selected = any(len(sweep.systems) > 1 for sweep in sweeps)
-    choices = [(s.name, c) for s in sweeps if (c := choose_setting(s, items, pair)) is not None]
-    scoring = {seed for _, (_, seeds) in choices for seed in seeds}
+    """Test the selected settings of all pairs of decoders on the seeds that selected none of them."""
+    choices = [(s.name, *c[1:]) for s in sweeps if (c := choose_setting(s, part.items, pair)) is not None]
+    scoring = {seed for *_, seeds in choices for seed in seeds}
+    is_fresh = scoring or all(len(sweep.systems) == 1 for sweep in sweeps)  # else the texts also selected the settings
+    values = {name: _restrict_to_seeds(value, scoring) for name, value, _ in choices}
     tests: Tests = {}
-    for (name, (a, _)), (other, (b, _)) in itertools.combinations(choices, 2):
-        first, second = (_restrict_to_seeds(s, scoring).value(*pair) for s in (a, b))
-        if first is None or second is None:
-            continue
-        target = find_target(first, items)
-        if is_ranked(first, target) and math.isfinite(first.mean) and math.isfinite(second.mean):
-            p_value = paired.compute_equality_p_value(part.results, items, first, second)
-            fresh = scoring or not selected  # the texts that selected a setting cannot test it
-            cost = float(orient(second.mean, first.direction, target) - orient(first.mean, first.direction, target))
-            tests[name, other] = (cost, p_value if fresh else math.nan)
+    for (name, a), (other, b) in itertools.combinations(values.items(), 2):
+        if math.isfinite(a.mean) and math.isfinite(b.mean):
+            target = find_target(a, part.items)
+            p_value = paired.compute_equality_p_value(part.results, part.items, a, b)
+            cost = float(orient(b.mean, a.direction, target) - orient(a.mean, a.direction, target))
+            tests[name, other] = (cost, p_value if is_fresh else math.nan)
     return tests
 
 
-def _restrict_to_seeds(system: System, seeds: set[str]) -> System:
-    """Restrict the values of a system to some seeds; values without any of them are unchanged."""
-    items = []
-    for item in system.items:
-        pairs = zip(item.values.items(), item.sources, strict=True)
-        rows = [(seed, value, source) for (seed, value), source in pairs if seed in seeds and math.isfinite(value)]
-        if rows:
-            values = {seed: value for seed, value, _ in rows}
-            mean, sources = math.fsum(values.values()) / len(values), tuple(source for *_, source in rows)
-            item = replace(item, values=values, mean=mean, seeds=len(values), sources=sources)
-        items.append(item)
-    return System(system.name, tuple(items))
+def _restrict_to_seeds(item: SystemValue, seeds: set[str]) -> SystemValue:
+    """Restrict a value to some seeds; a value without any of them is unchanged."""
+    pairs = zip(item.values.items(), item.sources, strict=True)
+    rows = [(seed, value, source) for (seed, value), source in pairs if seed in seeds and math.isfinite(value)]
+    if not rows:
+        return item
+    values = {seed: value for seed, value, _ in rows}
+    mean, sources = math.fsum(values.values()) / len(values), tuple(source for *_, source in rows)
+    return replace(item, values=values, mean=mean, seeds=len(values), sources=sources)
 
 
 def tally_wins(

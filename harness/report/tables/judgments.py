@@ -86,7 +86,9 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
-    return Table.build(name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True)
+    return Table.build(
+        name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True
+    )
 
 
 def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:

@@ -207,13 +207,10 @@ class Table:
             rules=(*self.rules, *self.signatures()),
         )  # fmt: skip
 
-    def notes(self) -> list[str]:
-        """Return the distinct notes of the cells in reading order; the first gets mark `a`."""
-        return list(dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note))
-
     def marks(self) -> dict[str, str]:
-        """Return note → its mark: a, b, …, z, aa, ab, ….; without a note there is none."""
-        return {"": "", **{note: format_letters(index) for index, note in enumerate(self.notes())}}
+        """Return each note of the cells, in reading order → its mark: a, b, …, z, aa, ab, …; without a note, none."""
+        notes = dict.fromkeys(cell.note for row in self.rows for cell in row.cells if cell.note)
+        return {"": "", **{note: format_letters(index) for index, note in enumerate(notes)}}
 
     def signatures(self) -> list[str]:
         return list(dict.fromkeys(c.signature for c in self.columns if c.signature))

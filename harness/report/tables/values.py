@@ -56,10 +56,13 @@ class _Pivot:
         self.row_axes = [a for a in measured.add_options(row_axes, self.names) if a not in self.outer]
         first_axes = [a for a in (layout.rows or ("model", "decoder")) if a not in layout.columns]
         ordered = measured.sort_values(self.models, [*first_axes, *self.varying, *self.names])
-        for axis, names in reversed(layout.names.items()):  # values without a name come last
-            ranks = {value: rank for rank, value in enumerate(names)}
-            ordered.sort(key=lambda item, axis=axis, ranks=ranks: ranks.get(item.axes.get(axis, ""), len(ranks)))
-        self.rows: dict[RowKey, list[SystemValue]] = group_by(ordered, self.get_row)
+
+        def rank_by_names(item: SystemValue) -> list[int]:
+            """Rank by the order of the names in the layout; values without a name come last."""
+            named = [(list(names), item.axes.get(axis, "")) for axis, names in layout.names.items()]
+            return [names.index(value) if value in names else len(names) for names, value in named]
+
+        self.rows: dict[RowKey, list[SystemValue]] = group_by(sorted(ordered, key=rank_by_names), self.get_row)
 
     def get_row(self, item: SystemValue) -> RowKey:
         return tuple(item.axes.get(a, "") for a in self.row_axes)

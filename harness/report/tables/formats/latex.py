@@ -163,7 +163,7 @@ def format_latex_rows(table: Table) -> list[str]:
 def _list_comments(table: Table) -> list[str]:
     """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
     lines = [*(f"Warning: {line}" for line in table.warnings), *table.legend(), *table.explain_bold()]
-    for note in table.notes():
+    for note in filter(None, table.marks()):
         cells = [
             f"{row.label}, {column.title}" for row in table.rows
             for cell, column in zip(row.cells, table.columns, strict=True) if cell.note == note
@@ -236,18 +236,21 @@ def _format_column(
 
     Words are at the left. Numbers of one metric are aligned at their decimal points, others are centered.
     """
-    numbers, words, tails, widths = [], [], [], [0.0]
+    numbers, words, tails, widths = list[str](), list[str](), list[str](), [0.0]
     for i, j in positions:
         cell, column = table.rows[i].cells[j], table.columns[j]
         text, spread = table.text(cell, column)
         if cell.words or not math.isfinite(cell.value) or text.startswith("<"):
-            numbers, words, tails = [*numbers, ""], [*words, text], [*tails, ""]
+            numbers.append("")
+            words.append(text)
+            tails.append("")
             continue
         suffix = cell.suffix.strip()
         rest = suffix.lstrip("*")
         stars = "*" * (len(suffix) - len(rest))
         small = [rf"{{\scriptsize {escape(part)}}}" for part in (rest.strip(), spread) if part]
-        numbers, words = [*numbers, text.removesuffix(cell.suffix)], [*words, ""]
+        numbers.append(text.removesuffix(cell.suffix))
+        words.append("")
         tails.append(" ".join([*([f"$^{{{stars}}}$"] if stars else []), *small]))
         widths.append(SMALL * estimate_points(f"{suffix} {spread}".strip()))
     is_bold = [bool(number) and table.rows[i].cells[j].best for number, (i, j) in zip(numbers, positions, strict=True)]

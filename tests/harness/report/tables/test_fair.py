@@ -162,9 +162,10 @@ def test_wins_ties_losses_and_comparisons_without_a_test_are_counted_on_both_sid
 def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
     items = read_results([report[0] / "runs"]).values
     sweeps = {s.name: s for s in fair_comparison.group_sweeps(items)}
-    system, seeds = fair_comparison.choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
+    system, value_of_mauve, seeds = fair_comparison.choose_setting(sweeps["min_p"], items, ("mauve", "mauve"))
     assert system.name == "min_p p=1"
     assert len(seeds) == SEEDS // 2
+    assert value_of_mauve.pair == ("mauve", "mauve")
     value = system.value("gen_ppl", "gen_ppl")
     assert find_target(value, items) == 38.0
     assert fair_comparison.is_gap(value)
