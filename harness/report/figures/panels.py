@@ -207,7 +207,8 @@ def group_into_lines(items: Sequence[SystemValue], axis: str, order: Sequence[st
     for fixed, ((_, item), *_) in series:
         model = fixed[TRAINING] if axis == STEP else "" if axis == "model" else item.titles[0]
         decoder = fixed.get("decoder", "") if axis.startswith("decoder.") else item.titles[1]
-        axes = {name: value for name, value in fixed.items() if name not in {f"option.{fact}" for fact in FACTS}}
+        named = {TRAINING, *(f"option.{fact}" for fact in FACTS)}  # elsewhere: in the title of the model, in the table
+        axes = {name: value for name, value in fixed.items() if name not in named}
         like_systems.append(dataclasses.replace(item, axes=axes, titles=(model, decoder)))
     labels = map(escape_mathtext, measured.label_systems(like_systems))
     return [Line(label, tuple(points)) for label, (_, points) in zip(labels, series, strict=True)]
