@@ -331,6 +331,8 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
             names.update(resolve_metric_names(read_node("metric", name)["defaults"]))
         elif broken := find_broken_plugin("metric", name):
             raise SpecError(f"metric {name!r} is a plug-in that cannot be used: {broken}")
+        elif name.endswith(".py"):
+            raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
         else:
             raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
     return sorted(names)

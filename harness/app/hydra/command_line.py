@@ -2,6 +2,7 @@
 
 import difflib
 import glob
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from hydra.errors import HydraException
 from openended.harness.app.hydra.experiments import apply_using
 from openended.harness.core import GROUPS, SpecError, list_choices, list_options
 from openended.harness.results import make_natural_sort_key
+
+log = logging.getLogger(__name__)
 
 # Hydra's flags without a value, and with one.
 _MULTIRUN = ("-m", "--multirun")
@@ -92,8 +95,12 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             raise SpecError(_explain_missing_equals(word))
         else:
             options.append(word)
+    typed: dict[str, str] = {}
     for word in options:
         _refuse_list(word)
+        if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
+            log.warning("warning: %s has no effect, because %s is typed after it", earlier, word)
+        typed[key] = word
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [_quote_for_hydra(_to_sweeper_override(word) if _find_sweeper_option(word) else word) for word in options]

@@ -34,6 +34,11 @@ def test_words_become_overrides_that_hydra_reads(typed, words):
     assert list(parse_command_line(typed).words) == words
 
 
+def test_a_word_that_another_replaces_is_named(caplog):
+    assert parse_command_line(["-m", "seed=0,1", "decoder=greedy", "seed=2,3", "decoder=greedy"]).multirun
+    assert caplog.messages == ["warning: seed=0,1 has no effect, because seed=2,3 is typed after it"]
+
+
 def test_wildcards_are_the_folders_that_match_in_numeric_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("b/checkpoint-30", "a/checkpoint-9", "a/checkpoint-10", "it's (1)/checkpoint-1"):
