@@ -23,7 +23,6 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -69,23 +68,26 @@ def pair_tests(
     return [dataclasses.replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
 
 
-def compute_student_quantile(degrees: int, level: float = 1 - LEVEL) -> float:
+def compute_student_quantile(degrees: float, level: float = 1 - LEVEL) -> float:
     """Return Student's two-sided quantile."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, 0.5 + level / 2))
 
 
-def compute_margin_p_value(difference: float, margin: float) -> float:
+def compute_margin_p_value(difference: float, margin: float, degrees: float = math.inf) -> float:
     """Return the two-sided p-value of a difference with a 95 % interval of ± margin; NaN without a margin.
 
-    The margin of the difference of two independent values is the root of the sum of the squared margins on the sides
-    that face each other (Zou and Donner 2008).
+    The margin is that of Student's t with so many degrees of freedom. For the difference of two independent values it
+    is the root of the sum of the squared margins on the sides that face each other (Zou and Donner 2008).
 
     >>> round(compute_margin_p_value(1.0, 1.0), 6)
     0.05
     """
-    return math.erfc(abs(difference) / margin * NormalDist().inv_cdf(0.975) / math.sqrt(2)) if margin > 0 else math.nan
+    from scipy.special import stdtr
+
+    ratio = abs(difference) / margin if margin > 0 else math.nan
+    return float(2 * stdtr(degrees, -ratio * compute_student_quantile(degrees)))
 
 
 def correct_by_holm(p_values: Mapping[K, float], tests: int = 0) -> dict[K, float]:
@@ -258,7 +260,7 @@ def _test_distances(
     Seeds share prompts and human texts, whose errors cancel in the difference of two systems but not here.
     """
     middle, both = _combine_middle(results, a, b, human, center)
-    if both is not None:
+    if both is not None and both.varies:
         return float(np.maximum(test.p_value, both.p_value(middle)))  # NaN if one is
     sides = _load_examples(results, a, b)
     humans = _load_examples(results, a, human) if human is not None else (center, center)

@@ -128,7 +128,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         return join_components("", [numbers[best] > numbers[at] for at in others])
 
     verdict = uncertainty.check_with_uncertainty(check, items, errors)
-    sampled = [errors.get(value) for value in values]
+    _, sampled, degrees = zip(*map(errors.estimate, values), strict=True)
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
     gaps, margins, p_values = {}, {}, {}
@@ -138,7 +138,7 @@ def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], er
         gaps[at], margins[at] = float(abs(differences[0])), float(high - low) / 2
         both = [error for error in (sampled[best], sampled[at]) if error is not None]
         if verdict is not None and verdict.doubts and len(both) == 2 and np.stack(both).any():
-            p_values[at] = compute_margin_p_value(gaps[at], margins[at])
+            p_values[at] = compute_margin_p_value(gaps[at], margins[at], min(degrees[best], degrees[at]))
     # The best is known only from the data, so all pairs of systems count, as for bold cells.
     corrected = correct_by_holm(p_values, math.comb(len(values), 2))
     ahead, tied, untested = [], [], []

@@ -62,27 +62,28 @@ class Errors:
 
     def __init__(self, results: Results | None) -> None:
         self._results = results
-        self._estimates: dict[int, tuple[float, F64 | None]] = {}
+        self._estimates: dict[int, tuple[float, F64 | None, float]] = {}
 
     def get(self, item: SystemValue) -> F64 | None:
         """Return the errors of a value, shape (DRAWS,); None if their size is unknown."""
         return self.estimate(item)[1]
 
-    def estimate(self, item: SystemValue) -> tuple[float, F64 | None]:
-        """Return the value that errors are added to (in a space of all systems, else as printed), and the errors."""
+    def estimate(self, item: SystemValue) -> tuple[float, F64 | None, float]:
+        """Return the value that errors are added to (in a space of all systems, else as printed), errors and freedom."""
         if id(item) not in self._estimates:
-            center, replicates = item.mean, None
+            center, replicates, freedom = item.mean, None, math.inf
             if self._results is not None:
                 joint = measured.find_joint_estimate(self._results, item)
                 center, replicates = joint or (item.mean, measured.load_replicates(self._results, item))
             errors: F64 | None = None
             if replicates is not None:
-                errors = draw_replicate_errors(replicates)
+                errors, freedom = draw_replicate_errors(replicates), replicates.freedom
             elif item.seeds > 1 and item.sd > 0:
+                freedom = item.seeds - 1
                 names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
                 normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-                errors = normal * _draw_t_scale(item.seeds - 1, *names) * (item.sd / math.sqrt(item.seeds))
-            self._estimates[id(item)] = center, errors
+                errors = normal * _draw_t_scale(freedom, *names) * (item.sd / math.sqrt(item.seeds))
+            self._estimates[id(item)] = center, errors, freedom
         return self._estimates[id(item)]
 
 
@@ -126,7 +127,7 @@ class Sample:
     def means(self, item: SystemValue) -> F64:
         """Return the mean of a value in every draw, shape (1 + DRAWS,)."""
         self.read[id(item)] = item
-        center, error = self._errors.estimate(item)
+        center, error, _ = self._errors.estimate(item)
         if error is None:
             return np.full(1 + DRAWS, item.mean)
         # Values of several signatures are in several spaces, so that only the printed ones are on one scale.

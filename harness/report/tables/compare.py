@@ -349,7 +349,7 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         *estimates,
     ]
     if any(c.suffix.endswith(UNSURE) for _, cells in differences for c in cells):
-        remarks.append(f"{UNSURE} The two values differ; that their distances to the human value do is not shown.")
+        remarks.append(f"{UNSURE} The two values differ; it is open which of them is nearer to the human value.")
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     if seeds:
         floor = ", ".join(f"{2 / 2**n:.2g} for {n} seeds" for n in seeds)

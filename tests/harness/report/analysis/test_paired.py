@@ -322,6 +322,14 @@ def test_distances_to_a_human_value_of_unknown_error_are_not_tested(tmp_path):
     assert row.cells[0].suffix == "***" + UNSURE
 
 
+def test_equal_texts_are_equally_far_although_no_replicate_varies(tmp_path):
+    results = written(
+        tmp_path, dict.fromkeys(("greedy", "ancestral"), np.zeros(120)), "match_human", "bootstrap", np.zeros(120)
+    )
+    (test,) = paired.pair_tests(results, "m", "m")
+    assert (test.p_value, test.nearer) == (1.0, 1.0)
+
+
 @pytest.mark.parametrize(("shift", "words"), [(0.5, "holds"), (0.004, "undecided")])
 def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
     rng = np.random.default_rng(5)

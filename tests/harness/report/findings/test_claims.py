@@ -1,6 +1,7 @@
 """The papers' claims on made-up runs, their kinds of check, how sure a verdict is, and the sentence on the best."""
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -227,6 +228,14 @@ def test_a_clear_lead_and_a_tie_are_told_apart(tmp_path):
     assert sentence.endswith(" would tell nucleus from every other system.")
 
 
+def test_a_lead_over_two_seeds_is_corrected_as_students_t(tmp_path):
+    """1.5 margins ahead of each of 4 others: 10 times 2 P(t < -1.5 t.975) is 0.33 with a degree of freedom, 0.03 with many."""
+    scores = {name: [0.705, 0.715] for name in "abcd"} | {"best": [0.895, 0.905]}
+    assert "ahead of" not in write_headline(write_scores(tmp_path / "five", **scores))
+    pair = {name: scores[name] for name in ("a", "best")}
+    assert "ahead of a by 0.190 ± 0.1" in write_headline(write_scores(tmp_path / "two", **pair))
+
+
 def test_systems_without_known_error_are_not_called_worse(tmp_path):
     sentence = write_headline(write_scores(tmp_path, greedy=[0.2], nucleus=[0.9]))
     assert sentence == "nucleus has the highest MAUVE, 0.900: not tested against greedy (intervals=200 would test it)."
@@ -273,7 +282,7 @@ class DrawnErrors(Errors):
     def __init__(self, items, kinds):
         super().__init__(None)
         errors = zip(items, map(uncertainty.draw_replicate_errors, kinds), strict=True)
-        self._estimates = {id(item): (item.mean, error) for item, error in errors}
+        self._estimates = {id(item): (item.mean, error, math.inf) for item, error in errors}
 
 
 def verdict_of(systems: list[np.ndarray], kind: str) -> Verdict:
