@@ -267,8 +267,8 @@ def _format_column(
     if has_words:
         kind = rf"p{{{PROSE:g}pt}}" if longest > PROSE else "l"
     elif whole and is_aligned:
-        size = f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
-        kind = f"S[table-format={size}]{'@{~}l' if has_tail else ''}"
+        kind = f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}]"
+    kind += "@{~}l" if has_tail else ""
     cells = []
     for number, text, tail, bold in zip(numbers, map(escape, words), tails, is_bold, strict=True):
         if not is_aligned:

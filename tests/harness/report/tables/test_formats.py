@@ -158,6 +158,9 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     words = Table.build("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
     lines = format_tabular(lay_out(words), range(1), range(1))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
+    marked = Table.build("t", "T", ["x", "y"], [(Column("", "p", "p", decimals=0), ["no?", Cell(5.0, suffix="~")])])
+    lines = format_tabular(lay_out(marked), range(1), range(2))
+    assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
 
 
 def has_siunitx() -> bool:
