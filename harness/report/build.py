@@ -215,22 +215,23 @@ def _load_layouts(
 
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of one layout for every part that has the data; if none has, the first error is raised."""
+    """Build the tables of one layout; a note of the first names the parts without its data. If all lack it, raise."""
     layout.check_metrics(set(results.frame["metric"]))
     tables: list[Table] = []
-    lacking: list[DataError] = []
+    lacking: dict[str, DataError] = {}
     for part in selection.split_results(results, layout, name):
         try:
             built = BUILDERS[layout.kind](part, layout)
         except DataError as err:
-            lacking.append(err)
+            lacking[part.stem] = err
             continue
         if layout.metrics_as_rows:
             built = [_name_invented(table).transpose() for table in built]
         tables += [replace(table, about=part.about, tex_signatures=layout.latex_signatures) for table in built]
     if lacking and not tables:
-        raise lacking[0]
-    return tables
+        raise next(iter(lacking.values()))
+    notes = [f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items()]
+    return [replace(table, remarks=(*table.remarks, *notes)) for table in tables[:1]] + tables[1:]
 
 
 def _name_invented(table: Table) -> Table:

@@ -172,10 +172,8 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
         if len(option_sets) > 1:
             for where in option_sets:
                 of_set = (i.metric != metric or set(where) <= parse_signature(i.signature).items() for i in items)
-                yield (
-                    measured.format_options(metric, dict(where)),
-                    [i for i, fits in zip(items, of_set, strict=True) if fits],
-                )
+                words = measured.format_options(metric, dict(where))
+                yield words, [i for i, fits in zip(items, of_set, strict=True) if fits]
             return
     yield "", items
 

@@ -253,12 +253,8 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
         for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
             cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
-        columns.append(
-            (
-                Column(*pair, f"N={n}", direction, digits, first.signature, interval=any(c.interval for c in cells)),
-                cells,
-            )
-        )
+        interval = any(cell.interval for cell in cells)
+        columns.append((Column(*pair, f"N={n}", direction, digits, first.signature, interval=interval), cells))
     if fresh:
         seen = [c.seen[most - 1] for c in curves]
         columns.append((Column(*pair, f"N={most}, same seeds", "none", digits), seen))
