@@ -69,7 +69,7 @@ class Errors:
         return self.estimate(item)[1]
 
     def estimate(self, item: SystemValue) -> tuple[float, F64 | None, float]:
-        """Return the value that errors are added to (in a space of all systems, else as printed), errors and freedom."""
+        """Return a value (in a space of all systems, else as printed), errors to add, and their degrees of freedom."""
         if id(item) not in self._estimates:
             center, replicates, freedom = item.mean, None, math.inf
             if self._results is not None:

@@ -122,6 +122,14 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
         make_tables(results, Layout(split=("sise",)), "t")
 
 
+def test_a_part_without_the_values_is_named(tmp_path):
+    for task, key in (("docs", "a"), ("news", "b")):
+        write(tmp_path, "greedy", {key: 1.0}, run={"axes": {"task": task}}, facts=f"task:{task}@1")
+    made = table(tmp_path, metrics=("m.a",), split=("task",))
+    assert made.name == "t-docs"
+    assert made.remarks[-1].startswith("No table t-news: none of the runs measured m.a; ")
+
+
 def test_gaps_to_human(tmp_path):
     for seed, value in enumerate((6.0, 8.0)):
         write(tmp_path, "nucleus", {"m": value, "up": 1.0}, seed=seed, human={"m": 10.0}, directions={"up": "higher"})
