@@ -110,9 +110,9 @@ def _plan_all(
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
         check_layout(composed)
-        check_simulated_raters(job.settings for job in composed)
         if single:
             refuse_single_run(composed[0].settings.judgments)
+        check_simulated_raters(job.settings for job in composed)
         return [_plan_job(job, session) for job in composed]
 
     return _try_experiments(config, jobs, plan_experiment)
