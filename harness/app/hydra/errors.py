@@ -133,7 +133,7 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         accepted = core.list_choices(group)
         if " " in choice:
             return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
-        if group == "task" and Path(choice).suffix:
+        if group == "task" and Path(choice).suffix[1:].isalpha():
             return f"no task {choice!r}: a file is task=jsonl task.path={choice}, or without prompts task=texts"
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
