@@ -60,7 +60,10 @@ class ServerSpec(BackendSpec):
 
     def check(self) -> None:
         for address in self.addresses:
-            parts = urlsplit(address)
+            try:
+                parts, _ = urlsplit(address), urlsplit(address).port
+            except ValueError:  # the address is not shown, because it may hold a password
+                raise SpecError(f"{self.error_name}: expected http://host:8000, with a port up to 65535") from None
             if "@" in parts.netloc or parts.query or parts.fragment:
                 raise SpecError(
                     f"{self.error_name}: an address of {parts.hostname} holds a password or a query; put the key into "
