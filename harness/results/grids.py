@@ -85,8 +85,10 @@ def read_grid(folder: Path) -> GridFolder | None:
         return None
     if not isinstance(facts, dict):
         return None
-    for name in [name for name, kind in _KINDS.items() if name in facts and type(facts[name]) is not kind]:
-        log.warning("%s: %s: expected %s, got %.40r", folder / GRID, name, _KINDS[name].__name__, facts.pop(name))
+    for name, kind in _KINDS.items():
+        is_number = kind in (int, float)
+        if name in facts and (type(facts[name]) is not kind or (is_number and not 0 <= facts[name] < math.inf)):
+            log.warning("%s: %s: expected %s, got %.40r", folder / GRID, name, kind.__name__, facts.pop(name))
     values = {name: facts[name] for name in _KINDS if facts.get(name)}
     return GridFolder(folder, **{"name": folder.name, **values})
 

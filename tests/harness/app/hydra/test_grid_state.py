@@ -69,6 +69,7 @@ def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
     [
         ("{", "jobs run anyway"), ("[]", "jobs run anyway"), ('{"total": "abc"}', "total: expected int"),
         ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
+        ('{"total": -5}', "total"), ('{"started": -Infinity}', "started"),
     ],
 )  # fmt: skip
 def test_a_damaged_grid_file_stops_no_job(text, said, tmp_path, caplog):
