@@ -46,7 +46,7 @@ def read_study_texts(
         axes = system.items[0].axes
         if unknown := [axis for axis in by if axis not in axes]:
             raise SpecError(f"--by: no axis {unknown[0]!r}{suggest(unknown[0], axes)}")
-        name = " ".join(axes[axis] for axis in by) or system.name
+        name = " ".join(filter(None, (axes[axis] for axis in by))) or system.name
         if name in texts:
             raise SpecError(f"--by {','.join(by)}: two systems are called {name!r}; add an axis in which they differ")
         run = results.runs[system.items[0].sources[0][0]]
@@ -62,13 +62,14 @@ def read_study_texts(
                     raise DataError(
                         f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
                     )
-                if sample == 0 and player_texts.setdefault(example, text) != text and player == core.HUMAN:
-                    if not protocol.prompt:
+                known = player_texts.setdefault(example, text) if sample == 0 else text
+                if known != text and player == core.HUMAN:
+                    if not protocol.prompt and (known.startswith(text) or text.startswith(known)):
                         cut_differently = True
                         continue
                     raise DataError(
-                        f"{run.folder}: the human text of {example} is truncated differently in another run: rate runs "
-                        "of one max_new_tokens and one tokenizer (--where, or name the runs)"
+                        f"{run.folder}: {example} has another human text than in another run: rate runs of one task, "
+                        "max_new_tokens and tokenizer (--where, or name the runs)"
                     )
     excluded = frozenset[str]()
     if exclude is not None:

@@ -29,8 +29,8 @@ def test_players_are_named_as_in_the_tables_and_one_seed_stands_for_a_system(out
     assert made.players == ("human", "greedy", "nucleus p=0.95")
     assert made.texts["docs/000000"]["human"] == " what people wrote & text 0 </script>"
     assert len(made.texts) == len(made.prompts) > 3
-    by_decoder = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None, ["decoder"])
-    assert by_decoder.players == ("human", "greedy", "nucleus")
+    by_decoder = read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None, ["decoder", "decoder.p"])
+    assert by_decoder.players == ("human", "greedy", "nucleus 0.95")
     with pytest.raises(SpecError, match="--by task: two systems are called 'docs'; add an axis in which they differ"):
         read_study_texts([str(outputs)], outputs, load_protocol("mauve"), None, ["task"])
 
@@ -53,6 +53,10 @@ def test_prompts_and_cuts_of_systems_differ_where_no_prompt_is_shown(tmp_path):
     assert made.remarks[-1] == "human texts left out: the runs cut them at different lengths"
     with pytest.raises(DataError, match="has another prompt than in another run"):
         read_study_texts(runs, outputs, load_protocol("typicality"), None, axes)
+    write_jsonl(tmp_path / "bio.jsonl", rows[::-1])  # another task with the same ids
+    openended(*words, "task.num_in_context=2", "max_new_tokens=8", "intervals=0", cwd=tmp_path, code=0)
+    with pytest.raises(DataError, match="has another human text than in another run: rate runs of one task"):
+        read_study_texts(runs, outputs, load_protocol("pr_gpt"), None, axes)
 
 
 def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
