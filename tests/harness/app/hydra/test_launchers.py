@@ -10,8 +10,9 @@ import pytest
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.compose import Job
 from openended.harness.app.hydra.jobs import LogOptions
-from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Ray, Submitit, split_into_neighbors
+from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Joblib, Ray, Submitit, split_into_neighbors
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
+from openended.harness.results import read_jobs
 
 OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
 
@@ -37,6 +38,26 @@ def test_neighbours_stay_together_in_parts_as_even_as_can_be(jobs, processes, si
     parts = [list(part) for part in split_into_neighbors(list(range(jobs)), processes)]  # type: ignore[arg-type]
     assert [len(part) for part in parts] == sizes
     assert [one for part in parts for one in part] == list(range(jobs))
+
+
+def test_joblib_tries_a_killed_job_once_more_and_then_loses_it(tmp_path, monkeypatch):
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pools = []
+
+    def run_pool(_, jobs, options):
+        pools.append([one.number for one in jobs])
+        for one in jobs:
+            one.write_state("running")
+            if one.number == 1:
+                raise TerminatedWorkerError("killed")
+            one.write_state("done")
+
+    monkeypatch.setattr(Joblib, "_run_pool", run_pool)
+    Joblib(processes=2).run([job(tmp_path, number) for number in range(3)], OPTIONS)
+    assert pools == [[0, 1, 2], [2], [1]]
+    assert [row["state"] for row in read_jobs(tmp_path)] == ["done", "failed", "done"]
+    assert "its process was killed twice" in read_jobs(tmp_path)[1]["error"]
 
 
 def test_a_part_that_is_preempted_is_submitted_again_whole(tmp_path):
