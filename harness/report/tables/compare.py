@@ -1,5 +1,6 @@
 """Differences of measured values: from published ones, and from a baseline system with tests of `analysis.paired`."""
 
+import contextlib
 import csv
 import math
 import re
@@ -137,10 +138,10 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
     """Compare published values with the cells of the table that a layout builds of the runs; also return remarks."""
     layout = measured.load_layout(name)
     build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
-    try:
-        built = build(split_results(results, layout, name)[-1], layout)[-1]
-    except DataError:
-        built = Table(name, "", (), ())
+    built = Table(name, "", (), ())
+    with contextlib.suppress(DataError):
+        for part in split_results(results, layout, name)[-1:]:
+            built = build(part, layout)[-1]
     keys = [column.key for column in built.columns]
     cells = {(key, row.label): cell for row in built.rows for key, cell in zip(keys, row.cells, strict=True)}
     rows: list[Row] = []

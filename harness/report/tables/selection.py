@@ -56,6 +56,8 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     if where := {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}:
         results = measured.filter_results(results, where)
     items, axes = results.values, layout.split
+    if not items:
+        return []
     names = list(items[0].axes)
     if axes == ("auto",):
         used = measured.add_options((*layout.rows, *layout.columns), names)

@@ -122,6 +122,13 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
         make_tables(results, Layout(split=("sise",)), "t")
 
 
+def test_runs_without_metrics_have_a_report(tmp_path):
+    write_run(tmp_path, "greedy", 0, results=[])
+    report = build_report([tmp_path], tmp_path / "out", layout=["full", "default"], figures=False)
+    assert report.tables == ()
+    assert (tmp_path / "out/report.html").is_file()
+
+
 def test_a_part_without_the_values_is_named(tmp_path):
     for task, key in (("docs", "a"), ("news", "b")):
         write(tmp_path, "greedy", {key: 1.0}, run={"axes": {"task": task}}, facts=f"task:{task}@1")
