@@ -60,21 +60,15 @@ def is_running(pid: int, start: int) -> bool:
     return now is not None and start in (0, now)
 
 
-def delete_abandoned(folder: Path) -> list[Path]:
-    """Delete abandoned temporary files in a folder where possible; return their paths."""
+@lru_cache(maxsize=256)  # bounded, because long grids use many folders
+def delete_abandoned_once(folder: Path) -> None:
+    """Delete abandoned temporary files, where possible, on this process's first use of a folder."""
     try:
         paths = [path for path in folder.iterdir() if is_abandoned(path)]
     except OSError:
-        return []
+        return
     for path in paths:
         delete_path(path)
-    return paths
-
-
-@lru_cache(maxsize=256)  # bounded, because long grids use many folders
-def delete_abandoned_once(folder: Path) -> None:
-    """Delete abandoned temporary files on this process's first use of a folder."""
-    delete_abandoned(folder)
 
 
 def delete_path(path: Path) -> None:
