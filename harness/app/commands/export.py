@@ -107,4 +107,5 @@ def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
         entries = [outputs / "store" / entry for entry in sorted(find_named_entries(outputs / "runs")[name])]
         folders += [folder for folder in entries if folder.resolve().is_relative_to(root)]
     for folder in folders:
-        yield from (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+        paths = (path for path in sorted(folder.rglob("*")) if not path.name.startswith("."))
+        yield from (path for path in paths if path.is_file() and not path.is_symlink())
