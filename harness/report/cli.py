@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import logging
 import math
 import sys
 from collections.abc import Sequence
@@ -12,12 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import CommandParser, SpecError, list_bundled_choices, run_command, terminal
+from openended.harness.core import CommandParser, SpecError, list_bundled_choices, print_error, run_command, terminal
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
-
-log = logging.getLogger(__name__)
 
 EPILOG = """\
 Layouts: {layouts}, or the path of a YAML with the same options (see conf/report).
@@ -127,7 +124,9 @@ def _build_report(args: argparse.Namespace) -> Report:
     request = resolve_report_request(args.paths, Path(args.outputs))
     if request.decided:
         names, command = ", ".join(request.decided), f"openended report {request.decided[0]}"
-        log.warning("the decisions of %s are shown by a report of each alone: %s", names, command)
+        print_error(
+            "openended report", f"warning: the decisions of {names} are shown by a report of each alone: {command}"
+        )
     layouts = _split_at_commas(args.layout)
     layout: str | list[str] | None = layouts or "full"
     if not args.layout and request.options:

@@ -2,7 +2,6 @@
 
 import difflib
 import glob
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -12,10 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import apply_using
-from openended.harness.core import GROUPS, SpecError, list_choices, list_options
+from openended.harness.core import GROUPS, SpecError, list_choices, list_options, print_error
 from openended.harness.results import make_natural_sort_key
-
-log = logging.getLogger(__name__)
 
 # Hydra's flags without a value, and with one.
 _MULTIRUN = ("-m", "--multirun")
@@ -99,7 +96,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
     for word in options:
         _refuse_list(word)
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
-            log.warning("warning: %s has no effect, because %s is typed after it", earlier, word)
+            print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]

@@ -12,6 +12,7 @@ from openended.harness.imported import list_damages
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.heat_maps import damage_heat_map
 from openended.harness.report.tables.detected_damage import build_stress_tables
+from openended.harness.report.tables.selection import split_results
 from openended.harness.results import load_layout, read_results
 from tests.helpers import openended, write_jsonl
 
@@ -62,7 +63,9 @@ def test_csv_and_table(folder):
     none, half = (float(found["length", *key]["value"]) for key in (("none", "0"), ("truncation", "50")))
     assert half == pytest.approx(none / 2, rel=0.1)
     results = read_results([folder / "outputs/runs/stress"])
-    (table,) = build_stress_tables(results, load_layout("stress"), "stress")
+    layout = load_layout("stress")
+    (part,) = split_results(results, layout, "stress")
+    (table,) = build_stress_tables(part, layout)
     assert [row.label for row in table.rows] == ["truncation", "swaps middle"]
     column = [c.metric for c in table.columns].index("length")
     assert table.rows[0].cells[column].value == 50

@@ -34,9 +34,9 @@ def test_words_become_overrides_that_hydra_reads(typed, words):
     assert list(parse_command_line(typed).words) == words
 
 
-def test_a_word_that_another_replaces_is_named(caplog):
+def test_a_word_that_another_replaces_is_named(capsys):
     assert parse_command_line(["-m", "seed=0,1", "decoder=greedy", "seed=2,3", "decoder=greedy"]).multirun
-    assert caplog.messages == ["warning: seed=0,1 has no effect, because seed=2,3 is typed after it"]
+    assert capsys.readouterr().err == "openended: warning: seed=0,1 has no effect, because seed=2,3 is typed after it\n"
 
 
 def test_wildcards_are_the_folders_that_match_in_numeric_order(tmp_path, monkeypatch):
