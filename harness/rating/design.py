@@ -62,9 +62,9 @@ def read_study_texts(
                     raise DataError(
                         f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
                     )
-                known = player_texts.setdefault(example, text) if sample == 0 else text
-                if known != text and player == core.HUMAN:
-                    if not protocol.prompt and (known.startswith(text) or text.startswith(known)):
+                earlier = player_texts.setdefault(example, text) if sample == 0 else text
+                if earlier != text and player == core.HUMAN:
+                    if not protocol.prompt and (earlier.startswith(text) or text.startswith(earlier)):
                         cut_differently = True
                         continue
                     raise DataError(

@@ -11,7 +11,8 @@ from openended.harness.app.hydra.grid import count_values, find_axes, list_jobs
 from openended.harness.core import DataError
 from tests.helpers import openended
 
-SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
+SIZES = ["num_examples=8", "max_new_tokens=4"]
+SMALL = [*SIZES, "metric=[distinct_n]"]
 
 
 def jobs_of(sweeper, *words):
@@ -159,7 +160,7 @@ def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_pat
     absent = "sentence_transformers"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == absent else find(name))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    done = openended("-m", *SMALL, *words, cwd=tmp_path, verbose=False)
+    done = openended("-m", *SIZES, *words, cwd=tmp_path, verbose=False)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert said in done.stderr
     if "gpt2-xl" in said:
