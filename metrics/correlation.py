@@ -64,8 +64,8 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
 
 
 def correlate(
-    x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000, level:
-    float = 0.95, seed: int = 0,
+    x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
+    level: float = 0.95, seed: int = 0,
 ) -> Correlation:  # fmt: skip
     """Rank correlation with a permutation p-value and a bootstrap interval.
 

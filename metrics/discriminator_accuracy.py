@@ -43,8 +43,8 @@ class DiscriminatorResult(Values):
 
 
 def discriminator_accuracy(
-    *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25, human_groups: ArrayLike |
-    None = None, model_groups: ArrayLike | None = None,
+    *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25,
+    human_groups: ArrayLike | None = None, model_groups: ArrayLike | None = None,
 ) -> DiscriminatorResult:  # fmt: skip
     """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 

@@ -64,8 +64,8 @@ class Extrapolated(Values):
 
 
 def frechet_infinity(
-    *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none", pca_share: float |
-    None = None, seed: int = 25,
+    *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none",
+    pca_share: float | None = None, seed: int = 25,
 ) -> Extrapolated:  # fmt: skip
     """Extrapolate the Fréchet distance to infinitely many texts on both sides (Chong and Forsyth 2020, section 4).
 

@@ -192,8 +192,9 @@ class HuseScores(Values):
 
 
 def huse(
-    *, judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike, k: int = 16, ties: Ties =
-    "include", vote_tie: VoteTie = "human", log_prob_floor: float | None = -1000.0, copies: ArrayLike | None = None,
+    *, judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike, k: int = 16,
+    ties: Ties = "include", vote_tie: VoteTie = "human", log_prob_floor: float | None = -1000.0,
+    copies: ArrayLike | None = None,
 ) -> HuseScores:  # fmt: skip
     """Human Unified with Statistical Evaluation.
 

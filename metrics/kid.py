@@ -35,8 +35,8 @@ class KidResult(Values):
 
 
 def kid(
-    *, human: Floats, model: Floats, degree: int = 3, human_groups: ArrayLike | None = None, model_groups: ArrayLike |
-    None = None,
+    *, human: Floats, model: Floats, degree: int = 3, human_groups: ArrayLike | None = None,
+    model_groups: ArrayLike | None = None,
 ) -> KidResult:  # fmt: skip
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 

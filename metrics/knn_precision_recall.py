@@ -43,8 +43,8 @@ class KnnResult(Values):
 
 
 def knn_precision_recall(
-    *, human: Floats, model: Floats, k: int = 4, explained_variance: float | None = 0.9, seed: int = 25, rows: RowScale
-    = "with_pca", closed: bool = True,
+    *, human: Floats, model: Floats, k: int = 4, explained_variance: float | None = 0.9, seed: int = 25,
+    rows: RowScale = "with_pca", closed: bool = True,
 ) -> KnnResult:  # fmt: skip
     """Compute precision, recall, density and coverage.
 

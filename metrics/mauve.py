@@ -55,9 +55,9 @@ MISSED = 20  # texts of each side that a ball or a ratio singles out
 def mauve(
     *, human: Floats, model: Floats, quantizer: QuantizerName = "kmeans", num_buckets: Buckets = "auto",
     explained_variance: float = 0.9, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25,
-    restarts: int = 5, max_iter: int = 500, seed: int = 25, estimator: EstimatorName = "cells", smoothing: Smoothing =
-    "none", neighbors: int = 50, self: OwnPoint = "counted", groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
-    unit_norm: UnitNorm = "before_pca",
+    restarts: int = 5, max_iter: int = 500, seed: int = 25, estimator: EstimatorName = "cells",
+    smoothing: Smoothing = "none", neighbors: int = 50, self: OwnPoint = "counted",
+    groups: tuple[NDArray[Any], NDArray[Any]] | None = None, unit_norm: UnitNorm = "before_pca",
 ) -> MauveResult:  # fmt: skip
     """Compute MAUVE of one clustering, or of one estimate of density ratios.
 
