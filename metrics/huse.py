@@ -510,7 +510,9 @@ class Huse(files.JudgmentMetric):
                 advice = "without a run, the file must bring log_prob and length"
                 raise DataError(f"{judged.source}: no column {missing!r}; {advice}")
             logp, lengths = judged.log_probs[rows], judged.lengths[rows]
-            for row in rows[np.isnan(logp) | ~(lengths > 0)]:
+            bad = rows[np.isnan(logp) | ~(lengths > 0)]
+            if bad.size:
+                row = bad[0]
                 raise DataError(
                     f"{judged.source}: example {judged.example_ids[row]} ({judged.systems[row]}): expected a log_prob "
                     f"and a positive length, got {judged.log_probs[row]} and {judged.lengths[row]}"

@@ -7,12 +7,17 @@ and `content`. Source: https://github.com/AlexVerine/pr-4-llm. License: text of 
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile
 from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
 
-Biography = tuple[int, str, str]  # number of its line from 0, title and content
+
+class _Biography(NamedTuple):
+    number: int
+    title: str
+    content: str
 
 
 @core.task
@@ -64,21 +69,23 @@ class Biographies(UserFileTask):
                 f"{self.path}: holds {len(biographies)} biographies of the asked length, expected {needed} or more"
             )
         # The order does not depend on which lines were skipped.
-        for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i][0])):
-            number, title, content = biographies[at]
-            generator = core.make_random_stream(self.seed, "biographies", number)
+        for at in sort_by_hash(range(len(biographies)), lambda i: str(biographies[i].number)):
+            biography = biographies[at]
+            generator = core.make_random_stream(self.seed, "biographies", biography.number)
             chosen = generator.choice(len(biographies) - 1, size=self.num_in_context, replace=False)
             lines = []
             for i in chosen:
-                _, name, text = biographies[int(i) + (int(i) >= at)]  # all but the one that is asked for
-                lines.append(f"{self.instruction} {' '.join(name.split()[: self.max_title_words])}: {text}")
+                other = biographies[int(i) + (int(i) >= at)]  # all but the one that is asked for
+                title = " ".join(other.title.split()[: self.max_title_words])
+                lines.append(f"{self.instruction} {title}: {other.content}")
             headers = [self.header.strip(), self.chat_header.strip() if lines else ""]
             user = "\n".join(filter(None, [*headers, *lines]))
             prompt = "\n".join(filter(None, [headers[0], *lines, self.instruction]))
+            human = f" {biography.title}: {biography.content}"
             meta = {"user": user, "assistant": self.instruction}
-            yield Example(f"biographies/{number:06d}", prompt, f" {title}: {content}", meta)
+            yield Example(f"biographies/{biography.number:06d}", prompt, human, meta)
 
-    def _read(self, skipped: Counter[str]) -> Iterator[Biography]:
+    def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
         path = Path(str(self.path))
         for number, row in core.read_jsonl(path):
             where = f"{path}:{number}"
@@ -89,4 +96,4 @@ class Biographies(UserFileTask):
             if not self.min_words <= len(content.split()) <= self.max_words:
                 skipped[f"not of {self.min_words} to {self.max_words} words"] += 1
                 continue
-            yield number - 1, title.strip(), content.strip()
+            yield _Biography(number - 1, title.strip(), content.strip())

@@ -45,7 +45,8 @@ class Text8(PublicFileTask):
     split: str = "test"
 
     def read_split(self) -> str:
-        path, (first, last) = self.data_path(), TEXT8[self.split]
+        path = self.data_path()
+        first, last = TEXT8[self.split]
         try:
             with zipfile.ZipFile(path) as archive, archive.open("text8") as handle:
                 handle.seek(first)
