@@ -54,7 +54,7 @@ def distinct_n(
 def _reshape(index: NgramIndex, variant: Variant) -> NgramIndex:
     if variant == "simctg":
         return index.without_last
-    return index.joined if variant == "ngd" else index
+    return index.as_one_text if variant == "ngd" else index
 
 
 def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:

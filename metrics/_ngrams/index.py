@@ -71,7 +71,7 @@ class NgramIndex:
         return NgramIndex(trim_rows(self._rows, np.maximum(self._rows.lengths - 1, 0)))
 
     @cached_property
-    def joined(self) -> "NgramIndex":
+    def as_one_text(self) -> "NgramIndex":
         """The index of all texts joined to one, so that n-grams cross texts."""
         return NgramIndex(Ragged(self._rows.values, self._rows.offsets[[0, -1]]))
 

@@ -570,7 +570,7 @@ def test_rows_can_be_cut_selected_and_joined():
     rows = ragged([[1, 2, 3], [], [4], [5, 6]])
     assert [r.tolist() for r in trim_rows(rows, np.array([2, 0, 1, 0]))] == [[1, 2], [], [4], []]
     assert [r.tolist() for r in select_rows(rows, np.array([True, True, False, True]))] == [[1, 2, 3], [], [5, 6]]
-    assert NgramIndex(rows).joined.tokens.tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
+    assert NgramIndex(rows).as_one_text.tokens.tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
     assert trim_rows(rows, rows.lengths) is rows
     # a view into a longer array is read from its first offset
     view = Ragged(np.array([9, 9, 1, 2, 1, 2]), np.array([2, 4, 6]))
