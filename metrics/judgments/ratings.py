@@ -73,29 +73,54 @@ def are_ratings(columns: Sequence[str]) -> bool:
 
 def read_judgments(
     path: str | Path, *, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
-    empty: base.Empty = "refuse", metric: str = "huse", criterion: str | None = None,
+    empty: base.Empty = "refuse",
 ) -> Judgments:  # fmt: skip
-    """Read ratings from a CSV or JSON-lines file, long or wide.
+    """Read ratings by one criterion from a CSV or JSON-lines file, long or wide.
 
     Args:
         path: The file.
         scale: Lowest and highest rating that is allowed; none: any number.
         renamed: Our name of a column → the file's, where it is none of the usual ones.
         empty: What to do about a row without a rating.
-        metric: The metric that reads the file, for messages.
-        criterion: The one to read; none: the only one.
 
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
     """
     check_choice("empty", empty, base.Empty)
-    columns, rows = base.read_rows(path := Path(path), renamed)
-    rows = base.select_kind(columns, rows, "system", "system_a")
-    criteria = _list_criteria(rows)
-    if criterion is None and len(criteria) > 1:
-        raise DataError(f"{path}: ratings by {', '.join(criteria)}; metric=[mean_rating] reads several criteria")
-    rows = [row for row in rows if criterion in (None, _read_criterion(row))]
+    columns, rows_of = _read_rows(path := Path(path), renamed)
+    if len(rows_of) > 1:
+        raise DataError(f"{path}: ratings by {', '.join(rows_of)}; metric=[mean_rating] reads several criteria")
+    rows = [row for rows in rows_of.values() for row in rows]
+    return _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse")
+
+
+def read_criteria(
+    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str
+) -> dict[str, Judgments]:
+    """Read the ratings of each criterion, for a metric; the name of the only criterion may be empty."""
+    check_choice("empty", empty, base.Empty)
+    columns, rows_of = _read_rows(path, renamed)
+    return {
+        criterion: _gather_ratings(path, columns, rows, scale=None, empty=empty, metric=metric)
+        for criterion, rows in rows_of.items()
+    }
+
+
+def _read_rows(path: Path, renamed: Mapping[str, str] | None) -> tuple[list[str], dict[str, list[base.FileRow]]]:
+    """Read a file of ratings: its columns, and the rows of each criterion, in the order of their names."""
+    columns, rows = base.read_rows(path, renamed)
+    rows_of: dict[str, list[base.FileRow]] = {}
+    for row in base.select_kind(columns, rows, "system", "system_a"):
+        rows_of.setdefault(str(row.cells.get("criterion") or "").strip(), []).append(row)
+    return columns, dict(sorted(rows_of.items()))
+
+
+def _gather_ratings(
+    path: Path, columns: Sequence[str], rows: Sequence[base.FileRow], *, scale: Sequence[float] | None,
+    empty: base.Empty, metric: str,
+) -> Judgments:  # fmt: skip
+    """Gather the ratings of each text; `metric` is named in messages."""
     id_column = base.choose_column(columns, _ID, path)
     side_column = base.choose_column(columns, ("is_model", "system"), path)
     wide = sorted((c for c in columns if _WIDE.fullmatch(c)), key=lambda c: (len(c), c))
@@ -166,26 +191,6 @@ def read_judgments(
         lengths=np.array([extras_of[key][length] for key in keys]) if length else None, empty=skipped,
         calibration=base.read_calibration(rows),
     )  # fmt: skip
-
-
-def read_criteria(
-    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str
-) -> dict[str, Judgments]:
-    """Read the ratings of each criterion; the name of the only one may be empty."""
-    check_choice("empty", empty, base.Empty)
-    columns, rows = base.read_rows(path, renamed)
-    criteria = _list_criteria(base.select_kind(columns, rows, "system", "system_a"))
-    return {
-        name: read_judgments(path, renamed=renamed, empty=empty, metric=metric, criterion=name) for name in criteria
-    }
-
-
-def _list_criteria(rows: Sequence[base.FileRow]) -> list[str]:
-    return sorted({_read_criterion(row) for row in rows})
-
-
-def _read_criterion(row: base.FileRow) -> str:
-    return str(row.cells.get("criterion") or "").strip()
 
 
 def check_rated_examples(source: str, rated: Collection[str], ids: Collection[str]) -> None:
