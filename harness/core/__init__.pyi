@@ -55,6 +55,7 @@ from .registry import (
     decoder as decoder,
     defaults as defaults,
     find_broken_plugin as find_broken_plugin,
+    is_bundled as is_bundled,
     is_shared as is_shared,
     list_bundled_choices as list_bundled_choices,
     list_choices as list_choices,

@@ -68,7 +68,7 @@ def _add(group: str, cls: type) -> None:
     ]
     if missing := [key for _, key, _ in variables if not hasattr(cls, key)]:
         raise SpecError(f"{group} {name!r}: its class lacks the class variable {' and '.join(missing)}")
-    for base, key, hint in variables if not cls.__module__.startswith("openended.") else ():
+    for base, key, hint in () if is_bundled(cls) else variables:
         kind = hint.removeprefix("ClassVar[")[:-1] if isinstance(hint, str) else typing.get_args(hint)[0]
         with contextlib.suppress(NameError):  # a name that only type checkers import
             names = vars(sys.modules[base.__module__])
@@ -133,6 +133,11 @@ def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
             _broken[group, point.name] = f"{reason} (package {package})"
             log.warning("%s %s of %s was left out: %s", group, point.name, package, reason)
     return loaded
+
+
+def is_bundled(cls: type) -> bool:
+    """Return whether a class is the project's own, not a plug-in's."""
+    return cls.__module__.startswith("openended.")
 
 
 def _check_plugin(group: str, name: str, cls: Any) -> None:  # noqa: ANN401 - whatever an entry point names

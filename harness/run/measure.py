@@ -154,7 +154,7 @@ class MetricRunner:
             human_side = replace(human_side, data={**human_side.data, **judged})
             model_side = replace(model_side, data={**model_side.data, **judged})
         others = [self.featurizer.side(other, needs) for other in self.others] if metric.reads_grid else []
-        if not _is_bundled(metric):  # what a plug-in changes is seen by no other metric
+        if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
             for side in (human_side, model_side, *others):
                 lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
@@ -170,14 +170,14 @@ class MetricRunner:
         return Path(path)
 
 
-def _is_bundled(metric: core.Metric) -> bool:
-    return type(metric).__module__.startswith("openended.")
-
-
 def _digest_plugin(metric: core.Metric) -> str:
     """Return a digest of a plug-in's module, so that an edit computes its values again."""
     try:
-        return "" if _is_bundled(metric) else core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
+        return (
+            ""
+            if core.is_bundled(type(metric))
+            else core.digest(inspect.getsource(sys.modules[type(metric).__module__]))
+        )
     except (KeyError, OSError, TypeError):  # a class that was typed at a prompt
         return ""
 
