@@ -9,6 +9,7 @@ from .errors import (
     UnavailableFileError as UnavailableFileError,
     UnavailableModelError as UnavailableModelError,
     UndefinedMetric as UndefinedMetric,
+    find_repeated as find_repeated,
     format_last_frame as format_last_frame,
     require_package as require_package,
     shorten_error as shorten_error,

@@ -6,6 +6,7 @@ Message form: what was expected, what came, where, what to do.
 import difflib
 import importlib.util
 import traceback
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -58,6 +59,11 @@ def require_package(package: str, extra: str) -> None:
     """Raise `ExtraNotInstalled` unless a package (by its import name) can be imported."""
     if importlib.util.find_spec(package) is None:
         raise ExtraNotInstalled(package, extra)
+
+
+def find_repeated(values: Iterable[str]) -> str | None:
+    """Return the first value that is there more than once; None if all differ."""
+    return next((value for value, count in Counter(values).items() if count > 1), None)
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:

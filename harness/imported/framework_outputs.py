@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, check_regular_file, parse_json, read_jsonl, shorten_error
+from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, read_jsonl, shorten_error
 
 Cells = Mapping[str, Any]
 Records = Iterator[tuple[int, Cells]]  # (line number, fields) of each record
@@ -270,8 +270,8 @@ def read_inspect_archive(path: Path, summary: ReadSummary) -> Records:
     except Exception as err:  # a damaged directory raises anything
         raise DataError(f"{path}: not a readable Inspect log ({shorten_error(err)})") from err
     with archive:
-        names = Counter(archive.namelist())
-        if twice := next((name for name, count in names.items() if count > 1), None):
+        names = archive.namelist()
+        if twice := find_repeated(names):
             raise DataError(f"{path}: {twice!r:.80} appears more than once in this archive")
         if _HEADER not in names:
             raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")

@@ -11,7 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import CommandParser, SpecError, list_bundled_choices, print_error, run_command, terminal
+from openended.harness.core import (
+    CommandParser,
+    SpecError,
+    find_repeated,
+    list_bundled_choices,
+    print_error,
+    run_command,
+    terminal,
+)
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -94,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> None:
     if "" in args.paths:
         raise SpecError("expected a name, a grid's folder or runs, got ''")
-    if twice := next((path for path in args.paths if args.paths.count(path) > 1), None):
+    if twice := find_repeated(args.paths):
         raise SpecError(f"{twice} is listed twice; name each once")
     folders = (Path(args.out), *Path(args.out).parents) if args.out else ()
     if file := next((path for path in folders if path.is_file()), None):

@@ -53,7 +53,7 @@ def main(words: Sequence[str]) -> int:
 def _check(args: argparse.Namespace) -> list[Worsening]:
     if not 0 < args.alpha < 1:
         raise SpecError(f"--alpha: expected a number between 0 and 1, got {args.alpha:g}")
-    if twice := next((word for word in args.candidates if args.candidates.count(word) > 1), None):
+    if twice := core.find_repeated(args.candidates):
         raise SpecError(f"{twice} is listed twice; name each candidate once")
     for option, path in (("--junit", args.junit), ("--markdown", args.markdown)):
         if path is not None and path.is_dir():

@@ -6,7 +6,6 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -54,7 +53,7 @@ def unpack(archive: zipfile.ZipFile, outputs: Path, name: str, *, trust: bool) -
     file_names = [member.filename for member in members]
     if len(file_names) > MAX_FILES:
         raise DataError(f"expected an archive of at most {MAX_FILES:,} files, got {len(file_names):,}")
-    if twice := next((file for file, count in Counter(file_names).items() if count > 1), None):
+    if twice := core.find_repeated(file_names):
         raise DataError(f"{twice!r}: appears more than once in the archive")
     free = shutil.disk_usage(next(p for p in (outputs, *outputs.resolve().parents) if p.exists())).free
     size = sum(member.file_size for member in members)

@@ -4,14 +4,13 @@ import argparse
 import logging
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness import imported, run
 from openended.harness.app.commands import Arguments, make_parser
-from openended.harness.core import FAILED, GROUPS, OK, HarnessError, SpecError, print_error, run_command
+from openended.harness.core import FAILED, GROUPS, OK, HarnessError, SpecError, find_repeated, print_error, run_command
 
 COMMAND = "openended score"
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
@@ -187,7 +186,7 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
         is_clear = name or short.count(short[rank]) == 1
         names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    twice = find_repeated(names)
     if twice is not None:
         how = "list it once" if "naive:" in twice else "name them: NAME=FILE"
         raise SpecError(f"two systems are called {twice!r}; {how}")

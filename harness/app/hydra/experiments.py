@@ -20,7 +20,14 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
-from openended.harness.core import SpecError, defaults, list_bundled_choices, load_plugins, read_option_yaml
+from openended.harness.core import (
+    SpecError,
+    defaults,
+    find_repeated,
+    list_bundled_choices,
+    load_plugins,
+    read_option_yaml,
+)
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
 PLUGIN_GROUPS = ("metric", "task", "decoder", "model")
@@ -59,8 +66,8 @@ def apply_using(words: Sequence[str]) -> list[str]:
     if lacking:
         raise SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")
     for group, values in ((CHOICE, experiments), (GROUP, using)):
-        if repeated := [value for value in values if values.count(value) > 1]:
-            raise SpecError(f"{group}={','.join(values)}: {repeated[0]} is listed twice; name each value once")
+        if twice := find_repeated(values):
+            raise SpecError(f"{group}={','.join(values)}: {twice} is listed twice; name each value once")
     names = [join_name(name, option) for name in experiments for option in using]
     chosen = f"{CHOICE}={','.join(names)}"
     others = [word for word in words if not word.startswith(f"{GROUP}=")]

@@ -8,7 +8,6 @@ import logging
 import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
 from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
-from openended.harness.core import SpecError, format_duration
+from openended.harness.core import SpecError, find_repeated, format_duration
 from openended.harness.results import group_by
 
 log = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
             values = [str(value) for value in override.sweep_string_iterator()]
             if not values:
                 raise SpecError(f"{override.input_line}: expected an axis with values, got none")
-            twice = next((value for value, count in Counter(values).items() if count > 1), None)
+            twice = find_repeated(values)
             if twice and isinstance(override.value(), ChoiceSweep):
                 raise SpecError(f"{override.key_or_group}: {twice} is listed twice; name each value once")
         for job in BasicSweeper.split_arguments(parsed, None)[0]:
