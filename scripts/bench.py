@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 AREAS = {
-    "accelerator": "generation", "batches": "generation", "decoding": "generation", "engines": "generation",
-    "intervals": "metrics", "loading": "runs", "precision": "generation", "report": "runs",
+    "accelerator": "accelerator", "batches": "generation", "decoding": "generation", "engines": "generation",
+    "intervals": "metrics", "loading": "runs", "precision": "accelerator", "report": "runs",
     "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""

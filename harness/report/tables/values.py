@@ -333,9 +333,8 @@ def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label
             notes.setdefault(note.removeprefix(f"{item.axes.get('model')}: "), set()).add(label(item))
     fields = dict.fromkeys(field for item in models for field in parse_signature(item.signature).items())
     for role, model in fields:
-        notes.pop(
-            core.describe_out_of_domain(role, model.partition("@")[0]) if core.OUT_OF_DOMAIN in model else "", None
-        )
+        if core.OUT_OF_DOMAIN in model:
+            notes.pop(core.describe_out_of_domain(role, model.partition("@")[0]), None)
     return tuple(_join_notes(notes, {label(i) for i in models}))
 
 
