@@ -29,8 +29,9 @@ from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.claims import write_headline
 from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
+from openended.harness.report.tables.frame import Cell, mark_best_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
-from openended.harness.report.tables.table import Cell, Column, mark_best_cells
+from openended.harness.report.tables.table import Column
 from openended.harness.results import Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text

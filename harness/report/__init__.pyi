@@ -30,9 +30,10 @@ from .figures.drawing import apply_style as apply_style, save as save
 from .figures.search_panels import search_figures as search_figures
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
+from .tables.frame import arrow as arrow
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.selection import select_pairs as select_pairs
-from .tables.table import Table as Table, arrow as arrow
+from .tables.table import Table as Table
 from .trackers.track import (
     TrackerOptions as TrackerOptions,
     build_tracker_options as build_tracker_options,

@@ -11,23 +11,13 @@ from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.findings.claims import build_findings_tables
 from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
-from openended.harness.report.tables import (
-    agreement,
-    compare as comparison,
-    detected_damage,
-    domains,
-    fair_comparison,
-    frontier_gaps,
-    judgments,
-    selection,
-    values,
-)  # fmt: skip
-from openended.harness.report.tables.decisions import build_decision_table
+from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
+from openended.harness.report.tables.analyses import load_analysis
+from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
-from openended.harness.report.tables.selection import TablePart
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
 
@@ -40,23 +30,6 @@ FILES = (
 )  # fmt: skip
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
-BUILDERS: dict[str, Callable[[TablePart, Layout], list[Table]]] = {
-    "values": values.build_value_tables,
-    "leaderboard": values.build_value_tables,
-    "pr_curves": values.build_value_tables,
-    "correlation": agreement.build_correlation_tables,
-    "embedders": agreement.build_embedder_tables,
-    "variants": agreement.build_variant_tables,
-    "spread": agreement.build_seed_std_tables,
-    "text_sets": agreement.build_text_set_tables,
-    "findings": build_findings_tables,
-    "fair": fair_comparison.build_fair_tables,
-    "frontier": frontier_gaps.build_frontier_tables,
-    "stress": detected_damage.build_stress_tables,
-    "domains": domains.build_domain_tables,
-    "huse_examples": judgments.build_huse_example_tables,
-}
-"""Kind of a layout → what builds its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +112,20 @@ def build_report(
     """
     layouts = _load_layouts(layout, options)
     results = measured.read_results(paths)
-    decided = [build_decision_table(decisions, results)] if decisions is not None else []
+    decided = [build_decision_frame(decisions, results)] if decisions is not None else []
     results = select_last_looks(results) if decided else results
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
-    tables = judgments.build_ability_tables(results)
+    tables = build_tables(judgments.build_ability_frames(results))
     rest = judgments.drop_abilities(results) if tables else results
     tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
-    tables += [comparison.build_comparison(results, reference) for reference in compare]
+    frames = [comparison.build_comparison(results, reference) for reference in compare]
     metrics = set(results.frame["metric"])
     if unmeasured := [name for name in required_metrics if name.partition(".")[0] not in metrics]:
         names = ", ".join(sorted(metrics))
         raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
-    tables += comparison.build_significance_tables(results, baseline) if baseline is not None else []
-    tables += decided
+    frames += comparison.build_significance_frames(results, baseline) if baseline is not None else []
+    tables += build_tables([*frames, *decided])
     about = selection.summarize_sources(results.values, results.runs)
     earlier, look = read_looks(Path(out_dir)), describe_look(results)
     look |= {"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}
@@ -162,7 +135,7 @@ def build_report(
         replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *remarks), tex_width=width)
         for t in tables
     ]
-    kinds = {loaded.kind for _, loaded in layouts}
+    analyses = {loaded.analysis for _, loaded in layouts}
 
     def write_rest(folder: Path) -> list[Path]:
         """Write figures, frame and page; return the files in this order."""
@@ -171,14 +144,14 @@ def build_report(
 
         traces: dict[str, Any] = {}
         figure_paths: list[Path] = []
-        leaderboard = "leaderboard" in kinds
+        leaderboard = "leaderboard" in analyses
         if figures and not leaderboard:
             chosen = [loaded for _, loaded in layouts]
             figure_paths = draw_or_keep(
                 results, folder / "figures", chosen, earlier=Path(out_dir) / "figures", traces=traces
             )
         written = [*figure_paths, *measured.write_frame(results, folder)]
-        written += [detected_damage.write_stress_csv(results, folder)] if "stress" in kinds else []
+        written += [detected_damage.write_stress_csv(results, folder)] if "stress" in analyses else []
         write_looks(folder, earlier, look)
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
@@ -221,13 +194,11 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     lacking: dict[str, DataError] = {}
     for part in selection.split_results(results, layout, name):
         try:
-            built = BUILDERS[layout.kind](part, layout)
+            frames = load_analysis(layout.analysis)(part, layout)
         except DataError as err:
             lacking[part.stem] = err
             continue
-        if layout.metrics_as_rows:
-            built = [_name_invented(table).transpose() for table in built]
-        tables += [replace(table, about=part.about, tex_signatures=layout.latex_signatures) for table in built]
+        tables += [replace(table, about=part.about) for table in build_tables(frames, layout)]
     if lacking and not tables:
         raise next(iter(lacking.values()))
     notes = [f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items()]

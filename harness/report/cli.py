@@ -67,9 +67,9 @@ def parser() -> CommandParser:
     out = "where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or layouts/compare in it"
     command.add_argument("--out", metavar="DIR", help=out)
     command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
-    command.add_argument("--rows", metavar="AXES", help="axes that label the rows; overrides the layout")
-    command.add_argument("--columns", metavar="AXES", help="axes that get separate columns")
-    command.add_argument("--split", metavar="AXES", help="axes that get one table per value; auto: as needed")
+    command.add_argument("--rows", metavar="AXES", help="axes of the rows (metric is one); overrides the layout")
+    command.add_argument("--columns", metavar="AXES", help="axes of the columns, each a level of the heading")
+    command.add_argument("--tables", metavar="AXES", help="axes that get one table per value; auto: as needed")
     command.add_argument(
         "--gaps", action="store_true", help="print |model - human| for values whose target is the human value"
     )
@@ -119,14 +119,15 @@ def _build_report(args: argparse.Namespace) -> Report:
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
-    from openended.harness.results import parse_filters, resolve_report_request
+    from openended.harness.results import OWN_AXES, parse_filters, resolve_report_request
 
-    lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "split")}
+    lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "tables")}
     if empty := next((name for name, value in lists.items() if value is not None and not value.strip(" ,")), None):
         raise SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
     options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
-    typed_axes = [a for name in ("rows", "columns", "split") for a in options.get(name, ()) if a != "auto"]
-    options |= {name: True for name in ("gaps", "intervals") if getattr(args, name)}
+    typed_axes = [a for name in ("rows", "columns", "tables") for a in options.get(name, ()) if a not in OWN_AXES]
+    options |= {"gaps": True} if args.gaps else {}
+    options |= {"uncertainty": "interval"} if args.intervals else {}
     if args.width is not None:
         options["latex_width"] = _parse_width(args.width)
     request = resolve_report_request(args.paths, Path(args.outputs))
@@ -159,7 +160,7 @@ def _build_side_by_side(args: argparse.Namespace) -> Report:
     from openended.harness.report.side_by_side import build_side_by_side
     from openended.harness.results import parse_filters, resolve_report_request
 
-    unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "split", "gaps", "intervals", "width",
+    unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "tables", "gaps", "intervals", "width",
               "methods", "checklist")  # fmt: skip
     if typed := next((name for name in unread if getattr(args, name)), None):
         raise SpecError(f"--side-by-side compares all settings and values; leave out --{typed}")

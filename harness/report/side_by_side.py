@@ -8,8 +8,9 @@ from pathlib import Path
 from openended.harness import results as measured
 from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, Quantity
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
-from openended.harness.report.tables.table import BLANK, Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, order_axes
 
 _log = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ def build_side_by_side(
     batches = {note for run in joined.runs for note in run.notes if note.startswith(BATCH_REMARK)}
     if len(batches) > 1:
         _log.warning("texts may differ by their batches alone: %s", "; ".join(sorted(batches)))
-    tables = [_build_settings_table(names, first, second), _build_number_table(names, first.values, later)]
+    frames = [_build_settings_frame(names, first, second), _build_number_frame(names, first.values, later)]
+    tables = build_tables(frames)
 
     def write_page_of_both(folder: Path) -> list[Path]:
         from openended.harness.report.page.page import write_page
@@ -42,25 +44,25 @@ def build_side_by_side(
     return write_report(joined, tables, Path(out_dir), write_page_of_both)
 
 
-def _build_settings_table(names: Sequence[str], first: Results, second: Results) -> Table:
+def _build_settings_frame(names: Sequence[str], first: Results, second: Results) -> Frame:
     """Build the table of options whose values differ between the two reports."""
     axes = order_axes(name for results in (first, second) for run in results.runs for name in run.axes)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
     differ = [(axis, values) for axis, *values in settings if values[0] != values[1]]
     columns = [
-        (Column("settings", name, name), [values[at] or "–" for _, values in differ]) for at, name in enumerate(names)
+        (Quantity("settings", name, name), [values[at] or "–" for _, values in differ]) for at, name in enumerate(names)
     ]
     remarks = () if differ else ("Both have the same settings.",)
     labels = [axis for axis, _ in differ]
-    return Table.build("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
+    return Frame.of_columns("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
 
 
-def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Table:
+def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Frame:
     """Build a table with three columns per value: first report, second report, difference (second minus first)."""
     sides = [_index_by_label(items) for items in (first, second)]
     pairs = dict.fromkeys((*select_pairs(first, Layout()), *select_pairs(second, Layout())))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
-    columns: list[tuple[Column, list[Cell]]] = []
+    columns: list[tuple[Quantity, list[Cell]]] = []
     for pair in pairs:
         values = [[side.get((label, *pair)) for label in labels] for side in sides]
         present = [item for both in zip(*values, strict=True) for item in both if item is not None]
@@ -71,13 +73,13 @@ def _build_number_table(names: Sequence[str], first: Sequence[SystemValue], seco
             cells = [_make_cell(item) for item in items]
             signature = next((i.signature for i in items if i is not None), "")
             title = f"{like.title} ({name})"
-            columns.append((Column(*pair, title, like.direction, None, signature, target=like.target), cells))
+            columns.append((Quantity(*pair, title, like.direction, None, signature, target=like.target), cells))
         gaps = [_make_difference_cell(*both) for both in zip(*values, strict=True)]
-        columns.append((Column(*pair, f"Δ {like.title}"), gaps))
+        columns.append((Quantity(*pair, f"Δ {like.title}"), gaps))
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
     kinds = ["human" if label == "human" else "model" for label in labels]
     title = "What differs in the numbers"
-    return Table.build("side-by-side", title, labels, columns, [about], kinds=kinds)
+    return Frame.of_columns("side-by-side", title, labels, columns, [about], kinds=kinds)
 
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:

@@ -29,7 +29,13 @@ from .grids import (
     save_search as save_search,
 )
 from .joint import find_joint_estimate as find_joint_estimate, find_joint_space as find_joint_space
-from .layout import Layout as Layout, build_layout as build_layout, load_layout as load_layout
+from .layout import (
+    OWN_AXES as OWN_AXES,
+    UNITS as UNITS,
+    Layout as Layout,
+    build_layout as build_layout,
+    load_layout as load_layout,
+)
 from .runs import Run as Run, locate_verified_file as locate_verified_file
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
@@ -62,6 +68,7 @@ from .systems import (
     group_systems as group_systems,
     has_same_data as has_same_data,
     is_readable as is_readable,
+    label_axis as label_axis,
     label_system as label_system,
     label_systems as label_systems,
     make_natural_sort_key as make_natural_sort_key,

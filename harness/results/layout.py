@@ -10,6 +10,8 @@ from openended.harness import core
 from openended.harness.core import Spec, SpecError, list_bundled_choices
 
 TARGET = "openended.harness.results.layout.Layout"
+OWN_AXES = ("auto", "metric", "options", "statistic", "system", "target")  # of tables, besides those of the runs
+UNITS: Mapping[str, float] = {"fraction": 1.0, "percent": 100.0, "×100": 100.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,18 +22,8 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
-    kind: Literal[
-        "values", "correlation", "embedders", "variants", "spread", "findings", "fair", "frontier", "leaderboard",
-        "stress", "huse_examples", "pr_curves", "text_sets", "domains",
-    ] = "values"  # fmt: skip
-    """`values`: systems × metrics; `correlation`: metrics × human scores; `embedders`: agreement of the scores under
-    several embedders; `variants`: the scores under several options of a metric and their agreement; `spread`: standard
-    deviations over seeds; `findings`: the papers' claims on these runs; `fair`: best of N settings, Pareto front,
-    wins and losses; `frontier`: all values, and Gen-PPL at equal entropy; `leaderboard`: like `values`, as a page to
-    publish; `stress`: the smallest damage that each metric detects; `huse_examples`: texts that HUSE's classifier
-    separates by ratings, by probability, or not at all; `pr_curves`: all values, and the F-scores of the
-    precision-recall curve and of MAUVE's; `text_sets`: standard deviations over sets of human and generated texts;
-    `domains`: where the human texts in each cell of MAUVE come from."""
+    analysis: str = "values"
+    """What the table shows, computed from the results: a name of `report/tables/analyses.py`."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     needs: tuple[str, ...] = ()
@@ -40,24 +32,8 @@ class Layout(Spec):
     """Without `metrics`: also show values that must not be interpreted alone (recall next to precision)."""
     gaps: bool = False
     """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
-    intervals: bool = False
-    """Print the 95 % interval over examples of every value."""
-    human: bool = True
-    human_last: bool = False
-    """Print the human row under the systems instead of above them."""
-    rows: tuple[str, ...] = ()
-    """Axes that label the rows, outermost first; empty: model, decoder, then other axes that differ."""
-    columns: tuple[str, ...] = ()
-    """Axes that get separate columns (for example `embedder`)."""
-    split: tuple[str, ...] = ()
-    """Axes that get one table per value; `auto`: the data axes in which the runs differ."""
-    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Axis → value → its name in the labels of the rows, in the order of the rows; `{p}` stands for the option `p` of
-    the decoder. A value without a name keeps its own, and its rows come last."""
-    metrics_as_rows: bool = False
-    """One row per metric and one column per system, without the numbers of seeds (MAUVE's Tables 3 and 4)."""
     allow: tuple[str, ...] = ()
-    """Signature fields that may differ within a column because they distinguish the rows."""
+    """Signature fields that may differ among compared values because they distinguish the systems."""
     differing: Literal["refuse", "columns", "mark"] = "refuse"
     """How to handle two signatures of one metric: raise an error that names the field, give each a column, or keep the
     most frequent one and print "not comparable" for the others."""
@@ -66,6 +42,40 @@ class Layout(Spec):
     targets: tuple[str, ...] = ("bradley_terry.*", "mean_rating.*", "huse.huse", "discriminator_accuracy", "mauve")
     """`correlation`: values that the metrics are correlated with; values that were not measured are skipped."""
 
+    rows: tuple[str, ...] = ()
+    """Axes of the rows, outermost first: `system` (model, decoder and what differs), `metric`, `model`, `decoder`,
+    `task`, …; empty: those of the analysis."""
+    columns: tuple[str, ...] = ()
+    """Axes of the columns, each a level of the heading; empty: those of the analysis. Values are compared along the
+    side that `metric` is not on."""
+    tables: tuple[str, ...] = ()
+    """Axes that get one table per value; `auto`: the data axes in which the runs differ."""
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Axis → value → its printed name, in the printed order; `{p}` stands for the option `p` of the decoder. A value
+    without a name keeps its own, and comes after the others."""
+    heads: Mapping[str, str] = field(default_factory=dict)
+    """Axis → title of its column of row labels."""
+    lines: tuple[str, ...] = ()
+    """Axes of the rows whose change draws a line; empty: the outermost of several."""
+    human: Literal["first", "last", "none"] = "first"
+    summaries: bool = True
+    """Whether rows about other rows are printed, such as the mean over systems."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Metric or `metric.key` → `fraction`, `percent` (the title says so) or `×100`; `*`: all."""
+    decimals: Mapping[str, int] = field(default_factory=dict)
+    """Metric or `metric.key` → number of decimals; `*`: all; otherwise chosen from the values."""
+    significant: Mapping[str, int] = field(default_factory=dict)
+    """The same, as significant digits of every number."""
+    uncertainty: Literal["all", "std", "error", "interval", "none"] = "all"
+    """What follows a value: std over seeds, the error that the metric reports, both (`all`), or the 95 % interval over
+    examples where there is one."""
+    bold: Literal["tests", "best", "none"] = "tests"
+    """`tests`: the best and what no test separates from it; `best`: the best printed values alone."""
+    arrows: bool = True  # whether titles of metrics say which direction is better
+    seeds: bool = True  # whether the number of seeds is printed
+    notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
+
+    caption: str = ""  # of the float in LaTeX; empty: made of title, data and signs
     latex_width: float = 345.0
     """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
     latex_signatures: bool = False
@@ -74,9 +84,17 @@ class Layout(Spec):
     def check(self) -> None:
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
-        used = [axis for axes in (self.rows, self.columns, self.split) for axis in set(axes)]
+        used = [axis for axes in (self.rows, self.columns, self.tables) for axis in set(axes)]
         if both := [axis for axis in used if used.count(axis) > 1]:
-            raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and split")
+            raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and tables")
+        for name, unit in self.units.items():
+            if unit not in UNITS:
+                raise SpecError(f"report.units.{name}: expected one of {', '.join(UNITS)}, got {unit!r}")
+
+    def list_compared_apart(self) -> tuple[str, ...]:
+        """Return the axes whose values are not compared with each other: those next to `metric`."""
+        side = self.rows if "metric" in self.rows else self.columns
+        return tuple(axis for axis in side if axis not in OWN_AXES)
 
     def check_metrics(self, measured: Collection[str]) -> None:
         """Raise `SpecError` if the table names a metric that does not exist, or shows none of these."""

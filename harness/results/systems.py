@@ -310,6 +310,18 @@ def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> lis
     return labels
 
 
+def label_axis(items: Sequence[SystemValue], axis: str) -> list[str]:
+    """Label the values of one axis, with the options that tell equal names apart: `nucleus p=0.9`, `docs-s`."""
+    titles = {"model": 0, "decoder": 1}
+    labels = [i.titles[titles[axis]] if axis in titles else i.axes.get(axis, "") for i in items]
+    options = [name for name in (items[0].axes if items else ()) if get_parent_axis(name) == axis]
+    for alike in group_by(range(len(items)), labels.__getitem__).values():
+        differ = select_fewest_axes([items[at].axes for at in alike], sort_by_readability([axis, *options]))
+        for at in alike if len(alike) > 1 else ():
+            labels[at] = ", ".join([labels[at], *(format_option(n, items[at].axes.get(n, "")) for n in differ)])
+    return labels
+
+
 def label_system(item: SystemValue, axes: Sequence[str], *, several_models: bool) -> str:
     """Label a row by its decoder, its model if there are several, and the other axes that differ."""
     base, is_model = "human", item.system == "model"

@@ -122,9 +122,9 @@ class Composer:
             self._unused.update(new)
             log.info("left out   %s of the experiment: no metric of metric=[…] reads it", ", ".join(new))
         layout = build_layout(settings.report, "report")  # an invalid report fails before the runs, not after them
-        if layout.kind in ("frontier", "stress") and not settings.intervals:
+        if layout.analysis in ("frontier", "stress") and not settings.intervals:
             raise SpecError(
-                f"intervals=0: the layout {layout.kind} needs intervals; leave it out, or set report=default"
+                f"intervals=0: the layout {layout.analysis} needs intervals; leave it out, or set report=default"
             )
         return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
 

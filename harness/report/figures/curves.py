@@ -14,8 +14,8 @@ from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import COLORS, HUMAN_COLOR, MOST, PAGE, Part, create_panels, draw_curves
 from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
+from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.report.tables.table import arrow
 from openended.harness.results import Layout, Results, System, SystemValue, find_human_value, group_systems
 
 if TYPE_CHECKING:

@@ -68,9 +68,9 @@ def draw_all(
     `traces` is filled with name → content of the figure as plain data, where that is possible. Curves of the best of N
     come first; they stay pictures. The first layout chooses what the curves over a swept setting show.
     """
-    by_kind = {layout.kind: layout for layout in reversed(layouts)}
+    by_kind = {layout.analysis: layout for layout in reversed(layouts)}
     chosen: list[tuple[Draw, Layout]] = [(curves.best_of_n, by_kind["fair"])] if "fair" in by_kind else []
-    if layouts[0].kind != "findings":  # of many experiments, whose own reports have the figures
+    if layouts[0].analysis != "findings":  # of many experiments, whose own reports have the figures
         chosen += [(draw, layouts[0]) for draw in FIGURES]
     chosen += [(draw, by_kind[kind]) for kind in FIGURES_OF_KIND if kind in by_kind for draw in FIGURES_OF_KIND[kind]]
     styles = SystemStyles(results.values)

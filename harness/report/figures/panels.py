@@ -14,8 +14,8 @@ from openended.harness import results as measured
 from openended.harness.core import escape_mathtext, parse_signature
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.drawing import DEFAULT, HUMAN_COLOR, MOST, PAGE, Part, SystemStyles
+from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.selection import make_slug, select_pairs
-from openended.harness.report.tables.table import arrow
 from openended.harness.results import FACTS, STEP, TRAINING, Layout, Results, SystemValue, find_human_value, is_readable
 
 if TYPE_CHECKING:
@@ -224,6 +224,6 @@ def _parse_number(text: str) -> float | None:
 
 def size_curves(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
     """Draw metrics against the models that a layout names, one line per decoder and embedder (MAUVE Fig. 5, left)."""
-    names = layout.names.get("model", {}) if layout.kind == "embedders" else {}
+    names = layout.names.get("model", {}) if layout.analysis == "embedders" else {}
     figure = sweep(results.values, "model", styles, layout, names=names) if names else None
     return {"sizes": figure} if figure is not None else {}

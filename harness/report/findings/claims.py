@@ -13,8 +13,8 @@ from openended.harness.report.analysis.paired import compute_margin_p_value, cor
 from openended.harness.report.findings import checks, uncertainty
 from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
 from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, Outcome, Sample
+from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import INVENTED, TablePart, select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
 
 REMARK = (
@@ -59,7 +59,7 @@ def load_claims() -> tuple[Claim, ...]:
     return tuple(Claim(**{**entry, "check": build_check(entry["check"])}) for entry in yaml.safe_load(text))
 
 
-def build_findings_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the table of claims with source, measured values and verdict; a claim is checked on every task."""
     items = [item for item in part.items if math.isfinite(item.mean) and not _is_invented(item)]
     by_data, errors = group_by_data(items), Errors(part.results)
@@ -68,12 +68,12 @@ def build_findings_tables(part: TablePart, layout: Layout) -> list[Table]:
         for claim in claims:
             rows.append((claim.source, *_check_claim(claim, by_data, errors)))
             advance(1)
-    columns = [(Column("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
+    columns = [(Quantity("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
     checked = sum(verdict != "not measured" for *_, verdict in rows)
     expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
     remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")
     labels = [claim.claim for claim in claims]
-    return [Table.build(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
+    return [Frame.of_columns(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
 
 
 def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> tuple[Cell | str, str]:

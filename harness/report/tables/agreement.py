@@ -8,9 +8,9 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, SpecError, parse_signature
+from openended.harness.report.tables.frame import BLANK, Cell, Entry, Frame, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
-from openended.harness.report.tables.values import build_value_tables
+from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
 
 FEW = "Fewer than three systems have both values, or one value is constant."
@@ -66,15 +66,17 @@ def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:
 # People and discriminators --------------------------------------------------------------------------------------------
 
 
-def build_correlation_tables(part: TablePart, layout: Layout) -> list[Table]:
-    """Build a table of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14).
+def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build a frame of Spearman's ρ between metrics and human scores or a discriminator (MAUVE's Tables 5, 10, 14).
 
-    The axes in `columns` (`task`) give each of their values columns of its own, in one table.
+    Its axes are `metric`, `target` and those that the layout names besides, such as `task`: systems are compared within
+    each of their values.
     """
+    apart = [axis for axis in (*layout.rows, *layout.columns) if axis not in ("metric", "target")]
     sections, lacking = [], []
-    for values, items in group_by(part.items, lambda item: tuple(item.axes[a] for a in layout.columns)).items():
+    for values, items in group_by(part.items, lambda item: tuple(item.axes[a] for a in apart)).items():
         try:
-            sections.append((", ".join(values), items, *_collect_scores(replace(part, items=items), layout)))
+            sections.append((values, items, *_collect_scores(replace(part, items=items), layout)))
         except DataError as err:
             lacking.append(err)
     if not sections:
@@ -84,14 +86,21 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> list[Table]:
     pairs = list(dict.fromkeys(pair for *_, metrics, _ in sections for pair in metrics))
     # Under the metrics: how far the scores agree that they are compared with, and the metrics that stand in for them.
     several = [target for *_, targets in sections for target in targets if len(targets) > 1]
-    criteria = [target for target in dict.fromkeys(several) if target not in pairs]
-    labels = [_find_like(part.items, pair).title for pair in pairs] + [_name_target(part.items, p) for p in criteria]
-    columns, counts = [], set[int]()
-    for section, items, scores, _, targets in sections:
+    criteria = [target for target in dict.fromkeys(several) if target not in pairs] if layout.summaries else []
+    titles = {pair: _find_like(part.items, pair).title for pair in pairs}
+    titles |= {target: _name_target(part.items, target) for target in criteria}
+    entries, counts = list[Entry](), set[int]()
+    for values, items, scores, _, targets in sections:
         for target in targets:
-            title = ", ".join(filter(None, (_name_target(items, target), section)))
-            column = Column(*target, title, "higher", 3, _find_like(items, target).signature)
-            columns.append((column, [_correlate_scores(scores, pair, target) for pair in [*pairs, *criteria]]))
+            name = _name_target(items, target)
+            quantity = Quantity(*target, name, "higher", 3, _find_like(items, target).signature)
+            where = dict(zip(apart, values, strict=True)) | {"target": ".".join(target)}
+            for pair in [*pairs, *criteria]:
+                axes = {"metric": ".".join(pair)} | where
+                cell = _correlate_scores(scores, pair, target) or BLANK
+                settings = {"metric": pair[0], "target": target[0]}
+                role = "metric" if pair in pairs else "summary"
+                entries.append(Entry(axes, quantity, cell, {"metric": titles[pair], "target": name}, settings, role))
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
@@ -99,9 +108,8 @@ def build_correlation_tables(part: TablePart, layout: Layout) -> list[Table]:
         f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}",
         "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
     )
-    kinds = ["metric"] * len(pairs) + ["summary"] * len(criteria)
     title = f"{layout.title}{part.tasks}"
-    return [Table.build(part.stem, title, labels, columns, remarks, kinds=kinds, head="Metric")]
+    return [Frame(part.stem, title, tuple(entries), remarks, ("metric",), ("target",), {"metric": "Metric"}, "target")]
 
 
 def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair) -> Cell | None:
@@ -145,20 +153,20 @@ def _name_target(items: Sequence[SystemValue], pair: Pair) -> str:
 # Embedders and options ------------------------------------------------------------------------------------------------
 
 
-def build_embedder_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_embedder_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build tables of scores per embedder and of the agreement of rankings (MAUVE's Table 12, P&R's Table B.1).
 
     If a metric was measured under several of its own options (quantizers), each gets separate tables.
     """
     if "embedder" not in part.results.axes:
         raise DataError(f"table {part.stem}: these runs have no embedder; set embedder=…")
-    tables: list[Table] = []
+    tables: list[Frame] = []
     for options, items in _iterate_option_sets(part.items, layout.metrics):
         stem = "-".join(filter(None, (part.stem, options.replace("=", "-").replace(", ", "-"))))
         same = replace(part, items=items, stem=stem)
         title = ", ".join(filter(None, (layout.title, options)))
-        values = Layout(title=title, metrics=layout.metrics, columns=("embedder",), human=False, allow=("embedder",))
-        tables += [*build_value_tables(same, values), _build_embedder_agreement(same, replace(layout, title=title))]
+        values = replace(layout, title=title, human="none", allow=(*layout.allow, "embedder"))
+        tables += [*build_value_frames(same, values), _build_embedder_agreement(same, replace(layout, title=title))]
     return tables
 
 
@@ -178,7 +186,7 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
     yield "", items
 
 
-def _build_embedder_agreement(part: TablePart, layout: Layout) -> Table:
+def _build_embedder_agreement(part: TablePart, layout: Layout) -> Frame:
     """Correlate every embedder's scores with those of the first embedder over the systems they share."""
     import pandas as pd
 
@@ -204,43 +212,42 @@ def _build_embedder_agreement(part: TablePart, layout: Layout) -> Table:
             raise SpecError(f"table {part.stem}: {what}; add an axis to `split`")
         wide = scores.pivot(index="system", columns="embedder", values="mean").reindex(columns=embedders)
         cells = [correlate(wide[[embedders[0], embedder]].to_numpy()) for embedder in embedders]
-        columns.append((Column(*pair, of_pair[0].title, "higher", 3), cells))
+        columns.append((Quantity(*pair, of_pair[0].title, "higher", 3), cells))
     title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     stem = f"{part.stem}-agreement"
-    return Table.build(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder")
+    return Frame.of_columns(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder", appendix=True)
 
 
-def build_variant_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of scores with one column per option set, and a table of Spearman's ρ between the columns."""
-    (table,) = build_value_tables(part, replace(layout, differing="columns"))
-    systems = [row for row in table.rows if row.system == "model"]
-    titles = [c.title for c in table.columns]
-    if len(titles) < 2:
-        return [table]
+    (frame,) = build_value_frames(part, replace(layout, differing="columns"))
+    by_measure = group_by((e for e in frame.entries if e.role == "model"), lambda entry: entry.axes["metric"])
+    columns = [[entry.cell.value for entry in entries] for entries in by_measure.values()]
+    quantities = [entries[0].quantity for entries in by_measure.values()]
+    if len(quantities) < 2:
+        return [frame]
     # Shown are the options without the metric's name, or only their values if all titles list the same options.
+    titles = [quantity.title for quantity in quantities]
     options = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
     alike = len({tuple(name for name, _, _ in parts) for parts in options}) == 1
-
-    columns = []
-    for at, (column, parts) in enumerate(zip(table.columns, options, strict=True)):
-        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or column.title
-        cells = [
-            correlate((row.cells[other].value, row.cells[at].value) for row in systems) for other in range(len(titles))
-        ]
-        columns.append((Column(column.metric, column.key, short, decimals=3), cells))
-    title = f"{table.title}: agreement of rankings"
-    remark = f"Spearman's ρ over {len(systems)} systems, without the human row, of the values above."
-    return [
-        table,
-        Table.build(f"{table.name}-agreement", title, titles, columns, [remark], kinds="metric", head="Scores"),
-    ]
+    filled = []
+    for quantity, values, parts in zip(quantities, columns, options, strict=True):
+        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or quantity.title
+        cells = [correlate(zip(other, values, strict=True)) for other in columns]
+        filled.append((Quantity(quantity.metric, quantity.key, short, decimals=3), cells))
+    title = f"{frame.title}: agreement of rankings"
+    remark = f"Spearman's ρ over {len(columns[0])} systems, without the human row, of the values above."
+    agreement = Frame.of_columns(
+        f"{frame.name}-agreement", title, titles, filled, [remark], kinds="metric", head="Scores", appendix=True
+    )
+    return [frame, agreement]
 
 
 # Seeds and sets of texts ----------------------------------------------------------------------------------------------
 
 
-def build_seed_std_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_seed_std_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of the standard deviation of every value over seeds and its mean over systems (P&R's Table B.5)."""
     systems = group_systems(part.items)
     columns = []
@@ -252,7 +259,7 @@ def build_seed_std_tables(part: TablePart, layout: Layout) -> list[Table]:
         columns.append((_declare_std(part.items, pair, cells), cells))
     seeds = [*(max(i.seeds for i in s.items) for s in systems), 0]
     return [
-        Table.build(
+        Frame.of_columns(
             part.stem, f"{layout.title}{part.tasks}", [*(s.name for s in systems), "mean over systems"], columns,
             ["Sample standard deviation (n − 1) over seeds."], kinds=[*["model"] * len(systems), "summary"],
             seeds=seeds,
@@ -260,12 +267,12 @@ def build_seed_std_tables(part: TablePart, layout: Layout) -> list[Table]:
     ]  # fmt: skip
 
 
-def _declare_std(items: Sequence[SystemValue], pair: Pair, cells: Sequence[Cell]) -> Column:
+def _declare_std(items: Sequence[SystemValue], pair: Pair, cells: Sequence[Cell]) -> Quantity:
     like = _find_like(items, pair)
-    return Column(*pair, f"sd {like.title}", "none", min(4, choose_column_decimals(cells) + 1), like.signature)
+    return Quantity(*pair, f"sd {like.title}", "none", min(4, choose_column_decimals(cells) + 1), like.signature)
 
 
-def build_text_set_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of stds of values over sets of generated texts, of human texts, and of both (P&R, Table B.5)."""
     models = [i for i in part.items if i.system == "model"]
     columns = []
@@ -279,7 +286,7 @@ def build_text_set_tables(part: TablePart, layout: Layout) -> list[Table]:
             empty = Cell(note="it needs two sets or more")
             cells.append(Cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
         columns.append((_declare_std(models, pair, cells), cells))
-    return [Table.build(part.stem, f"{layout.title}{part.tasks}", SETS, columns, SETS_REMARKS, head="Sets")]
+    return [Frame.of_columns(part.stem, f"{layout.title}{part.tasks}", SETS, columns, SETS_REMARKS, head="Sets")]
 
 
 def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:

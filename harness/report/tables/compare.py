@@ -15,10 +15,11 @@ from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
-from openended.harness.report.tables import agreement, table as tables
+from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
+from openended.harness.report.tables.analyses import load_analysis
+from openended.harness.report.tables.frame import Cell, Entry, Frame, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import check_signatures, select_pairs, split_results
-from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals
 from openended.harness.results import Layout, Results, System, SystemValue, group_by, group_systems, select_values
 
 FOLDER = resources.files("openended.harness") / "reference"
@@ -66,7 +67,7 @@ def load_metrics() -> dict[str, dict[str, Any]]:
 # Published values -----------------------------------------------------------------------------------------------------
 
 
-def build_comparison(results: Results, reference: str) -> Table:
+def build_comparison(results: Results, reference: str) -> Frame:
     """Build the table that compares a published one (`paper/table`) with measured values, metric by metric."""
     rows_of_table = _read_rows(reference)
     metric = rows_of_table[0]["metric"]
@@ -80,12 +81,12 @@ def build_comparison(results: Results, reference: str) -> Table:
         kind = "model"
         rows, sections, remarks = _compare_values(results, reference, rows_of_table)
     columns = [
-        (Column("", key, title, decimals=3), [row[at] for row in rows])
+        (Quantity("", key, title, decimals=3), [row[at] for row in rows])
         for at, (key, title) in enumerate(COLUMNS.items(), 1)
     ]
     stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     title, kinds = f"{reference}: published and measured", [kind if row[1] else "summary" for row in rows]
-    return Table.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
+    return Frame.of_columns(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
 
 
 def _compare_values(
@@ -137,13 +138,12 @@ def _compare_values(
 def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], name: str) -> tuple[list[Row], list[str]]:
     """Compare published values with the cells of the table that a layout builds of the runs; also return remarks."""
     layout = measured.load_layout(name)
-    build = agreement.build_text_set_tables if layout.kind == "text_sets" else agreement.build_embedder_tables
-    built = Table(name, "", (), ())
+    build, entries, remarks = load_analysis(layout.analysis), tuple[Entry, ...](), tuple[str, ...]()
     with contextlib.suppress(DataError):
         for part in split_results(results, layout, name)[-1:]:
-            built = build(part, layout)[-1]
-    keys = [column.key for column in built.columns]
-    cells = {(key, row.label): cell for row in built.rows for key, cell in zip(keys, row.cells, strict=True)}
+            frame = build(part, layout)[-1]
+            entries, remarks = frame.entries, frame.remarks
+    cells = {(entry.quantity.key, label): entry.cell for entry in entries for label in entry.axes.values()}
     rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
@@ -152,7 +152,7 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
         cell = cells.get((key, label), Cell(note=NO_ROW))
         paper = Cell(float(row["value"]), float(row["sd"] or math.nan))
         rows.append((f"{key}: {label}", paper, cell, _subtract(cell, paper)))
-    return rows, [DELTA, *built.remarks]
+    return rows, [DELTA, *remarks]
 
 
 def _compare_correlations(results: Results, published: Sequence[Mapping[str, str]]) -> list[Row]:
@@ -309,7 +309,7 @@ def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
 # A baseline -----------------------------------------------------------------------------------------------------------
 
 
-def build_significance_tables(results: Results, baseline: str) -> list[Table]:
+def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     """Build two tables: differences from the baseline with significance stars, and corrected p-values.
 
     The baseline is a label, the title of a model, whose systems are compared by decoder, or `last-good`.
@@ -336,9 +336,9 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
         ]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        differences.append((Column(*pair, title, direction, None, first.signature, gap), cells))
+        differences.append((Quantity(*pair, title, direction, None, first.signature, gap), cells))
         p_cells = [corrected.get((name, pair), Cell(note=UNTESTED)) for name in names]
-        p_values.append((Column(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
+        p_values.append((Quantity(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
     estimates, signatures = paired.describe_estimates(results, (value for values in pairs.values() for value in values))
     labels = ", ".join(dict.fromkeys(system.name for system in baselines.values()))
     label = f"{labels} (last good)" if baseline == LAST_GOOD else labels
@@ -358,8 +358,8 @@ def build_significance_tables(results: Results, baseline: str) -> list[Table]:
     title, rules = f"Difference from {label}", tuple(signatures)
     holm = ["p-values after Holm's correction over all cells."]
     return [
-        Table.build("significance", title, names, differences, remarks, rules=rules),
-        Table.build("significance-p", f"p-values against {label}", names, p_values, holm),
+        Frame.of_columns("significance", title, names, differences, remarks, rules=rules),
+        Frame.of_columns("significance-p", f"p-values against {label}", names, p_values, holm),
     ]
 
 
@@ -435,10 +435,10 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
     means = worsening.baseline.mean, worsening.value.mean, worsening.amount
     numbers = [*means, worsening.low, worsening.high]
     before, after, amount, low, high = (
-        tables.format_fixed(number, tables.choose_decimals(means)) if math.isfinite(number) else tables.DASH
+        frames.format_fixed(number, frames.choose_decimals(means)) if math.isfinite(number) else frames.DASH
         for number in numbers
     )
-    p_value = tables.format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else tables.DASH
+    p_value = frames.format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else frames.DASH
     interval = f" [{low}, {high}]" if math.isfinite(worsening.high) else ""
     return before, after, f"{amount}{interval}", p_value if p_value.startswith("<") else f"= {p_value}"
 

@@ -12,7 +12,7 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
     select_last_looks,
 )
-from openended.harness.report.tables.table import BLANK, Cell, Column, Filled, Table
+from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, Quantity
 from openended.harness.results import Results
 
 _WORDS = {
@@ -21,7 +21,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
+def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
     """Build a table with a row per comparison, from the runs of all looks."""
     decisions = judge_comparisons(plan, results)
     last = [item for item in select_last_looks(results).values if item.system == "model"]
@@ -29,10 +29,10 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
     used = sum(int(axes["num_examples"]) * int(axes["samples"]) for axes in sizes)
     most = sum(plan.looks[-1] * int(axes["samples"]) for axes in sizes)
     columns: list[Filled] = [
-        (Column("", "outcome", "decision"), [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions]),
-        (Column("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
-        (Column("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
-        (Column("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
+        (Quantity("", "outcome", "decision"), [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions]),
+        (Quantity("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
+        (Quantity("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
+        (Quantity("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
     ]
     count = len(plan.comparisons)
     share = f" and {count} comparisons (Bonferroni)" if count > 1 else ""
@@ -46,7 +46,7 @@ def build_decision_table(plan: DecisionPlan, results: Results) -> Table:
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
     remarks += [f"{d.comparison.title}: the values differ in {d.differing}." for d in decisions if d.differing]
     titles = [decision.comparison.title for decision in decisions]
-    return Table.build("decisions", "Decisions", titles, columns, remarks, head="Comparison")
+    return Frame.of_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 
 
 def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:

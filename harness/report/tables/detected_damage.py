@@ -9,8 +9,8 @@ from pathlib import Path
 from openended.harness.core import DataError, escape_csv_cell, parse_signature, write_text
 from openended.harness.imported import Damage, list_damages, parse_damage
 from openended.harness.report.analysis.paired import LEVEL, correct_by_holm
+from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import TablePart, select_pairs
-from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
 
 Z = 1.96  # two-sided, of one test at `LEVEL`
@@ -123,7 +123,7 @@ def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedVal
     return DamagedValue(percent, item.mean, error, ends, None)
 
 
-def build_stress_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of damages by metrics."""
     pairs = select_pairs(part.items, layout)
     curves = [c for c in find_damage_curves(part.results, part.items) if (c.metric, c.key) in pairs]
@@ -133,7 +133,7 @@ def build_stress_tables(part: TablePart, layout: Layout) -> list[Table]:
     texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
     no = "no?" if texts < FEW_TEXTS else "no"
     columns = [
-        (Column(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
+        (Quantity(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
         for pair in pairs
         if pair in titles
     ]
@@ -143,7 +143,7 @@ def build_stress_tables(part: TablePart, layout: Layout) -> list[Table]:
     warning = f"no?: {texts} texts on a side say little, {visible}; more num_examples show smaller ones"
     labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
     warnings = (warning,) if texts < FEW_TEXTS else ()
-    return [Table.build(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
+    return [Frame.of_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
 
 
 def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openended.harness.core import DataError, Example
+from openended.harness.report.tables.frame import Filled, Frame, Quantity
 from openended.harness.report.tables.selection import TablePart
-from openended.harness.report.tables.table import Column, Filled, Table
 from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
 from openended.harness.storage import read_examples
 
@@ -14,10 +14,10 @@ LEAST, LEAST_OF_FEW, FEW = 20, 5, 1000  # human texts of a cell that is shown, a
 FEW_DOMAINS = 2
 
 
-def build_domain_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of cells and domains for every system whose run and metadata are in the store."""
     systems = group_systems(part.items)
-    tables: list[Table] = []
+    tables: list[Frame] = []
     for system in systems:
         domains = _read_domains(part.results, system)
         if not domains:
@@ -28,9 +28,9 @@ def build_domain_tables(part: TablePart, layout: Layout) -> list[Table]:
         visible.sort(key=lambda entry: (len(entry[1]), -entry[1].total(), entry[0]))
         counts = [counts for _, counts in visible]
         columns: list[Filled] = [
-            (Column("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
-            (Column("mauve", "domains", "domains", decimals=0), map(len, counts)),
-            (Column("mauve", "counts", "texts of each domain"),
+            (Quantity("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
+            (Quantity("mauve", "domains", "domains", decimals=0), map(len, counts)),
+            (Quantity("mauve", "counts", "texts of each domain"),
              [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
         ]  # fmt: skip
         pure = sum(len(c) <= FEW_DOMAINS for c in counts)
@@ -40,7 +40,7 @@ def build_domain_tables(part: TablePart, layout: Layout) -> list[Table]:
         )
         stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
         title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell, _ in visible]
-        tables.append(Table.build(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
+        tables.append(Frame.of_columns(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
     if not tables:
         raise DataError(
             f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "

@@ -22,8 +22,8 @@ from openended.harness.core import F64, DataError
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
 from openended.harness.report.tables import selection
+from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import TablePart, make_slug
-from openended.harness.report.tables.table import Cell, Column, Filled, Table, choose_column_decimals
 from openended.harness.results import Layout, Pair, System, SystemValue, find_target, orient, select_values
 
 MIN_SETTINGS = 2  # of a sweep
@@ -76,18 +76,18 @@ class BestOfN:
     half: tuple[float, ...]  # half-width of the 95 % interval of `fresh` over seeds; NaN with one seed or equal values
 
 
-def build_fair_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_fair_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the tables of a layout of kind `fair`."""
     pairs = selection.select_pairs(part.items, layout)
     for pair in pairs:
         selection.check_signatures(part.results, select_values(part.items, *pair), part.stem, layout.allow)
-    best = [table for pair in pairs if (table := _build_best_of_n_table(part, pair)) is not None]
+    best = [table for pair in pairs if (table := _build_best_of_n_frame(part, pair)) is not None]
     if not best:
         raise DataError(
             "layout fair: no decoder has two or more settings; sweep an option, for example decoder.p=0.8,0.9"
         )
-    both = [_build_pareto_table(part, pairs_of) for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs)]
-    return [*best, *filter(None, [*both, _build_win_table(part, pairs)])]
+    both = [_build_pareto_frame(part, pairs_of) for pairs_of in QUALITY_DIVERSITY if set(pairs_of) <= set(pairs)]
+    return [*best, *filter(None, [*both, _build_win_frame(part, pairs)])]
 
 
 def is_gap(item: SystemValue) -> bool:
@@ -238,7 +238,7 @@ def pool_std(table: F64) -> tuple[float, int]:
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
+def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     """Build the best-of-N table: one row per decoder, one column per N up to the smallest sweep."""
     curves, without = compute_curves(part.items, pair)
     if not curves:
@@ -246,7 +246,7 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
     first, most = select_values(part.items, *pair)[0], min(c.settings for c in curves)
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
     title, direction = describe_printed_value(first)
-    columns: list[Filled] = [(Column("", "settings", "settings", decimals=0), [c.settings for c in curves])]
+    columns: list[Filled] = [(Quantity("", "settings", "settings", decimals=0), [c.settings for c in curves])]
     digits = 0
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
         cells = []
@@ -254,16 +254,16 @@ def _build_best_of_n_table(part: TablePart, pair: Pair) -> Table | None:
             cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
         interval = any(cell.interval for cell in cells)
-        columns.append((Column(*pair, f"N={n}", direction, digits, first.signature, interval=interval), cells))
+        columns.append((Quantity(*pair, f"N={n}", direction, digits, first.signature, interval=interval), cells))
     if fresh:
         seen = [c.seen[most - 1] for c in curves]
-        columns.append((Column(*pair, f"N={most}, same seeds", "none", digits), seen))
+        columns.append((Quantity(*pair, f"N={most}, same seeds", "none", digits), seen))
     sweeps = {sweep.name: sweep for sweep in group_sweeps(part.items)}
     names = [_name_best_setting(sweeps[c.name], part.items, pair, c.half[-1], digits) for c in curves]
-    columns.append((Column("", "setting", "best setting"), names))
+    columns.append((Quantity("", "setting", "best setting"), names))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    return Table.build(
+    return Frame.of_columns(
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
         remarks, head="Decoder", ranked=True,
     )  # fmt: skip
@@ -283,7 +283,7 @@ def _name_best_setting(sweep: DecoderSweep, items: Sequence[SystemValue], pair: 
     return f"{setting.name}: {mean if target is None else abs(mean - target):.{digits}f}{margin}"
 
 
-def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | None:
+def _build_pareto_frame(part: TablePart, pairs: tuple[Pair, Pair]) -> Frame | None:
     """Build the Pareto table: one row per setting, with a setting of the front that dominates it."""
     settings = measured.select_systems_with_both(part.items, *pairs)
     rows = [[(v, find_target(v, part.items)) for v in values] for _, *values in settings]
@@ -296,16 +296,16 @@ def _build_pareto_table(part: TablePart, pairs: tuple[Pair, Pair]) -> Table | No
         printed = [v.mean if target is None else abs(v.mean - target) for v, target in entries]
         cells = [Cell(number, v.sd, v.seeds) for number, (v, _) in zip(printed, entries, strict=True)]
         first = select_values(part.items, *pair)[0]
-        column = Column(*pair, *describe_printed_value(first), None, first.signature, is_gap(first))
+        column = Quantity(*pair, *describe_printed_value(first), None, first.signature, is_gap(first))
         columns.append((column, cells))
     names = [system.name for system, *_ in settings]
     by = [next((names[i] for i in front if measured.dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
-    columns.append((Column("", "pareto", "dominated by"), by))
+    columns.append((Quantity("", "pareto", "dominated by"), by))
     stem = f"{part.stem}-pareto-{make_slug(pairs[0][0])}"
-    return Table.build(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
+    return Frame.of_columns(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
 
 
-def _build_win_table(part: TablePart, pairs: Sequence[Pair]) -> Table | None:
+def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
     """Build the table of wins, ties and losses of decoders at their selected settings, Holm-corrected."""
     sweeps = group_sweeps(part.items)
     names = [sweep.name for sweep in sweeps]
@@ -316,11 +316,11 @@ def _build_win_table(part: TablePart, pairs: Sequence[Pair]) -> Table | None:
         tally = tally_wins(names, tests[pair], {key: p for (tested, key), p in corrected.items() if tested == pair})
         title, _ = describe_printed_value(select_values(part.items, *pair)[0])
         words = [f"{c['+']}/{c['=']}/{c['-']}" + (f" ?{c['?']}" if c["?"] else "") for c in tally.values()]
-        columns.append((Column(*pair, f"{title}: win/tie/loss"), words))
+        columns.append((Quantity(*pair, f"{title}: win/tie/loss"), words))
     if len(names) < 2 or not columns:
         return None
     holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
-    return Table.build(
+    return Frame.of_columns(
         f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder"
     )
 

@@ -17,9 +17,9 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
+from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures
-from openended.harness.report.tables.table import Cell, Column, Table
-from openended.harness.report.tables.values import build_value_tables
+from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Results, System, SystemValue, load_replicates
 
 GEN_PPL, ENTROPY, KL = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"), ("kl_to_scorer", "kl_per_token")
@@ -185,10 +185,10 @@ def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def build_frontier_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the tables of all values, and a table of frontiers."""
     everything = replace(layout, title="All systems", differing="columns")
-    values = build_value_tables(replace(part, stem=f"{part.stem}-values"), everything)
+    values = build_value_frames(replace(part, stem=f"{part.stem}-values"), everything)
     results, items = part.results, part.items
     check_signatures(results, measured.select_values(items, *GEN_PPL), part.stem, layout.allow)
     frontiers = find_frontiers(results, items)
@@ -199,33 +199,33 @@ def build_frontier_tables(part: TablePart, layout: Layout) -> list[Table]:
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
     reaches = [entry.reach for entry in frontiers]
-    columns: list[tuple[Column, list[Any]]] = [
-        (Column("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
-        (Column("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
-        (Column("", "to", "to", decimals=3), [high for _, high in reaches]),
+    columns: list[tuple[Quantity, list[Any]]] = [
+        (Quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
+        (Quantity("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
+        (Quantity("", "to", "to", decimals=3), [high for _, high in reaches]),
         (
-            Column("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
+            Quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
             [_format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
         ),
         (
-            Column("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
+            Quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
             [None, *(_format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
         ),
         (
-            Column("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
+            Quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
             [None, *(_format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
         ),
     ]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
         lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
-        columns.append((Column(*KL, "lowest KL a token", "lower", 3), lowest))
+        columns.append((Quantity(*KL, "lowest KL a token", "lower", 3), lowest))
     labels, kinds = [entry.name for entry in frontiers], ["model"] * len(frontiers)
     if human is not None and layout.human:
         labels, kinds = [*labels, "human"], [*kinds, "human"]
         values_of_human = [None, human[0], human[0], human_ppl.mean if human_ppl is not None else math.nan]
         for (_, cells), value in itertools.zip_longest(columns, values_of_human):
             cells.append(value)
-    return [*values, Table.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
+    return [*values, Frame.of_columns(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
 
 
 def _format_estimate(

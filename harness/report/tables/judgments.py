@@ -8,8 +8,8 @@ from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
+from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import RATED, TablePart
-from openended.harness.report.tables.table import Cell, Column, Table
 from openended.harness.results import Layout, Results, System, SystemValue
 
 PREFERENCES = "bradley_terry"
@@ -29,7 +29,7 @@ KINDS = {
 }
 
 
-def build_ability_tables(results: Results) -> list[Table]:
+def build_ability_frames(results: Results) -> list[Frame]:
     """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
     # Only runs on judgments alone have the scores of all players.
     rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
@@ -37,7 +37,7 @@ def build_ability_tables(results: Results) -> list[Table]:
     sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
     return [
-        _build_ability_table(items, f"abilities-{i}" if many else "abilities")
+        _build_ability_frame(items, f"abilities-{i}" if many else "abilities")
         for i, items in enumerate(sets.values(), 1)
     ]
 
@@ -49,7 +49,7 @@ def drop_abilities(results: Results) -> Results | None:
     return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
-def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
+def _build_ability_frame(items: Sequence[SystemValue], name: str) -> Frame:
     metric = items[0].metric
     scores: dict[str, dict[str, SystemValue]] = {}  # criterion → player; without criteria the key is the player
     for item in items:
@@ -71,7 +71,7 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     columns = []
     for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or ("preferred" if metric == PREFERENCES else "mean rating")
-        column = Column(metric, criterion, title, "higher", 2, items[0].signature, interval=True)
+        column = Quantity(metric, criterion, title, "higher", 2, items[0].signature, interval=True)
         columns.append((column, [build_cell(by_player.get(player), criterion) for player in players]))
     remarks = [*dict.fromkeys(item.note for item in items if item.note), REMARK_ON_RATINGS]  # how many judgments
     if metric == PREFERENCES:
@@ -86,18 +86,21 @@ def _build_ability_table(items: Sequence[SystemValue], name: str) -> Table:
     title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
-    return Table.build(
+    return Frame.of_columns(
         name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True
     )
 
 
-def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:
+def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of examples for every system that has HUSE."""
     remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
     remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
-    columns = (Column("huse", "log_prob", "log p a word", decimals=2), Column("huse", "rating", "rating", decimals=2))
+    columns = (
+        Quantity("huse", "log_prob", "log p a word", decimals=2),
+        Quantity("huse", "rating", "rating", decimals=2),
+    )
     systems = measured.group_systems(part.items)
-    tables: list[Table] = []
+    tables: list[Frame] = []
     for system in systems:
         if rows := list(_list_huse_examples(part.results, system)):
             labels, *cells = zip(*rows, strict=True)
@@ -105,7 +108,7 @@ def build_huse_example_tables(part: TablePart, layout: Layout) -> list[Table]:
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
             title, cells_of = f"{layout.title}: {system.name}", zip(columns, cells, strict=True)
             tables.append(
-                Table.build(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
+                Frame.of_columns(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
             )
     return tables
 

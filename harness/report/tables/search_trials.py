@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.report.analysis.paired import compute_student_quantile
-from openended.harness.report.tables.table import BLANK, Cell, Column, Filled, Table
+from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, Quantity
+from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.table import Table
 from openended.harness.results import SearchResult, SearchTrial
 from openended.harness.storage import read_record
 
@@ -52,30 +54,30 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
     remarks += [f"First failure: {failed.label}: {failed.error}."] if failed is not None else []
     title = f"{'Pareto front' if several else 'Best settings'} of {searched.name}"
     every = [f"{state}: {count}" for state, count in counts.items()]
-    tables = [_build_settings_table("search-best", title, searched, best, remarks)]
+    frames = [_build_settings_frame("search-best", title, searched, best, remarks)]
     if any(searched.importance):
         totals = sum(map(Counter, searched.importance), Counter[str]())
         names = sorted(totals, key=lambda name: (-totals[name], name))
         columns = [
-            (Column("", objective.title, objective.title, "none", 2), map(shares.get, names))
+            (Quantity("", objective.title, objective.title, "none", 2), map(shares.get, names))
             for objective, shares in zip(searched.objectives, searched.importance, strict=True)
         ]
         title, remark = "Importance of the parameters", [_IMPORTANCE]
-        tables.append(Table.build("search-importance", title, names, columns, remark, head="Parameter"))
-    return [
-        *tables,
-        _build_settings_table("search-trials", f"Trials of {searched.name}", searched, searched.trials, every),
-    ]
+        frames.append(Frame.of_columns("search-importance", title, names, columns, remark, head="Parameter"))
+    frames.append(
+        _build_settings_frame("search-trials", f"Trials of {searched.name}", searched, searched.trials, every)
+    )
+    return build_tables(frames)
 
 
-def _build_settings_table(
+def _build_settings_frame(
     name: str, title: str, searched: SearchResult, trials: Sequence[SearchTrial], remarks: Sequence[str]
-) -> Table:
+) -> Frame:
     """Build a table with one row per trial: mean and interval of each objective, also over fresh seeds."""
-    columns: list[Filled] = [(Column("", "trial", "trial", decimals=0), [t.number for t in trials])]
+    columns: list[Filled] = [(Quantity("", "trial", "trial", decimals=0), [t.number for t in trials])]
     if any(t.state != "complete" for t in trials):
         words = [t.state if t.size is None else f"{t.state} at {t.size}" for t in trials]
-        columns.append((Column("", "state", "state"), words))
+        columns.append((Quantity("", "state", "state"), words))
     means = {}
     for at, objective in enumerate(searched.objectives):
         direction = "higher" if objective.direction == "maximize" else "lower"
@@ -93,9 +95,9 @@ def _build_settings_table(
                 build_mean_cell(math.fsum(values) / len(values), values) if values else BLANK for values in fresh
             ]
     for (heading, direction), cells in means.items():
-        columns.append((Column("", heading, heading, direction, interval=any(c.interval for c in cells)), cells))
+        columns.append((Quantity("", heading, heading, direction, interval=any(c.interval for c in cells)), cells))
     intervals = [_INTERVALS] if any(cell.interval for cells in means.values() for cell in cells) else []
-    return Table.build(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
+    return Frame.of_columns(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
 
 
 def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, float] | None = None) -> Cell:

@@ -50,12 +50,12 @@ class TablePart:
 def split_results(results: Results, layout: Layout, name: str) -> list[TablePart]:
     """Filter values as a layout says, and split them by the axes that get one table per value.
 
-    A filter on an axis that these runs lack is ignored; the split `auto` selects the data axes in which the runs
+    A filter on an axis that these runs lack is ignored; `auto` selects the data axes in which the runs
     differ. Human values go into every table with the same data.
     """
     if where := {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}:
         results = measured.filter_results(results, where)
-    items, axes = results.values, layout.split
+    items, axes = results.values, layout.tables
     if not items:
         return []
     names = list(items[0].axes)
@@ -64,7 +64,7 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
         varying = (a for a in measured.find_varying_axes(items) if a not in used)
         axes = tuple(a for a in varying if (measured.get_parent_axis(a) or a) in DATA_AXES)
     if unknown := [axis for axis in axes if axis not in names]:
-        raise SpecError(f"split: no axis {unknown[0]!r} in these runs; they have {', '.join(names)}")
+        raise SpecError(f"tables: no axis {unknown[0]!r} in these runs; they have {', '.join(names)}")
     models = measured.sort_values((i for i in items if i.system == "model"), axes)
     parts = measured.group_by(models, lambda item: tuple(item.axes[a] for a in axes))
     for values, part in parts.items():
@@ -136,7 +136,7 @@ def check_signatures(results: Results, items: Iterable[SystemValue], table: str,
             axis = AXIS_OF.get(name, name)
             is_axis = axis in DATA_AXES and len({i.axes.get(axis, "") for i in items}) > 1
             option = f"{axis}={first.axes[axis]}" if is_axis else f"{item.metric}.{name}={left.get(name)}"
-            filters.append(f"--where '{option}'{f' (or --split {axis})' if is_axis else ''}")
+            filters.append(f"--where '{option}'{f' (or --tables {axis})' if is_axis else ''}")
         fields = "; ".join(f"{k} ({left.get(k)} and {right.get(k)})" for k in differ)
         axes = measured.find_varying_axes(items)
         labels = " and ".join(measured.label_system(i, axes, several_models=True) for i in (first, item))

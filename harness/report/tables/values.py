@@ -3,15 +3,24 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import describe_resolution
-from openended.harness.report.tables import selection, table as tables
+from openended.harness.report.tables import selection
+from openended.harness.report.tables.frame import (
+    RULE,
+    Cell,
+    Entry,
+    Frame,
+    Quantity,
+    choose_column_decimals,
+    format_fixed,
+    style_cells,
+)
 from openended.harness.report.tables.selection import TablePart
-from openended.harness.report.tables.table import Cell, Column, Table, choose_column_decimals, format_fixed
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
 
 NO_HUMAN = "No human value was measured."
@@ -31,13 +40,24 @@ RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
 
-def build_value_tables(part: TablePart, layout: Layout) -> list[Table]:
-    """Build the table of systems × values of a part."""
-    return [_Pivot(part, layout).build()]
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The cells of one value of one metric, one per system, where it belongs, and the signatures of the systems."""
+
+    quantity: Quantity
+    axes: Mapping[str, str]
+    settings: Mapping[str, str]
+    cells: list[Cell]
+    signatures: set[str]
 
 
-class _Pivot:
-    """One table: its values, and the axes and keys of its rows, which all columns share."""
+def build_value_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build the frame of systems × values of a part."""
+    return [_ValueFrame(part, layout).build()]
+
+
+class _ValueFrame:
+    """The values of one table, and the systems that have them."""
 
     def __init__(self, part: TablePart, layout: Layout) -> None:
         self.part, self.layout = part, layout
@@ -48,74 +68,79 @@ class _Pivot:
             raise DataError(f"table {part.stem}: none of the runs measured {requested}{core.suggest(requested, keys)}")
         self.models = [i for i in part.items if i.system == "model" and i.pair in self.pairs]
         self.names = list(self.models[0].axes)
-        self.column_axes = measured.add_options(layout.columns, self.names)
-        self.outer = {*self.column_axes, *part.where}  # shown by the titles of columns and table
+        # Values are compared within each value of these axes.
+        self.apart = measured.add_options(layout.list_compared_apart(), self.names)
+        self.outer = {*self.apart, *part.where}  # shown by other headings and by the title
         self.varying = [a for a in measured.find_varying_axes(self.models) if a not in self.outer]
-        # Decoder options are included because beam search with another option is another row.
-        row_axes = layout.rows or [a for a in self.names if not measured.get_parent_axis(a)]
-        self.row_axes = [a for a in measured.add_options(row_axes, self.names) if a not in self.outer]
-        first_axes = [a for a in (layout.rows or ("model", "decoder")) if a not in layout.columns]
-        ordered = measured.sort_values(self.models, [*first_axes, *self.varying, *self.names])
-
-        def rank_by_names(item: SystemValue) -> list[int]:
-            """Rank by the order of the names in the layout; values without a name come last."""
-            named = [(list(names), item.axes.get(axis, "")) for axis, names in layout.names.items()]
-            return [names.index(value) if value in names else len(names) for names, value in named]
-
-        self.rows: dict[RowKey, list[SystemValue]] = group_by(sorted(ordered, key=rank_by_names), self.get_row)
+        self.axes = [a for a in self.names if a not in self.outer]  # those that tell systems apart
+        ordered = measured.sort_values(self.models, ["model", "decoder", *self.varying, *self.names])
+        self.rows: dict[RowKey, list[SystemValue]] = group_by(ordered, self.get_row)
 
     def get_row(self, item: SystemValue) -> RowKey:
-        return tuple(item.axes.get(a, "") for a in self.row_axes)
+        return tuple(item.axes.get(a, "") for a in self.axes)
 
-    def build(self) -> Table:
+    def build(self) -> Frame:
         layout, part, models, results = self.layout, self.part, self.models, self.part.results
-        distinct = {tuple(i.axes[n] for n in self.column_axes): i.axes for i in models}
-        differ = measured.find_distinguishing_axes(list(distinct.values()), self.column_axes)
-        column_axes = [n for n in self.column_axes if n in layout.columns or n in differ]
+        distinct = {tuple(i.axes[n] for n in self.apart): i.axes for i in models}
+        differ = measured.find_distinguishing_axes(list(distinct.values()), self.apart)
+        apart = [n for n in self.apart if n in layout.list_compared_apart() or n in differ]
         built = [
-            self.build_column(pair, dict(zip(column_axes, where, strict=True)), options, candidates)
+            self.build_column(pair, dict(zip(apart, where, strict=True)), options, candidates)
             for pair in self.pairs
-            for where in sorted({tuple(i.axes[a] for a in column_axes) for i in models})
+            for where in sorted({tuple(i.axes[a] for a in apart) for i in models})
             for options, candidates in self.iterate_variants(pair)
         ]
-        labels, groups = self.label_rows()
-        humans = self.build_human_rows([(column, signatures) for column, _, signatures in built])
-        cells = [cells for _, cells, _ in built]
-        rows = [  # label, kind, number of seeds, cells and section
-            (labels[key], "model", max(i.seeds for i in items), tuple(column[at] for column in cells), groups[at])
-            for at, (key, items) in enumerate(self.rows.items())
+        firsts = [items[0] for items in self.rows.values()]
+        labels = dict(zip(self.rows, measured.label_systems(firsts, self.outer), strict=True))
+        humans = self.build_human_rows([(column.quantity, column.signatures) for column in built])
+        printed = [
+            a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
-        top = [(label, "human", 0, row_cells, "human") for label, row_cells in humans]
-        labeled, kinds, seeds, row_cells, sections = zip(
-            *(rows + top if layout.human_last else top + rows), strict=True
-        )
-        counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
+        titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
+        rows = [("human", {"system": label}, {}, 0, cells) for label, cells in humans]
+        for at, (key, items) in enumerate(self.rows.items()):
+            axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
+            rows.append(("model", axes, items[0].axes, max(i.seeds for i in items), tuple(c.cells[at] for c in built)))
 
         def compare(cell: Cell, best: Cell) -> float:
             if cell.source is None or best.source is None:
                 return math.nan
             return compute_equality_p_value(results, part.items, cell.source, best.source)
 
+        kinds = [role for role, *_ in rows]
+        entries, quantities = list[Entry](), list[Quantity]()
+        for at, column in enumerate(built):
+            quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, compare)
+            quantities.append(quantity)
+            entries += [
+                Entry(
+                    axes | column.axes, quantity, cell, settings={**settings, **column.settings}, role=role, seeds=seeds
+                )
+                for (role, axes, settings, seeds, _), cell in zip(rows, cells, strict=True)
+            ]
+
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
-        table = Table.build(
+        tested = {(quantity.metric, quantity.key) for quantity in quantities if quantity.bold == "tests"}
+        estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
+        counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
+        means = [f"Mean over {counts} seeds, as the column says."] if counts else []
+        return Frame(
             part.stem,
             ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
-            labeled, zip([column for column, *_ in built], zip(*row_cells, strict=True), strict=True),
-            kinds=kinds, seeds=seeds, sections=sections, ranked=True, compare=compare,
-            warnings=(
-                *list_warnings(models, part.items, label, intervals=layout.intervals), *self.list_unknown_keys()
+            tuple(entries),
+            (
+                *describe_coverage(quantities), *estimates, *describe_resolution(models, results),
+                *list_run_notes(models, results, label),
             ),
+            heads={"system": "System"},
+            warnings=(
+                *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
+                *self.list_unknown_keys(),
+            ),
+            rules=(*means, RULE, *signatures),
         )  # fmt: skip
-        tested = {(column.metric, column.key) for column in table.columns if column.bold == "tests"}
-        estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
-        remarks = (
-            *describe_coverage(table.columns), *estimates, *describe_resolution(models, results),
-            *list_run_notes(models, results, label),
-        )  # fmt: skip
-        means = [f"Mean over {counts} seeds, as the column says."] if counts else []
-        return replace(table, remarks=remarks, rules=(*means, tables.RULE, *signatures))
 
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
@@ -130,20 +155,6 @@ class _Pivot:
             for metric, _, key in requested
             if metric in keys and key not in ("", "*", *keys[metric])
         ]
-
-    def label_rows(self) -> tuple[dict[RowKey, str], list[str]]:
-        """Return the labels of the rows, and the outermost of several named axes, whose groups lines separate."""
-        firsts = [items[0] for items in self.rows.values()]
-        several = [axis for axis in self.layout.names if len({first.axes.get(axis) for first in firsts}) > 1]
-        texts = []
-        for axes in (first.axes for first in firsts):
-            options = {a.removeprefix("decoder."): value for a, value in axes.items() if a.startswith("decoder.")}
-            named = [(axes.get(axis, ""), self.layout.names[axis]) for axis in several or self.layout.names]
-            texts.append(" ".join(names.get(value, value).format_map(options) for value, names in named if value))
-        if "" in texts or len(set(texts)) < len(texts):
-            texts = measured.label_systems(firsts, self.outer)
-        groups = [first.axes.get(several[0], "") if len(several) > 1 else "" for first in firsts]
-        return dict(zip(self.rows, texts, strict=True)), groups
 
     def iterate_variants(self, pair: Pair) -> Iterator[tuple[str, list[SystemValue]]]:
         """Yield (distinguishing options, values) per signature; a single group if signatures must not differ."""
@@ -161,8 +172,8 @@ class _Pivot:
 
     def build_column(
         self, pair: Pair, where: Mapping[str, str], options: str, candidates: Sequence[SystemValue]
-    ) -> tuple[Column, list[Cell], set[str]]:
-        """Build a column with one cell per row; also return the signatures of its systems."""
+    ) -> "_Column":
+        """Build the cells of one value, one per system."""
         layout, results = self.layout, self.part.results
         here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
@@ -185,13 +196,19 @@ class _Pivot:
                 raise self.describe_crowd(other, item)
             cells[key] = self.build_cell(item, references, gap=gap)
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
-        labels = [v if a in layout.columns else measured.format_option(a, v) for a, v in where.items()]
-        title = " ".join([f"|Δ {first.title}|" if gap else first.title, *(f"({v})" for v in (*labels, options) if v)])
-        column = Column(
+        title = f"|Δ {first.title}|" if gap else first.title
+        measure = ".".join(pair)
+        axes = {axis: ", ".join(_label_place(where, axis)) for axis in layout.list_compared_apart() if axis in where}
+        if "options" in (*layout.rows, *layout.columns):
+            axes["options"] = options
+        elif options:
+            title, measure = f"{title} ({options})", f"{measure} ({options})"
+        quantity = Quantity(
             *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
             first.signature, gap, first.target, interval=any(cell.interval for cell in cells.values()),
         )  # fmt: skip
-        return column, list(cells.values()), signatures
+        settings = {**where, "metric": pair[0] if first.primary else ".".join(pair)}
+        return _Column(quantity, {"metric": measure, **axes}, settings, list(cells.values()), signatures)
 
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
@@ -201,7 +218,12 @@ class _Pivot:
         if gap and human is None:
             return Cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
-        if interval is None and not gap and self.layout.intervals and (over := find_interval(self.part.results, item)):
+        if (
+            interval is None
+            and not gap
+            and self.layout.uncertainty == "interval"
+            and (over := find_interval(self.part.results, item))
+        ):
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
         return Cell(
@@ -211,21 +233,16 @@ class _Pivot:
         )  # fmt: skip
 
     def describe_crowd(self, first: SystemValue, second: SystemValue) -> SpecError:
-        """Return the error for two values in one cell."""
-        table, axes = f"table {self.part.stem}", measured.find_differing_fields([first.axes, second.axes])
-        if not axes:
-            differ = measured.describe_differences(parse_signature(first.signature), parse_signature(second.signature))
-            return SpecError(f"{table}: {first.metric} has several values of one system, which differ in {differ}")
-        rows = ", ".join(a for a in self.row_axes if not measured.get_parent_axis(a))
-        differ = "; ".join(f"{a} ({first.axes.get(a) or 'none'} and {second.axes.get(a) or 'none'})" for a in axes[:3])
-        why = f"the rows ({rows}) put two systems into one cell; they differ in {differ}"
-        return SpecError(f"{table}: {why}; name more axes in `rows`")
+        """Return the error for two values of one system."""
+        differ = measured.describe_differences(parse_signature(first.signature), parse_signature(second.signature))
+        what = f"{first.metric} has several values of one system, which differ in {differ}"
+        return SpecError(f"table {self.part.stem}: {what}")
 
-    def build_human_rows(self, columns: Sequence[tuple[Column, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
+    def build_human_rows(self, columns: Sequence[tuple[Quantity, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
-        if self.layout.gaps or not self.layout.human:
+        if self.layout.gaps or self.layout.human == "none":
             return []
-        axes = [a for a in self.names if measured.describes_human_side(a) and a not in self.column_axes]
+        axes = [a for a in self.names if measured.describes_human_side(a) and a not in self.apart]
         humans = [i for i in self.part.items if i.system != "model" and i.pair in self.pairs]
         sorted_humans = measured.sort_values(humans, (*self.varying, *axes))
         rows: dict[tuple[Cell, ...], SystemValue] = {}
@@ -236,8 +253,17 @@ class _Pivot:
         return list(zip(labels, rows, strict=False))
 
 
+def _label_place(where: Mapping[str, str], axis: str) -> list[str]:
+    """Return the value of an axis, and the options in which it differs from others."""
+    return [
+        v if a == axis else measured.format_option(a, v)
+        for a, v in where.items()
+        if axis in (a, measured.get_parent_axis(a))
+    ]
+
+
 def _build_human_cell(
-    items: Sequence[SystemValue], column: Column, signatures: set[str], models: Sequence[SystemValue]
+    items: Sequence[SystemValue], column: Quantity, signatures: set[str], models: Sequence[SystemValue]
 ) -> Cell:
     """Build the cell of a human value or ceiling; the number of texts may differ from that of the systems."""
     values = [i for i in items if i.pair == (column.metric, column.key)]
@@ -249,7 +275,7 @@ def _build_human_cell(
     return Cell(note=next((i.reason for i in values if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def build_ceiling_cell(item: SystemValue, column: Column) -> Cell:
+def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
     n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
     if n != n_systems and column.signature:
@@ -315,10 +341,10 @@ def list_warnings(
     )
 
 
-def describe_coverage(columns: Iterable[Column]) -> tuple[str, ...]:
+def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
     """Return a line with the intervals shown that contain the true value less or more often than they say."""
     metrics = load_members("metric")
-    shares = ((c.title, getattr(metrics.get(c.metric), "coverage", {}).get(c.key)) for c in columns if c.interval)
+    shares = ((c.title, getattr(metrics.get(c.metric), "coverage", {}).get(c.key)) for c in quantities if c.interval)
     listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
     line = f"Coverage of 95 % intervals of 100 real texts, as measured, where it is far from 95 %: {listed}."
     return (line,) if listed else ()

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import digest, to_json
+from openended.harness.report.tables.frame import Frame
+from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.table import Table
 from openended.harness.storage.record import SCHEMA
 from openended.harness.storage.store import write_manifest
 
@@ -205,6 +208,12 @@ def read_cells(table: Any) -> dict[str, dict[str, Any]]:
     """Return label of a row → title of a column → cell."""
     titles = [column.title for column in table.columns]
     return {row.label: dict(zip(titles, row.cells, strict=True)) for row in table.rows}
+
+
+def print_columns(*columns: Any, **options: Any) -> Table:
+    """Print a frame of declared columns by its own axes."""
+    (table,) = build_tables([Frame.of_columns(*columns, **options)])
+    return table
 
 
 def make_interval(low: float, high: float, **more: Any) -> dict[str, Any]:

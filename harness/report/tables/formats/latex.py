@@ -1,5 +1,6 @@
 """Format tables as LaTeX (booktabs, siunitx) for a paper; provenance and notes are comments."""
 
+import itertools
 import math
 import re
 import unicodedata
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 from openended.harness.core import load_members
 from openended.harness.report.tables.formats.text import clean, split_widths
-from openended.harness.report.tables.table import DAGGER, Column, Table, TableRow, arrow
+from openended.harness.report.tables.frame import DAGGER, arrow
+from openended.harness.report.tables.table import Column, Table, TableRow
 
 PREAMBLE = (
     "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}, "
@@ -59,14 +61,15 @@ class GridColumn:
     head: str
     cells: tuple[str, ...]
     points: float  # estimated width with the space around it
+    over: tuple[str, ...] = ()  # outer levels of the heading, shared by neighbors
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Row labels and columns in LaTeX."""
 
-    head: str
-    labels: tuple[str, ...]
+    heads: tuple[str, ...]  # of the levels of the row labels
+    labels: tuple[tuple[str, ...], ...]
     columns: tuple[GridColumn, ...]
     rules: tuple[bool, ...]  # whether a line is drawn above each row
     label_points: float  # estimated width of the row labels with the space around them
@@ -95,7 +98,7 @@ def to_latex(table: Table, label: str = "") -> str:
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in label or table.name)
     lines = []
     for at, (rows, columns) in enumerate(floats):
-        caption = f"{table.title}, continued." if at else _write_caption(table)
+        caption = f"{table.title}, continued." if at else table.caption or _write_caption(table)
         tabular = format_tabular(grid, columns, rows)
         if grid.measure(columns) * size > width + 2 * SEP:
             tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
@@ -119,7 +122,7 @@ def to_latex(table: Table, label: str = "") -> str:
 
 def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
     """Return the grid, its columns in each float, the width of a float and the size of its letters."""
-    grids = [lay_out(table), *([lay_out(table, transposed=True)] if table.columns else [])]
+    grids = [lay_out(table), *([lay_out(table.transpose())] if table.columns and table.rows else [])]
     page = table.tex_width
     pages = [page, *([PAGE] if page <= COLUMN else [])]  # what no column holds goes over both
     for page in pages:
@@ -145,7 +148,8 @@ def _write_caption(table: Table) -> str:
     clauses = ["±: standard deviation over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
     if any(math.isfinite(cell.metric_error) for cell in cells):
         clauses.append("in parentheses: the standard deviation that the metric reports")
-    clauses += ["≈: closer to human text is better"] if any(c.direction == "match_human" for c in table.columns) else []
+    quantities = table.list_quantities()
+    clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
     if rules := table.find_bold_rules():
         tests = {"tests": "a paired test", "intervals": "their intervals"}
         by = " or ".join(tests[rule] for rule in rules if rule in tests)
@@ -186,38 +190,32 @@ def _format_signatures(table: Table) -> list[str]:
     ]
 
 
-def lay_out(table: Table, *, transposed: bool = False) -> Grid:
-    """Lay out systems as rows and metrics as columns, or the other way round."""
-    rows, columns = range(len(table.rows)), range(len(table.columns))
-    names = [write_label(row.label) for row in table.rows]
-    metrics = [_format_metric_head(column) for column in table.columns]
-    if transposed:
-        heads = [(*_format_system_head(name, row), [(i, j) for j in columns])
-                 for i, (name, row) in enumerate(zip(names, table.rows, strict=True))]  # fmt: skip
-        labels, texts = [" ".join(lines) for lines, _ in metrics], [column.heading for column in table.columns]
-        head, rules = "Metric", [False] * len(labels)
-    else:
-        heads = [(*metric, [(i, j) for i in rows]) for j, metric in enumerate(metrics)]
-        labels = [_emphasize(escape(name), row) for name, row in zip(names, table.rows, strict=True)]
-        texts, head, rules = [table.head, *names], escape(table.head), [row.rule for row in table.rows]
-    built = [_format_column(table, *column, is_aligned=not transposed) for column in heads]
-    points = max(map(estimate_points, texts)) + 2 * SEP
-    return Grid(head, tuple(labels), tuple(built), tuple(rules), points)
+def lay_out(table: Table) -> Grid:
+    """Write headings, row labels and cells in LaTeX, with their widths."""
+    levels = list(zip(*([write_label(label) for label in row.labels] for row in table.rows), strict=True))
+    written = [[_emphasize(escape(t), row) for t, row in zip(level, table.rows, strict=True)] for level in levels]
+    labels = list(zip(*written, strict=True))
+    for at in range(len(labels) - 1, 0, -1):  # an outer label is printed once
+        same = itertools.takewhile(
+            lambda pair: pair[0] == pair[1], zip(labels[at][:-1], labels[at - 1][:-1], strict=True)
+        )
+        count = sum(1 for _ in same)
+        labels[at] = ("",) * count + labels[at][count:]
+    columns = tuple(_format_column(table, at) for at in range(len(table.columns)))
+    heads = table.list_heads()
+    points = [
+        max(map(estimate_points, level)) + 2 * SEP for level in zip(heads, *zip(*levels, strict=True), strict=True)
+    ]
+    rules = tuple(row.rule for row in table.rows)
+    return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, sum(points))
 
 
-def _format_system_head(name: str, row: TableRow) -> tuple[list[str], float]:
-    """Return the name of a system in lines of about `LONG` characters, and their width."""
-    lines = [""]
-    for word in name.split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) >= LONG:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return [_emphasize(escape(line), row) for line in lines], max(map(estimate_points, lines))
-
-
-def _format_metric_head(column: Column) -> tuple[list[str], float]:
-    """Return the heading of a metric in lines (title with arrow, parts in parentheses, interval), and its width."""
+def _format_head(column: Column) -> tuple[list[str], float]:
+    """Return the innermost level of a heading in lines, and its width."""
+    if column.names_system:
+        return _wrap_name(column)
+    if column.levels:
+        return [escape(column.levels[-1])], estimate_points(column.levels[-1])
     title = column.title
     first, *rest = title.replace(" (", "\n(").split("\n") if len(title) > LONG else [title]
     sign = arrow(column.direction, column.target)
@@ -229,16 +227,27 @@ def _format_metric_head(column: Column) -> tuple[list[str], float]:
     return head, max(map(estimate_points, texts))
 
 
-def _format_column(
-    table: Table, lines: Sequence[str], head_points: float, positions: Sequence[tuple[int, int]], *, is_aligned: bool
-) -> GridColumn:
-    """Format the cells at some positions (row, column) below the lines of a heading.
+def _wrap_name(column: Column) -> tuple[list[str], float]:
+    """Return the name of a system in lines of about `LONG` characters, and their width."""
+    lines = [""]
+    for word in write_label(column.levels[-1] if column.levels else column.title).split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) >= LONG:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    is_human = column.key == "human"
+    return [rf"\emph{{{escape(t)}}}" if is_human else escape(t) for t in lines], max(map(estimate_points, lines))
 
-    Words are at the left. Numbers of one metric are aligned at their decimal points, others are centered.
+
+def _format_column(table: Table, at: int) -> GridColumn:
+    """Format the cells of a column below its heading.
+
+    Words are at the left. Numbers of one quantity are aligned at their decimal points, others are centered.
     """
+    column = table.columns[at]
+    is_aligned, (lines, head_points) = not column.names_system, _format_head(column)
     numbers, words, tails, widths = list[str](), list[str](), list[str](), [0.0]
-    for i, j in positions:
-        cell, column = table.rows[i].cells[j], table.columns[j]
+    for cell in (row.cells[at] for row in table.rows):
         text, spread = table.text(cell, column)
         if cell.words or not math.isfinite(cell.value) or text.startswith("<"):
             numbers.append("")
@@ -253,7 +262,7 @@ def _format_column(
         words.append("")
         tails.append(" ".join([*([f"$^{{{stars}}}$"] if stars else []), *small]))
         widths.append(SMALL * estimate_points(f"{suffix} {spread}".strip()))
-    is_bold = [bool(number) and table.rows[i].cells[j].best for number, (i, j) in zip(numbers, positions, strict=True)]
+    is_bold = [bool(number) and row.cells[at].best for number, row in zip(numbers, table.rows, strict=True)]
     plain = [number.replace(",", "") for number in numbers if number]
     sign = next((number[0] for number in plain if number[0] in "+-"), "")
     whole = max((len(number.lstrip("+-").partition(".")[0]) for number in plain), default=0)
@@ -282,15 +291,17 @@ def _format_column(
         cells.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
     head = lines[0] if len(lines) == 1 else r"\shortstack{" + r" \\ ".join(lines) + "}"
     head = rf"\multicolumn{{2}}{{c}}{{{head}}}" if has_tail else f"{{{head}}}"
-    return GridColumn(kind, head, tuple(cells), max(head_points, points) + 2 * SEP)
+    return GridColumn(kind, head, tuple(cells), max(head_points, points) + 2 * SEP, column.levels[:-1])
 
 
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
+    labels = "l" * len(grid.heads)
     lines = [
-        rf"\begin{{tabular}}{{@{{}}l{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
-        " & ".join([_protect(grid.head), *(column.head for column in part)]) + r" \\", r"\midrule",
+        rf"\begin{{tabular}}{{@{{}}{labels}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
+        *(line for level in range(max(len(c.over) for c in part)) for line in _format_spans(grid, part, level)),
+        " & ".join([_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]) + r" \\", r"\midrule",
     ]  # fmt: skip
     for i in rows:
         lines += [r"\midrule"] if grid.rules[i] and i != rows.start else []
@@ -298,8 +309,20 @@ def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
+def _format_spans(grid: Grid, columns: Sequence[GridColumn], level: int) -> list[str]:
+    """Format one outer level of the headings: each text over its columns, with a line below."""
+    cells, rules, at = [""] * len(grid.heads), [], len(grid.heads) + 1
+    for over, members in itertools.groupby(columns, key=lambda column: column.over[: level + 1]):
+        width = sum(1 + column.type.endswith("@{~}l") for column in members)
+        cells.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(over[level])}}}" if over[level] else "&" * (width - 1))
+        rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if over[level] else []
+        at += width
+    return [" & ".join(cells) + r" \\", *rules]
+
+
 def _format_row(grid: Grid, row: int, columns: range) -> str:
-    return " & ".join([_protect(grid.labels[row]), *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
+    first, *labels = grid.labels[row]
+    return " & ".join([_protect(first), *labels, *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
 
 
 def _emphasize(text: str, row: TableRow) -> str:

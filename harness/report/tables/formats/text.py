@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from openended.harness.core import escape_controls_in_line, escape_csv_cell
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.frame import Cell, Quantity
+from openended.harness.report.tables.table import Column, Table, TableRow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,7 @@ def clean(node: T) -> T:
         return escape_controls_in_line(node)  # type: ignore[return-value]
     if isinstance(node, tuple):
         return tuple(map(clean, node))  # type: ignore[return-value]
-    if isinstance(node, (Table, TableRow, Column, Cell)):
+    if isinstance(node, (Table, TableRow, Quantity, Cell)):
         return replace(node, **{f.name: clean(getattr(node, f.name)) for f in fields(node)})
     return node
 
@@ -46,7 +47,8 @@ def split_columns(table: Table, cells: Sequence[Sequence[str]], width: int) -> l
         max(min(len(text), PROSE) for text in (column.heading, *(row[i] for row in cells))) + GAP
         for i, column in enumerate(table.columns)
     ]
-    label = max(min(len(text), PROSE) for text in (table.head, *(row.label for row in table.rows)))
+    labels = zip(table.list_heads(), *(row.labels for row in table.rows), strict=True)
+    label = sum(max(min(len(text), PROSE) for text in level) for level in labels)
     return split_widths(widths, label + (len("seeds") + GAP if table.show_seeds else 0), width)
 
 
@@ -103,7 +105,10 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
     details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
     notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
     bold = table.explain_bold() if out.is_terminal else []  # elsewhere nothing is bold
-    for line in (*table.legend(), *bold, *notes, *(f"note: {line}" for line in table.remarks), *details):
+    lines = (
+        [*table.legend(), *bold, *notes, *(f"note: {line}" for line in table.remarks)] if table.show_notes else notes
+    )
+    for line in (*lines, *details):
         out.print(Text(line, style="dim"))
 
 
@@ -113,7 +118,8 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
     from rich.text import Text
 
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    grid.add_column(Text(table.head), overflow="fold")
+    for head in table.list_heads():
+        grid.add_column(Text(head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
     for i in columns:
@@ -123,7 +129,9 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
         seeds = [str(row.seeds or "")] if table.show_seeds else []
         texts = [Text(cells[at][i], style="bold" if row.cells[i].best else "") for i in columns]
         last = any(below.rule for below in table.rows[at + 1 : at + 2])
-        grid.add_row(Text(row.label), *seeds, *texts, end_section=last, style="italic" if row.system == "human" else "")
+        grid.add_row(
+            *map(Text, row.labels), *seeds, *texts, end_section=last, style="italic" if row.system == "human" else ""
+        )
     out.print(grid)
 
 
@@ -145,22 +153,25 @@ def to_markdown(table: Table) -> str:
     lines = [f"**{_escape(table.title)}**", ""]
     for part in split_columns(table, texts, PAGE_WIDTH):
         seeds = ["seeds"] if table.show_seeds else []
-        heads = [table.head, *seeds, *(table.columns[i].heading for i in part)]
-        aligns = ["---", *("---:" for _ in seeds), *("---" if has_words(table, i) else "---:" for i in part)]
+        heads = [*table.list_heads(), *seeds, *(table.columns[i].heading for i in part)]
+        aligns = [
+            *("---" for _ in table.list_heads()),
+            *("---:" for _ in seeds),
+            *("---" if has_words(table, i) else "---:" for i in part),
+        ]
         grid = [[_escape(head) for head in heads], aligns]
         for row in table.rows:
-            label = f"*{_escape(row.label)}*" if row.system == "human" else _escape(row.label)
+            labels = [f"*{_escape(t)}*" if t and row.system == "human" else _escape(t) for t in row.labels]
             cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in part]
-            grid.append([label, *(str(row.seeds or "") for _ in seeds), *cells])
+            grid.append([*labels, *(str(row.seeds or "") for _ in seeds), *cells])
         lines += [*(f"| {' | '.join(line)} |" for line in grid), ""]
     signatures = ["Signatures:\n", *(f"- `{s}`" for s in table.signatures())]
     paragraphs = [
         *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),
-        *table.legend(),
-        *table.explain_bold(),
+        *([*table.legend(), *table.explain_bold()] if table.show_notes else []),
         *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in marks.items() if note),
-        *map(_escape, (*table.remarks, *table.rules, *table.about)),
-        *(["\n".join(signatures)] if table.signatures() else []),
+        *(map(_escape, (*table.remarks, *table.rules, *table.about)) if table.show_notes else []),
+        *(["\n".join(signatures)] if table.signatures() and table.show_notes else []),
     ]
     return "\n".join([*lines, *(f"{paragraph}\n" for paragraph in paragraphs)])
 
@@ -189,9 +200,9 @@ def to_csv(table: Table) -> str:
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     names = [c.title if names.count(n) > 1 else n for n, c in zip(names, table.columns, strict=True)]
     heads = [f"{n}{word}" for n in names for word in ("", " sd", " own sd", " seeds", " note")]
-    writer.writerow(map(escape_csv_cell, (table.head.lower(), "kind", *heads)))
+    writer.writerow(map(escape_csv_cell, (*map(str.lower, table.list_heads()), "kind", *heads)))
     for row in table.rows:
-        line = [escape_csv_cell(row.label), row.system]
+        line = [*map(escape_csv_cell, row.labels), row.system]
         for cell in row.cells:
             numbers = [format_number(value) for value in (cell.value, cell.sd, cell.metric_error)]
             line += [escape_csv_cell(cell.words) or numbers[0], *numbers[1:], str(cell.n or "")]

@@ -11,7 +11,8 @@ from openended.harness.app.stress_reference import StressRow, describe_stress_re
 from openended.harness.imported import list_damages
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.figures.heat_maps import damage_heat_map
-from openended.harness.report.tables.detected_damage import build_stress_tables
+from openended.harness.report.tables.detected_damage import build_stress_frames
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import split_results
 from openended.harness.results import load_layout, read_results
 from tests.helpers import openended, write_jsonl
@@ -65,7 +66,7 @@ def test_csv_and_table(folder):
     results = read_results([folder / "outputs/runs/stress"])
     layout = load_layout("stress")
     (part,) = split_results(results, layout, "stress")
-    (table,) = build_stress_tables(part, layout)
+    (table,) = build_tables(build_stress_frames(part, layout), layout)
     assert [row.label for row in table.rows] == ["truncation", "swaps middle"]
     column = [c.metric for c in table.columns].index("length")
     assert table.rows[0].cells[column].value == 50

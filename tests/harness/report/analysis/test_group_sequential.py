@@ -18,7 +18,8 @@ from openended.harness.report.analysis.group_sequential import (
     read_decision_plan,
     save_decisions,
 )
-from openended.harness.report.tables.decisions import build_decision_table
+from openended.harness.report.tables.decisions import build_decision_frame
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import DECISIONS, group_systems, read_results
 from tests.harness.report.synthetic import result, write_run
 
@@ -99,7 +100,7 @@ def test_values_that_cannot_be_compared_are_called_so(tmp_path):
     (decision,) = judge_comparisons(plan, results)
     assert (decision.outcome, decision.looks) == (UNLIKE, ())
     assert "n" in decision.differing.split()
-    table = build_decision_table(plan, results)
+    (table,) = build_tables([build_decision_frame(plan, results)])
     assert f"the values differ in {decision.differing}." in " ".join(table.remarks)
     (lost,) = judge_comparisons(replace(plan, looks=(50, 100)), results)
     assert (lost.outcome, lost.looks) == (FAILED, ()), "a look without any run before one that has some"

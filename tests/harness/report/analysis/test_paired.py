@@ -21,11 +21,17 @@ from openended.harness.report.analysis.power import compute_needed_texts, descri
 from openended.harness.report.build import make_tables
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
+from openended.harness.report.tables import compare
 from openended.harness.report.tables.agreement import stars
-from openended.harness.report.tables.compare import UNSURE, UNTESTED, build_significance_tables
+from openended.harness.report.tables.compare import UNSURE, UNTESTED
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import Layout, find_interval, load_replicates, read_results
 from openended.metrics.gen_ppl import GenPPL
 from tests.harness.report.synthetic import result, store_arrays, write_run
+
+
+def build_significance_tables(*inputs):
+    return build_tables(compare.build_significance_frames(*inputs))
 
 
 def test_p_values_of_sign_flips():
@@ -284,7 +290,7 @@ def test_the_interval_of_a_value_stands_in_the_table_where_it_is_asked_for(tmp_p
     known = find_interval(results, item)
     assert item.interval == (known.low, known.high)
     assert item.reach == pytest.approx((item.mean - known.low, known.high - item.mean))
-    (plain,), (full,) = (make_tables(results, Layout(intervals=asked), "t") for asked in (False, True))
+    (plain,), (full,) = (make_tables(results, Layout(uncertainty=asked), "t") for asked in ("all", "interval"))
     assert all(cell.interval is None for row in plain.rows for cell in row.cells)
     assert any(cell.interval == (known.low, known.high) for row in full.rows for cell in row.cells)
 
@@ -372,7 +378,7 @@ def test_bold_is_what_the_tests_do_not_separate_from_the_best(tmp_path, kind):
     assert best == {"ancestral", "nucleus p=0.95"}, "greedy is separated, the other two differ by noise alone"
     (line,) = table.explain_bold()
     assert line == "Bold: best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)."
-    assert best_rows(results, intervals=True)[1] == best
+    assert best_rows(results, uncertainty="interval")[1] == best
 
 
 def test_values_on_both_sides_of_a_target_are_equally_good(tmp_path):

@@ -217,7 +217,7 @@ def test_a_figure_that_several_experiments_cannot_share_is_left_out_with_a_reaso
     monkeypatch.setattr(draw_module, "FIGURES", [refuse, trade_offs.precision_recall])
     assert draw_all(results, tmp_path)
     assert "no figure refuse: greedy has several values of mauve" in caplog.text
-    assert not draw_all(results, tmp_path, [Layout(kind="findings")])
+    assert not draw_all(results, tmp_path, [Layout(analysis="findings")])
 
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
@@ -288,7 +288,7 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
             for decoder in ("greedy", "nucleus"):
                 write_run(tmp_path, decoder, 0, model=model, embedder=embedder, strength=0.5 + rank / 4)
     results = read_results([tmp_path])
-    layout = Layout(kind="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
+    layout = Layout(analysis="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
     figure = panels.size_curves(results, SystemStyles(results.values), layout)["sizes"]
     (panel,) = figure.axes
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]

@@ -15,7 +15,8 @@ from openended.harness.report.figures.curves import f_scores, pr_curves
 from openended.harness.report.figures.drawing import SystemStyles, apply_style
 from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
-from openended.harness.report.tables.judgments import build_ability_tables
+from openended.harness.report.tables.judgments import build_ability_frames
+from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import Layout, SearchResult, SearchTrial, load_layout, read_results
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
@@ -116,7 +117,7 @@ def test_std_over_seeds(tmp_path):
         write(tmp_path, "nucleus", seed, up=value)  # deviations -1 and 1: sd = sqrt(2)
         write(tmp_path, "ancestral", seed, up=2 * value)  # sd = 2 sqrt(2)
     write(tmp_path, "greedy", None, up=1.0)
-    (table,) = make_tables(read_results([tmp_path]), Layout(kind="spread"), "s")
+    (table,) = make_tables(read_results([tmp_path]), Layout(analysis="spread"), "s")
     values = {r.label: r.cells[0].value for r in table.rows}
     assert values["nucleus p=0.95"] == pytest.approx(math.sqrt(2), abs=1e-12)
     assert values["mean over systems"] == pytest.approx(1.5 * math.sqrt(2), abs=1e-12)
@@ -155,7 +156,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
 
     players = ["a", "b", "human"]
     found = bradley_terry(np.array([[WINS.get((i, j), 0) for j in players] for i in players]))
-    (table,) = build_ability_tables(read_results([tmp_path / "outputs/runs"]))
+    (table,) = build_tables(build_ability_frames(read_results([tmp_path / "outputs/runs"])))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
     assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
     for row in table.rows:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 from importlib import resources
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
@@ -14,15 +17,25 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.figures import panels
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.tables import compare
-from openended.harness.report.tables.compare import build_comparison, build_significance_tables
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_csv
-from openended.harness.report.tables.table import Cell, Column, Table
+from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.table import Column
 from openended.harness.results import build_layout, read_results
-from tests.harness.report.synthetic import make_interval, result, write_run
+from tests.harness.report.synthetic import make_interval, print_columns, result, write_run
 from tests.helpers import openended
 
 COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
+
+
+def build_comparison(*inputs):
+    (table,) = build_tables([compare.build_comparison(*inputs)])
+    return table
+
+
+def build_significance_tables(*inputs):
+    return build_tables(compare.build_significance_frames(*inputs))
 
 
 def mauve(folder, decoder, value, **run):
@@ -209,7 +222,7 @@ def test_a_step_without_values_is_not_good(tmp_path):
 
 def test_small_p_values_are_not_printed_as_zero():
     column = Column("mauve", "mauve", "p MAUVE", "none", 4, p_values=True)
-    table = Table.build("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])
+    table = print_columns("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])
     assert [table.text(row.cells[0], column)[0] for row in table.rows] == ["<.0001", "0.0123", "1.0000"]
     assert r"\textless{}.0001" in to_latex(table)
     assert "1e-09" in to_csv(table)
@@ -274,23 +287,21 @@ def describe(table):
     return [row.label for row in table.rows], [column.heading for column in table.columns]
 
 
+FACTS = yaml.safe_load((Path(__file__).parents[1] / "printed" / "mauve2021.yaml").read_text("utf-8"))["tables"]
+
+
 @pytest.mark.parametrize(
-    ("experiment", "models", "decoders", "columns"),
-    [("mauve_table3", SIZES[3:], DECODERS, ["Adv.", "Greedy", "Sampling", "Nucleus"]),
-     ("mauve_table4", SIZES, {"nucleus": {"p": 0.9}}, ["Small", "Medium", "Large", "XL"])],
-)  # fmt: skip
-def test_tables_3_and_4_have_metrics_as_rows_and_only_the_systems_as_columns(
-    tmp_path, experiment, models, decoders, columns
-):
+    ("experiment", "models", "decoders"),
+    [("mauve_table3", SIZES[3:], DECODERS), ("mauve_table4", SIZES, {"nucleus": {"p": 0.9}})],
+)
+def test_tables_3_and_4_are_printed_as_in_the_paper(tmp_path, experiment, models, decoders):
     table = make_table(write_systems(tmp_path, models, decoders), experiment)
-    assert describe(table) == (
-        "|Δ Gen. PPL| ↓,|Δ Zipf coef.| ↓,|Δ Self-BLEU-4| ↓,SP ↑,JS ↓,ε-PPL ↓,MAUVE ↑,Bradley-Terry ↑".split(","),
-        columns,
-    )
+    facts = FACTS[experiment]
+    assert ([list(row.labels) for row in table.rows], [[c.heading] for c in table.columns]) == (facts["rows"], facts["columns"])
     assert not table.show_seeds
     assert table.title.startswith(f"MAUVE Table {experiment[-1]}: ")
     assert table.title.endswith(" on webtext")
-    assert " & ".join(columns[:2]) in to_latex(table).replace("{", "").replace("}", "")
+    assert [sum(cell.best for cell in row.cells) for row in table.rows] == [1] * len(table.rows)
 
 
 QUESTIONS = ["BT/human-like", "BT/interesting", "BT/sensible"]
@@ -314,8 +325,8 @@ def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories
     table = make_table(results, "mauve_table5")
     labels, columns = describe(table)
     web_text = [*QUESTIONS, "Disc. acc."]
-    news_and_stories = ["Disc. acc., realnews ↑", "Disc. acc., writing_prompts ↑"]
-    assert columns == [*(f"{name}, webtext ↑" for name in web_text), *news_and_stories]
+    news_and_stories = ["Disc. acc. (realnews) ↑", "Disc. acc. (writing_prompts) ↑"]
+    assert columns == [*(f"{name} (webtext) ↑" for name in web_text), *news_and_stories]
     assert labels == [*METRICS, *web_text]
     assert [cell.value for cell in table.rows[5].cells] == [1, 1, 1, -1, -1, -1]
     assert all(cell.blank for cell in table.rows[6].cells[-2:]), "people rated neither news nor stories"
@@ -326,13 +337,16 @@ def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories
     assert compared["mauve, disc_acc (stories)"][1].note == "Over 4 systems of writing_prompts."
 
 
-def test_table_6_has_the_papers_systems_columns_and_order(tmp_path):
+def test_table_6_is_printed_as_in_the_paper(tmp_path):
     table = make_table(write_systems(tmp_path), "mauve_table6")
-    labels, columns = describe(table)
-    decoders = ("Sampling", "Greedy", "Nucleus, p = 0.9", "Adversarial")
-    assert labels == [*(f"{size} {d}" for size in ("small", "medium", "large", "xl") for d in decoders), "human"]
-    assert columns == [*STATISTICS, "Bradley-Terry ↑", "MAUVE ↑"]
+    facts = FACTS["mauve_table6"]
+    printed = [[size, decoding.replace("0.95", "0.9")] for size, decoding in facts["rows"]]  # the runs have p = 0.9 alone
+    assert ([list(row.labels) for row in table.rows], [[c.heading] for c in table.columns]) == (printed, facts["columns"])
+    assert list(table.heads) == facts["stub"]
     assert [row.rule for row in table.rows].count(True) == 4, "a line above each further size and above the human row"
+    latex = to_latex(table)
+    assert " & n/a & " in latex
+    assert latex.count("small & ") == 1, "a size is printed once"
 
 
 @pytest.mark.slow

@@ -11,12 +11,14 @@ from dataclasses import replace
 import pytest
 
 from openended.harness.core.errors import SpecError
-from openended.harness.report.tables import table as tables
+from openended.harness.report.tables import frame as frames, table as tables
 from openended.harness.report.tables.formats import latex, text as text_formats
 from openended.harness.report.tables.formats.latex import format_tabular, lay_out, to_latex
 from openended.harness.report.tables.formats.text import clean, to_csv, to_markdown
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow
+from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results.layout import Layout
+from tests.harness.report.synthetic import print_columns
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
 HOSTILE = [
@@ -151,14 +153,14 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
         r"\midrule",
         r"{}[a] Nucleus, $p$~=~0.95 & \bfseries 0.900 & 1234.5 & {\scriptsize [1,200.0, 1,300.0]} \\",
     ]
-    transposed = format_tabular(lay_out(GRID, transposed=True), range(2), range(2))
+    transposed = format_tabular(lay_out(GRID.transpose()), range(2), range(2))
     assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ $p$~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
-    words = Table.build("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
+    words = print_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
     lines = format_tabular(lay_out(words), range(1), range(1))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
-    marked = Table.build("t", "T", ["x", "y"], [(Column("", "p", "p", decimals=0), ["no?", Cell(5.0, suffix="~")])])
+    marked = print_columns("t", "T", ["x", "y"], [(Column("", "p", "p", decimals=0), ["no?", Cell(5.0, suffix="~")])])
     lines = format_tabular(lay_out(marked), range(1), range(2))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
 
@@ -320,9 +322,9 @@ def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_exp
      ([38.2], [3.2], 1), ([38.2], [12.0], 0), ([0.9], [0.012], 3), ([0.9], [0.12], 2), ([0.9], [0.0], 3)],
 )  # fmt: skip
 def test_decimals_follow_size_and_spread(values, spreads, decimals):
-    assert tables.choose_decimals(values, spreads) == decimals
+    assert frames.choose_decimals(values, spreads) == decimals
 
 
 def test_numbers_are_written_without_minus_zero_and_notes_have_letters():
-    assert (tables.format_fixed(-0.0001, 3), tables.format_fixed(12345.678, 1)) == ("0.000", "12,345.7")
+    assert (frames.format_fixed(-0.0001, 3), frames.format_fixed(12345.678, 1)) == ("0.000", "12,345.7")
     assert [tables.format_letters(i) for i in (0, 25, 26, 27, 51, 52)] == ["a", "z", "aa", "ab", "az", "ba"]

@@ -12,9 +12,10 @@ from openended.harness.report.analysis.power import describe_resolution
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.frame import Cell, mark_best_cells
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
-from openended.harness.report.tables.table import Cell, Column, Table, TableRow, mark_best_cells
+from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
 from tests.harness.report.synthetic import change_record, make_interval, result, write_run
 
@@ -103,7 +104,7 @@ def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path)
         table(tmp_path)
     made = table(tmp_path, allow=("k",))
     assert len(made.rows) == 2
-    made = table(tmp_path, differing="columns", human=False)
+    made = table(tmp_path, differing="columns", human="none")
     assert [c.title for c in made.columns] == ["m (k=4)", "m (k=5)"]
     assert [[math.isnan(c.value) for c in r.cells] for r in made.rows] == [[False, True], [True, False]]
 
@@ -115,11 +116,11 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
     with pytest.raises(SpecError, match=r"n \(100/100 and 500/500\)"):
         make_tables(results, Layout(), "t")
     for split in (("num_examples",), ("auto",)):
-        tables = make_tables(results, Layout(split=split), "t")
+        tables = make_tables(results, Layout(tables=split), "t")
         assert [t.name for t in tables] == ["t-100", "t-500"]
         assert [t.rows[0].cells[0].value for t in tables] == [1.0, 5.0]  # each with its own human row
     with pytest.raises(SpecError, match="no axis 'sise'"):
-        make_tables(results, Layout(split=("sise",)), "t")
+        make_tables(results, Layout(tables=("sise",)), "t")
 
 
 def test_runs_without_metrics_have_a_report(tmp_path):
@@ -132,7 +133,7 @@ def test_runs_without_metrics_have_a_report(tmp_path):
 def test_a_part_without_the_values_is_named(tmp_path):
     for task, key in (("docs", "a"), ("news", "b")):
         write(tmp_path, "greedy", {key: 1.0}, run={"axes": {"task": task}}, facts=f"task:{task}@1")
-    made = table(tmp_path, metrics=("m.a",), split=("task",))
+    made = table(tmp_path, metrics=("m.a",), tables=("task",))
     assert made.name == "t-docs"
     assert made.remarks[-1].startswith("No table t-news: none of the runs measured m.a; ")
 
@@ -161,18 +162,18 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
             facts = f"embedder:{embedder}@1|task:docs@1"
             run = {"model": model, "axes": {"embedder": embedder}}
             write(tmp_path, "nucleus", {"m": 1.0}, direction="higher", facts=facts, run=run)
-    made = table(tmp_path, columns=("embedder",), human=False)
+    made = table(tmp_path, columns=("embedder",), human="none")
     assert [c.title for c in made.columns] == ["m (e1)", "m (e2)"]
     assert len(made.rows) == 2
     with pytest.raises(SpecError, match="into one cell"):
-        table(tmp_path, rows=("decoder",), columns=("embedder",), human=False)
+        table(tmp_path, rows=("decoder",), columns=("embedder",), human="none")
 
 
 def test_layouts_are_checked(tmp_path):
     with pytest.raises(SpecError, match=r"no option 'metric'; did you mean 'metrics'\?"):
         build_layout({"metric": ["mauve"]}, "here")
-    with pytest.raises(SpecError, match="more than one of rows, columns and split"):
-        Layout(rows=("task",), split=("task",))
+    with pytest.raises(SpecError, match="more than one of rows, columns and tables"):
+        Layout(rows=("task",), tables=("task",))
     own = tmp_path / "own.yaml"
     own.write_text("title: Mine\nmetrics: [mauve]\n")
     assert load_layout(own, gaps=True) == Layout(title="Mine", metrics=("mauve",), gaps=True)
@@ -211,7 +212,7 @@ def test_a_companion_that_repeats_another_column_is_left_out(tmp_path):
 def test_an_interval_without_variation_is_replaced_by_a_note(tmp_path):
     for decoder, low, high in (("greedy", 0.5, 0.5), ("ancestral", 0.4, 0.6)):
         write(tmp_path, decoder, {"m": 0.5}, direction="higher", intervals={"m": make_interval(low, high)})
-    constant, varying = (row.cells[0] for row in table(tmp_path, intervals=True).rows)
+    constant, varying = (row.cells[0] for row in table(tmp_path, uncertainty="interval").rows)
     assert (constant.interval, constant.note.startswith("No variation seen")) == (None, True)
     assert (varying.interval, varying.note) == ((0.4, 0.6), "")
 
@@ -346,7 +347,7 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
 def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
     for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
         change_record(write_run(tmp_path, "nucleus", 0, length=length), provenance=provenance)
-    own, imported = make_tables(read_results([tmp_path]), Layout(split=("auto",)), "t")
+    own, imported = make_tables(read_results([tmp_path]), Layout(tables=("auto",)), "t")
     assert not any("Imported" in line for line in own.about)
     assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
 

@@ -1,0 +1,222 @@
+"""Print a frame as a layout says: which axes are rows and columns, in which order, under which names, in which form."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+
+from openended.harness.core import SpecError, suggest
+from openended.harness.report.tables.frame import BLANK, Cell, Entry, Frame, Quantity, compute_cost, format_fixed
+from openended.harness.report.tables.table import Column, Table, TableRow
+from openended.harness.results import UNITS, Layout, describe_differences, group_by
+
+Key = tuple[str, ...]
+_ALL = ("sd", "metric_error", "interval")
+UNCERTAINTIES = {"all": _ALL, "interval": _ALL, "std": ("sd",), "error": ("metric_error",), "none": ()}
+
+
+def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[Table]:
+    """Build the tables of frames; one about another frame has its own rows and columns."""
+    layout = layout or Layout()
+    plain = Layout(latex_width=layout.latex_width, latex_signatures=layout.latex_signatures, notes=layout.notes)
+    return [build_table(frame, plain if frame.appendix else layout) for frame in frames]
+
+
+def build_table(frame: Frame, layout: Layout) -> Table:
+    """Build the table of a frame.
+
+    Raises:
+        SpecError: If the layout names an axis that the frame lacks, or puts two numbers into one cell.
+    """
+    entries = [_convert(e, layout) for e in frame.entries if _is_printed(e, layout)]
+    sides = choose_axes(frame, layout)
+    if layout.bold == "best":
+        (measured,) = (axes for axes in sides if frame.measure in axes)
+        by_value = group_by(entries, lambda entry: tuple(entry.axes.get(axis, "") for axis in measured))
+        entries = [entry for members in by_value.values() for entry in _mark_best(members)]
+    rows, columns = (_Side(axes, entries, frame, layout) for axes in sides)
+    cells: dict[tuple[Key, Key], Entry] = {}
+    for entry in entries:
+        where = rows.locate(entry), columns.locate(entry)
+        if cells.setdefault(where, entry) is not entry:
+            raise _describe_crowd(frame.name, rows.axes, cells[where], entry)
+    heads = [columns.build_column(members) for members in columns.groups.values()]
+    lines: list[TableRow] = []
+    before: object = None
+    for key, members in rows.groups.items():
+        first, labels = members[0], rows.label(members[0])
+        content = tuple(_build_cell(cells.get((key, at)), head) for at, head in zip(columns.groups, heads, strict=True))
+        section = (first.role if first.section is None else first.section, *rows.find_section(key))
+        lines.append(
+            TableRow(
+                ", ".join(filter(None, labels)), first.role, content, max(entry.seeds for entry in members),
+                rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
+            )
+        )  # fmt: skip
+        before = section
+    titles = tuple(layout.heads.get(axis, frame.heads.get(axis, axis.capitalize())) for axis in rows.axes)
+    return Table(
+        frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, titles[0],
+        titles if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
+        warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
+        tex_signatures=layout.latex_signatures, caption=layout.caption, show_notes=layout.notes,
+    )  # fmt: skip
+
+
+def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the axes of rows and columns; what the layout leaves out is that of the frame.
+
+    The measured values are columns if the layout names them on neither side.
+    """
+    rows, columns = layout.rows, layout.columns
+    if frame.measure not in (*rows, *columns):
+        columns = (frame.measure, *columns) if columns else frame.columns
+    rows = rows or tuple(axis for axis in frame.rows if axis not in columns)
+    columns = columns or tuple(axis for axis in frame.rows if axis not in rows)
+    return rows, columns
+
+
+def _is_printed(entry: Entry, layout: Layout) -> bool:
+    if entry.role == "summary":
+        return layout.summaries
+    return entry.role != "human" or layout.human != "none"
+
+
+class _Side:
+    """The axes of the rows or of the columns, and the entries of each of their values in printed order.
+
+    Human text and summaries lack the axes of systems. The first axis that an entry lacks holds its label.
+    """
+
+    def __init__(self, axes: Sequence[str], entries: Sequence[Entry], frame: Frame, layout: Layout) -> None:
+        self.axes, self.layout, self.measure = axes, layout, frame.measure
+        present = dict.fromkeys(axis for entry in entries for axis in entry.axes)
+        if unknown := [axis for axis in axes if axis not in present]:
+            raise SpecError(
+                f"table {frame.name}: no axis {unknown[0]!r} in these values{suggest(unknown[0], present)}; they have "
+                f"{', '.join(present)}"
+            )
+        self.places: dict[str, dict[str, int]] = {axis: {} for axis in axes}  # axis → value → place in the frame
+        for entry in entries:
+            for axis, value in zip(axes, self.locate(entry), strict=True):
+                self.places[axis].setdefault(value, len(self.places[axis]))
+        self.groups = group_by(sorted(entries, key=self._rank), self.locate)
+
+    def locate(self, entry: Entry) -> Key:
+        """Return the values of an entry on the axes."""
+        lacking = [axis for axis in self.axes if axis not in entry.axes]
+        label = entry.axes.get("system", "")
+        return tuple(entry.axes.get(axis, label if axis in lacking[:1] else "") for axis in self.axes)
+
+    def _rank(self, entry: Entry) -> list[tuple[int, int]]:
+        """Return the place of an entry by the order of the layout's names, then of the frame; human text at an end."""
+        ranks = []
+        for axis, value in zip(self.axes, self.locate(entry), strict=True):
+            names = list(self.layout.names.get(axis, ()))
+            place = next((names.index(key) for key in _list_keys(entry, axis) if key in names), len(names))
+            if entry.role == "human" and (axis == "system" or axis not in entry.axes):
+                place = -1 if self.layout.human == "first" else len(self.places[axis]) + len(names)
+            ranks.append((place, self.places[axis][value]))
+        return ranks
+
+    def label(self, entry: Entry) -> tuple[str, ...]:
+        """Return the printed names of the values of an entry."""
+        labels = []
+        for axis, value in zip(self.axes, self.locate(entry), strict=True):
+            borrowed = value and axis not in entry.axes
+            names = self.layout.names.get("system" if borrowed else axis, {})
+            text = next((names[key] for key in (*_list_keys(entry, axis), value) if key in names), None)
+            if text is not None:
+                options = {k.removeprefix(f"{axis}."): v for k, v in entry.settings.items() if k.startswith(f"{axis}.")}
+                text = text.format_map(options)
+            if axis == self.measure:
+                quantity = entry.quantity if text is None else replace(entry.quantity, title=text)
+                text = quantity.heading if self.layout.arrows else quantity.title
+            labels.append(entry.titles.get(axis, value) if text is None else text)
+        return tuple(labels)
+
+    def build_column(self, entries: Sequence[Entry]) -> Column:
+        """Build the column of some entries; it says what its cells are if the measured values are the columns."""
+        first, labels = entries[0], self.label(entries[0])
+        levels = labels if len(labels) > 1 else ()
+        if self.measure not in self.axes or len({entry.quantity for entry in entries}) > 1:
+            text = ", ".join(filter(None, labels))
+            return Column("", text, text, levels=levels, names_system=True)
+        at = self.axes.index(self.measure)
+        others = ", ".join(filter(None, labels[:at] + labels[at + 1 :]))
+        values = {f.name: getattr(first.quantity, f.name) for f in fields(Quantity)}
+        names = self.layout.names.get(self.measure, {})
+        title = next((names[key] for key in _list_keys(first, self.measure) if key in names), first.quantity.title)
+        if others:
+            title = f"{others}: {title}" if at else f"{title} ({others})"
+        if not self.layout.arrows:
+            values |= {"direction": "none", "target": None}
+        return Column(**values | {"title": title}, levels=levels)
+
+    def find_section(self, key: Key) -> tuple[str, ...]:
+        """Return the values whose change draws a line: of the layout's axes, else of the outermost of several."""
+        axes = self.layout.lines or (self.axes[:1] if len(self.axes) > 1 else ())
+        return tuple(value for axis, value in zip(self.axes, key, strict=True) if axis in axes)
+
+
+def _list_keys(entry: Entry, axis: str) -> list[str]:
+    """Return the words under which a layout may name an entry's value of an axis."""
+    return [values[axis] for values in (entry.axes, entry.settings) if axis in values]
+
+
+def _convert(entry: Entry, layout: Layout) -> Entry:
+    """Return an entry with the unit, decimals, uncertainty and bold face that a layout asks for."""
+    cell, quantity = entry.cell, entry.quantity
+    names = [f"{quantity.metric}.{quantity.key}", *_list_keys(entry, "metric"), "*"]
+    unit = next((layout.units[name] for name in names if name in layout.units), "fraction")
+    if (factor := UNITS[unit]) != 1:
+        numbers = {name: factor * getattr(cell, name) for name in ("value", "sd", "metric_error")}
+        interval = cell.interval and (factor * cell.interval[0], factor * cell.interval[1])
+        cell = replace(cell, **numbers, interval=interval)
+        title = f"{quantity.title} (%)" if unit == "percent" else quantity.title
+        quantity = replace(quantity, title=title, decimals=max(0, (quantity.decimals or 0) - 2))
+    decimals, significant = (
+        next((numbers[name] for name in names if name in numbers), None)
+        for numbers in (layout.decimals, layout.significant)
+    )
+    if decimals is not None:
+        cell, quantity = replace(cell, decimals=None), replace(quantity, decimals=decimals)
+    elif significant is not None and math.isfinite(cell.value):
+        size = math.floor(math.log10(abs(cell.value))) if cell.value else 0
+        cell = replace(cell, decimals=max(0, significant - 1 - size))
+    printed = UNCERTAINTIES[layout.uncertainty]
+    if "interval" not in printed:
+        cell, quantity = replace(cell, interval=None), replace(quantity, interval=False)
+    cell = replace(cell, **{name: math.nan for name in ("sd", "metric_error") if name not in printed})
+    if layout.bold != "tests":
+        cell, quantity = replace(cell, best=False), replace(quantity, bold="")
+    return replace(entry, cell=cell, quantity=quantity)
+
+
+def _build_cell(entry: Entry | None, column: Column) -> Cell:
+    """Return the cell of an entry, which says what it is where its column does not."""
+    if entry is None:
+        return BLANK
+    return entry.cell if column.key == entry.quantity.key else replace(entry.cell, quantity=entry.quantity)
+
+
+def _mark_best(entries: Sequence[Entry]) -> list[Entry]:
+    """Mark the best printed values among systems or metrics."""
+    texts: dict[int, tuple[float, str]] = {}
+    for at, entry in enumerate(entries):
+        cost = compute_cost(entry.quantity, entry.cell, entry.cell.value)
+        if math.isfinite(cost) and entry.role not in ("human", "summary"):
+            digits = entry.cell.decimals if entry.cell.decimals is not None else entry.quantity.decimals or 0
+            texts[at] = cost, format_fixed(cost, digits)
+    best = min(texts.values(), default=(0.0, ""))[1]
+    return [
+        replace(entry, cell=replace(entry.cell, best=at in texts and texts[at][1] == best))
+        for at, entry in enumerate(entries)
+    ]
+
+
+def _describe_crowd(table: str, rows: Sequence[str], first: Entry, second: Entry) -> SpecError:
+    """Return the error for two numbers in one cell."""
+    settings = [{k: v for k, v in entry.settings.items() if k != "metric"} for entry in (first, second)]
+    values = describe_differences({**settings[0], "": ""}, {**settings[1], "": ""}) or "nothing that has an axis"
+    why = f"the rows ({', '.join(rows)}) put two systems into one cell; they differ in {values}"
+    return SpecError(f"table {table}: {why}; name more axes in `rows`")
