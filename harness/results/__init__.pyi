@@ -30,6 +30,7 @@ from .grids import (
 )
 from .joint import find_joint_estimate as find_joint_estimate, find_joint_space as find_joint_space
 from .layout import (
+    ANALYSES as ANALYSES,
     OWN_AXES as OWN_AXES,
     UNITS as UNITS,
     Layout as Layout,

@@ -10,6 +10,23 @@ from openended.harness import core
 from openended.harness.core import Spec, SpecError, list_bundled_choices
 
 TARGET = "openended.harness.results.layout.Layout"
+ANALYSES = {
+    "values": "tables.values:build_value_frames",  # systems × metrics
+    "leaderboard": "tables.values:build_value_frames",  # the same, as a page to publish
+    "pr_curves": "tables.values:build_value_frames",  # the same, with figures of the F-scores of both curves
+    "correlation": "tables.agreement:build_correlation_frames",  # metrics × human scores
+    "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, and the agreement of rankings
+    "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric, and their agreement
+    "spread": "tables.agreement:build_seed_std_frames",  # standard deviations over seeds
+    "text_sets": "tables.agreement:build_text_set_frames",  # standard deviations over sets of human and generated texts
+    "fair": "tables.fair_comparison:build_fair_frames",  # best of N settings, Pareto front, wins and losses
+    "frontier": "tables.frontier_gaps:build_frontier_frames",  # all values, and Gen-PPL at equal entropy
+    "stress": "tables.detected_damage:build_stress_frames",  # the smallest damage that each metric detects
+    "domains": "tables.domains:build_domain_frames",  # where the human texts in each cell of MAUVE come from
+    "huse_examples": "tables.judgments:build_huse_example_frames",  # texts that HUSE separates by ratings, by probability, …
+    "findings": "findings.claims:build_findings_frames",  # the papers' claims on these runs
+}
+"""Analysis → module of `harness/report` and function; only the named module is imported."""
 OWN_AXES = ("auto", "metric", "options", "statistic", "system", "target")  # of tables, besides those of the runs
 UNITS: Mapping[str, float] = {"fraction": 1.0, "percent": 100.0, "×100": 100.0}
 
@@ -23,7 +40,7 @@ class Layout(Spec):
 
     title: str = "Results"
     analysis: str = "values"
-    """What the table shows, computed from the results: a name of `report/tables/analyses.py`."""
+    """What the table shows: a name of `ANALYSES`."""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
     needs: tuple[str, ...] = ()
@@ -82,6 +99,8 @@ class Layout(Spec):
     """Print the signatures under the LaTeX table; otherwise they are comments in the file."""
 
     def check(self) -> None:
+        if self.analysis not in ANALYSES:
+            raise SpecError(f"report.analysis: expected one of {', '.join(ANALYSES)}, got {self.analysis!r}")
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
         used = [axis for axes in (self.rows, self.columns, self.tables) for axis in set(axes)]

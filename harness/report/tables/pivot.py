@@ -169,9 +169,11 @@ def _convert(entry: Entry, layout: Layout) -> Entry:
     names = [f"{quantity.metric}.{quantity.key}", *_list_keys(entry, "metric"), "*"]
     unit = next((layout.units[name] for name in names if name in layout.units), "fraction")
     if (factor := UNITS[unit]) != 1:
-        numbers = {name: factor * getattr(cell, name) for name in ("value", "sd", "metric_error")}
         interval = cell.interval and (factor * cell.interval[0], factor * cell.interval[1])
-        cell = replace(cell, **numbers, interval=interval)
+        cell = replace(
+            cell, value=factor * cell.value, sd=factor * cell.sd, metric_error=factor * cell.metric_error,
+            interval=interval,
+        )  # fmt: skip
         title = f"{quantity.title} (%)" if unit == "percent" else quantity.title
         quantity = replace(quantity, title=title, decimals=max(0, (quantity.decimals or 0) - 2))
     decimals, significant = (
@@ -186,7 +188,10 @@ def _convert(entry: Entry, layout: Layout) -> Entry:
     printed = UNCERTAINTIES[layout.uncertainty]
     if "interval" not in printed:
         cell, quantity = replace(cell, interval=None), replace(quantity, interval=False)
-    cell = replace(cell, **{name: math.nan for name in ("sd", "metric_error") if name not in printed})
+    if "sd" not in printed:
+        cell = replace(cell, sd=math.nan)
+    if "metric_error" not in printed:
+        cell = replace(cell, metric_error=math.nan)
     if layout.bold != "tests":
         cell, quantity = replace(cell, best=False), replace(quantity, bold="")
     return replace(entry, cell=cell, quantity=quantity)

@@ -97,6 +97,7 @@ class _ValueFrame:
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
+        rows: list[tuple[str, dict[str, str], Mapping[str, str], int, tuple[Cell, ...]]]
         rows = [("human", {"system": label}, {}, 0, cells) for label, cells in humans]
         for at, (key, items) in enumerate(self.rows.items()):
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
@@ -114,7 +115,12 @@ class _ValueFrame:
             quantities.append(quantity)
             entries += [
                 Entry(
-                    axes | column.axes, quantity, cell, settings={**settings, **column.settings}, role=role, seeds=seeds
+                    {**axes, **column.axes},
+                    quantity,
+                    cell,
+                    settings={**settings, **column.settings},
+                    role=role,
+                    seeds=seeds,
                 )
                 for (role, axes, settings, seeds, _), cell in zip(rows, cells, strict=True)
             ]

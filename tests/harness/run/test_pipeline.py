@@ -198,7 +198,7 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
 
 @pytest.mark.slow
 def test_the_interval_of_huse_stands_in_the_table(tmp_path):
-    done = openended("judgments=bundled:example_ratings.csv", "report.intervals=true", cwd=tmp_path, code=0)
+    done = openended("judgments=bundled:example_ratings.csv", "report.uncertainty=interval", cwd=tmp_path, code=0)
     row = next(line for line in done.stdout.splitlines() if line.strip().startswith("rated"))
     assert re.search(r"0\.520 \[0\.\d+, 0\.\d+\]", row)
     assert "HUSE (low)" not in done.stdout

@@ -103,7 +103,7 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
     composer = Composer(parse_command_line(["experiment=paper", f"using={using}"]))
     config = composer.compose_command()
     assert sorted(compose_series(composer, config)) == sorted(f"{name}{suffix}" for name in SHOWN)
-    assert config.report.kind == "findings"
+    assert config.report.analysis == "findings"
 
 
 @pytest.mark.parametrize(
