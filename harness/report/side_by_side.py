@@ -54,7 +54,7 @@ def _build_settings_frame(names: Sequence[str], first: Results, second: Results)
     ]
     remarks = () if differ else ("Both have the same settings.",)
     labels = [axis for axis, _ in differ]
-    return Frame.of_columns("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
+    return Frame.build("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
 
 
 def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Frame:
@@ -79,7 +79,7 @@ def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], seco
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
     kinds = ["human" if label == "human" else "model" for label in labels]
     title = "What differs in the numbers"
-    return Frame.of_columns("side-by-side", title, labels, columns, [about], kinds=kinds)
+    return Frame.build("side-by-side", title, labels, columns, [about], kinds=kinds)
 
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:

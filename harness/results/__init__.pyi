@@ -51,7 +51,6 @@ from .systems import (
     describe_differences as describe_differences,
     describes_human_side as describes_human_side,
     find_counterpart as find_counterpart,
-    find_differing_fields as find_differing_fields,
     find_differing_options as find_differing_options,
     find_distinguishing_axes as find_distinguishing_axes,
     find_human_value as find_human_value,

@@ -15,15 +15,15 @@ ANALYSES = {
     "leaderboard": "tables.values:build_value_frames",  # the same, as a page to publish
     "pr_curves": "tables.values:build_value_frames",  # the same, with figures of the F-scores of both curves
     "correlation": "tables.agreement:build_correlation_frames",  # metrics × human scores
-    "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, and the agreement of rankings
-    "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric, and their agreement
+    "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, agreement of rankings
+    "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric
     "spread": "tables.agreement:build_seed_std_frames",  # standard deviations over seeds
     "text_sets": "tables.agreement:build_text_set_frames",  # standard deviations over sets of human and generated texts
     "fair": "tables.fair_comparison:build_fair_frames",  # best of N settings, Pareto front, wins and losses
     "frontier": "tables.frontier_gaps:build_frontier_frames",  # all values, and Gen-PPL at equal entropy
     "stress": "tables.detected_damage:build_stress_frames",  # the smallest damage that each metric detects
     "domains": "tables.domains:build_domain_frames",  # where the human texts in each cell of MAUVE come from
-    "huse_examples": "tables.judgments:build_huse_example_frames",  # texts that HUSE separates by ratings, by probability, …
+    "huse_examples": "tables.judgments:build_huse_example_frames",  # texts that HUSE separates, or not
     "findings": "findings.claims:build_findings_frames",  # the papers' claims on these runs
 }
 """Analysis → module of `harness/report` and function; only the named module is imported."""

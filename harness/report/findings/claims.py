@@ -73,7 +73,7 @@ def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
     expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
     remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")
     labels = [claim.claim for claim in claims]
-    return [Frame.of_columns(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
+    return [Frame.build(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
 
 
 def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> tuple[Cell | str, str]:

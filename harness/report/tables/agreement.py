@@ -8,7 +8,7 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, SpecError, parse_signature
-from openended.harness.report.tables.frame import BLANK, Cell, Entry, Frame, Quantity, choose_column_decimals
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
@@ -89,7 +89,7 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
     criteria = [target for target in dict.fromkeys(several) if target not in pairs] if layout.summaries else []
     titles = {pair: _find_like(part.items, pair).title for pair in pairs}
     titles |= {target: _name_target(part.items, target) for target in criteria}
-    entries, counts = list[Entry](), set[int]()
+    entries, counts = list[FrameEntry](), set[int]()
     for values, items, scores, _, targets in sections:
         for target in targets:
             name = _name_target(items, target)
@@ -100,7 +100,9 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
                 cell = _correlate_scores(scores, pair, target) or BLANK
                 settings = {"metric": pair[0], "target": target[0]}
                 role = "metric" if pair in pairs else "summary"
-                entries.append(Entry(axes, quantity, cell, {"metric": titles[pair], "target": name}, settings, role))
+                entries.append(
+                    FrameEntry(axes, quantity, cell, {"metric": titles[pair], "target": name}, settings, role)
+                )
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
@@ -216,7 +218,7 @@ def _build_embedder_agreement(part: TablePart, layout: Layout) -> Frame:
     title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     stem = f"{part.stem}-agreement"
-    return Frame.of_columns(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder", appendix=True)
+    return Frame.build(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder", appendix=True)
 
 
 def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
@@ -238,7 +240,7 @@ def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
         filled.append((Quantity(quantity.metric, quantity.key, short, decimals=3), cells))
     title = f"{frame.title}: agreement of rankings"
     remark = f"Spearman's ρ over {len(columns[0])} systems, without the human row, of the values above."
-    agreement = Frame.of_columns(
+    agreement = Frame.build(
         f"{frame.name}-agreement", title, titles, filled, [remark], kinds="metric", head="Scores", appendix=True
     )
     return [frame, agreement]
@@ -259,7 +261,7 @@ def build_seed_std_frames(part: TablePart, layout: Layout) -> list[Frame]:
         columns.append((_declare_std(part.items, pair, cells), cells))
     seeds = [*(max(i.seeds for i in s.items) for s in systems), 0]
     return [
-        Frame.of_columns(
+        Frame.build(
             part.stem, f"{layout.title}{part.tasks}", [*(s.name for s in systems), "mean over systems"], columns,
             ["Sample standard deviation (n − 1) over seeds."], kinds=[*["model"] * len(systems), "summary"],
             seeds=seeds,
@@ -286,7 +288,7 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
             empty = Cell(note="it needs two sets or more")
             cells.append(Cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
         columns.append((_declare_std(models, pair, cells), cells))
-    return [Frame.of_columns(part.stem, f"{layout.title}{part.tasks}", SETS, columns, SETS_REMARKS, head="Sets")]
+    return [Frame.build(part.stem, f"{layout.title}{part.tasks}", SETS, columns, SETS_REMARKS, head="Sets")]
 
 
 def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:

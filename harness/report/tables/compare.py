@@ -18,7 +18,7 @@ from openended.harness.report.analysis.worsening import WORSE, Worsening, decide
 from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.analyses import load_analysis
-from openended.harness.report.tables.frame import Cell, Entry, Frame, Quantity, choose_column_decimals
+from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import check_signatures, select_pairs, split_results
 from openended.harness.results import Layout, Results, System, SystemValue, group_by, group_systems, select_values
 
@@ -86,7 +86,7 @@ def build_comparison(results: Results, reference: str) -> Frame:
     ]
     stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     title, kinds = f"{reference}: published and measured", [kind if row[1] else "summary" for row in rows]
-    return Frame.of_columns(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
+    return Frame.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
 
 
 def _compare_values(
@@ -138,7 +138,7 @@ def _compare_values(
 def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], name: str) -> tuple[list[Row], list[str]]:
     """Compare published values with the cells of the table that a layout builds of the runs; also return remarks."""
     layout = measured.load_layout(name)
-    build, entries, remarks = load_analysis(layout.analysis), tuple[Entry, ...](), tuple[str, ...]()
+    build, entries, remarks = load_analysis(layout.analysis), tuple[FrameEntry, ...](), tuple[str, ...]()
     with contextlib.suppress(DataError):
         for part in split_results(results, layout, name)[-1:]:
             frame = build(part, layout)[-1]
@@ -358,8 +358,8 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     title, rules = f"Difference from {label}", tuple(signatures)
     holm = ["p-values after Holm's correction over all cells."]
     return [
-        Frame.of_columns("significance", title, names, differences, remarks, rules=rules),
-        Frame.of_columns("significance-p", f"p-values against {label}", names, p_values, holm),
+        Frame.build("significance", title, names, differences, remarks, rules=rules),
+        Frame.build("significance-p", f"p-values against {label}", names, p_values, holm),
     ]
 
 

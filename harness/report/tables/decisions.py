@@ -46,7 +46,7 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
     remarks += [f"{d.comparison.title}: the values differ in {d.differing}." for d in decisions if d.differing]
     titles = [decision.comparison.title for decision in decisions]
-    return Frame.of_columns("decisions", "Decisions", titles, columns, remarks, head="Comparison")
+    return Frame.build("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 
 
 def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:

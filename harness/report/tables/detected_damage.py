@@ -143,7 +143,7 @@ def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     warning = f"no?: {texts} texts on a side say little, {visible}; more num_examples show smaller ones"
     labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
     warnings = (warning,) if texts < FEW_TEXTS else ()
-    return [Frame.of_columns(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
+    return [Frame.build(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
 
 
 def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:

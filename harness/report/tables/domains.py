@@ -40,7 +40,7 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         )
         stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
         title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell, _ in visible]
-        tables.append(Frame.of_columns(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
+        tables.append(Frame.build(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
     if not tables:
         raise DataError(
             f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "

@@ -263,7 +263,7 @@ def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     columns.append((Quantity("", "setting", "best setting"), names))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    return Frame.of_columns(
+    return Frame.build(
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
         remarks, head="Decoder", ranked=True,
     )  # fmt: skip
@@ -302,7 +302,7 @@ def _build_pareto_frame(part: TablePart, pairs: tuple[Pair, Pair]) -> Frame | No
     by = [next((names[i] for i in front if measured.dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
     columns.append((Quantity("", "pareto", "dominated by"), by))
     stem = f"{part.stem}-pareto-{make_slug(pairs[0][0])}"
-    return Frame.of_columns(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
+    return Frame.build(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
 
 
 def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
@@ -320,7 +320,7 @@ def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
     if len(names) < 2 or not columns:
         return None
     holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
-    return Frame.of_columns(
+    return Frame.build(
         f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder"
     )
 

@@ -127,7 +127,7 @@ Filled = tuple[Quantity, Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FrameEntry:
     """One printed number and where it belongs."""
 
     axes: Mapping[str, str]  # axis → value; `metric` and `system` are axes like any other
@@ -147,7 +147,7 @@ class Frame:
 
     name: str  # file stem
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FrameEntry, ...]
     remarks: tuple[str, ...] = ()  # how to read the values
     rows: tuple[str, ...] = ("system",)
     columns: tuple[str, ...] = ("metric",)
@@ -159,7 +159,7 @@ class Frame:
     rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
 
     @classmethod
-    def of_columns(
+    def build(
         cls, name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
         head: str = "System", kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
         sections: Sequence[object] = (), ranked: bool = False, compare: Callable[[Cell, Cell], float] | None = None,
@@ -190,7 +190,7 @@ class Frame:
             for (quantity, cells), measure in zip(styled, ids, strict=True):
                 axes = {axis: where, "metric": measure if ids.count(measure) == 1 else quantity.title}
                 entries.append(
-                    Entry(
+                    FrameEntry(
                         axes, quantity, cells[at], {axis: label}, role=kinds[at], seeds=seeds[at] if seeds else 0,
                         section=sections[at] if sections else None,
                     )

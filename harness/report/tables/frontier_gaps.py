@@ -225,7 +225,7 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
         values_of_human = [None, human[0], human[0], human_ppl.mean if human_ppl is not None else math.nan]
         for (_, cells), value in itertools.zip_longest(columns, values_of_human):
             cells.append(value)
-    return [*values, Frame.of_columns(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
+    return [*values, Frame.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
 
 
 def _format_estimate(

@@ -86,7 +86,7 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str) -> Frame:
     title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
-    return Frame.of_columns(
+    return Frame.build(
         name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True
     )
 
@@ -108,7 +108,7 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
             title, cells_of = f"{layout.title}: {system.name}", zip(columns, cells, strict=True)
             tables.append(
-                Frame.of_columns(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
+                Frame.build(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
             )
     return tables
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.frame import BLANK, Cell, Entry, Frame, Quantity, compute_cost, format_fixed
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, compute_cost, format_fixed
 from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
@@ -34,7 +34,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         by_value = group_by(entries, lambda entry: tuple(entry.axes.get(axis, "") for axis in measured))
         entries = [entry for members in by_value.values() for entry in _mark_best(members)]
     rows, columns = (_Side(axes, entries, frame, layout) for axes in sides)
-    cells: dict[tuple[Key, Key], Entry] = {}
+    cells: dict[tuple[Key, Key], FrameEntry] = {}
     for entry in entries:
         where = rows.locate(entry), columns.locate(entry)
         if cells.setdefault(where, entry) is not entry:
@@ -75,7 +75,7 @@ def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[st
     return rows, columns
 
 
-def _is_printed(entry: Entry, layout: Layout) -> bool:
+def _is_printed(entry: FrameEntry, layout: Layout) -> bool:
     if entry.role == "summary":
         return layout.summaries
     return entry.role != "human" or layout.human != "none"
@@ -87,38 +87,39 @@ class _Side:
     Human text and summaries lack the axes of systems. The first axis that an entry lacks holds its label.
     """
 
-    def __init__(self, axes: Sequence[str], entries: Sequence[Entry], frame: Frame, layout: Layout) -> None:
+    def __init__(self, axes: Sequence[str], entries: Sequence[FrameEntry], frame: Frame, layout: Layout) -> None:
         self.axes, self.layout, self.measure = axes, layout, frame.measure
         present = dict.fromkeys(axis for entry in entries for axis in entry.axes)
-        if unknown := [axis for axis in axes if axis not in present]:
+        if unknown := [axis for axis in axes if present and axis not in present]:
             raise SpecError(
                 f"table {frame.name}: no axis {unknown[0]!r} in these values{suggest(unknown[0], present)}; they have "
                 f"{', '.join(present)}"
             )
-        self.places: dict[str, dict[str, int]] = {axis: {} for axis in axes}  # axis → value → place in the frame
+        self.order: dict[str, dict[str, int]] = {axis: {} for axis in axes}  # axis → value → rank in the frame
         for entry in entries:
             for axis, value in zip(axes, self.locate(entry), strict=True):
-                self.places[axis].setdefault(value, len(self.places[axis]))
+                self.order[axis].setdefault(value, len(self.order[axis]))
         self.groups = group_by(sorted(entries, key=self._rank), self.locate)
 
-    def locate(self, entry: Entry) -> Key:
+    def locate(self, entry: FrameEntry) -> Key:
         """Return the values of an entry on the axes."""
         lacking = [axis for axis in self.axes if axis not in entry.axes]
         label = entry.axes.get("system", "")
         return tuple(entry.axes.get(axis, label if axis in lacking[:1] else "") for axis in self.axes)
 
-    def _rank(self, entry: Entry) -> list[tuple[int, int]]:
-        """Return the place of an entry by the order of the layout's names, then of the frame; human text at an end."""
+    def _rank(self, entry: FrameEntry) -> list[tuple[int, int]]:
+        """Rank an entry by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
         for axis, value in zip(self.axes, self.locate(entry), strict=True):
             names = list(self.layout.names.get(axis, ()))
-            place = next((names.index(key) for key in _list_keys(entry, axis) if key in names), len(names))
+            rank = next((names.index(key) for key in _list_keys(entry, axis) if key in names), len(names))
             if entry.role == "human" and (axis == "system" or axis not in entry.axes):
-                place = -1 if self.layout.human == "first" else len(self.places[axis]) + len(names)
-            ranks.append((place, self.places[axis][value]))
+                first = -1 if names else 0  # without names the frame says where it stands
+                rank = first if self.layout.human == "first" else len(names) + 1
+            ranks.append((rank, self.order[axis][value]))
         return ranks
 
-    def label(self, entry: Entry) -> tuple[str, ...]:
+    def label(self, entry: FrameEntry) -> tuple[str, ...]:
         """Return the printed names of the values of an entry."""
         labels = []
         for axis, value in zip(self.axes, self.locate(entry), strict=True):
@@ -134,7 +135,7 @@ class _Side:
             labels.append(entry.titles.get(axis, value) if text is None else text)
         return tuple(labels)
 
-    def build_column(self, entries: Sequence[Entry]) -> Column:
+    def build_column(self, entries: Sequence[FrameEntry]) -> Column:
         """Build the column of some entries; it says what its cells are if the measured values are the columns."""
         first, labels = entries[0], self.label(entries[0])
         levels = labels if len(labels) > 1 else ()
@@ -158,12 +159,12 @@ class _Side:
         return tuple(value for axis, value in zip(self.axes, key, strict=True) if axis in axes)
 
 
-def _list_keys(entry: Entry, axis: str) -> list[str]:
+def _list_keys(entry: FrameEntry, axis: str) -> list[str]:
     """Return the words under which a layout may name an entry's value of an axis."""
     return [values[axis] for values in (entry.axes, entry.settings) if axis in values]
 
 
-def _convert(entry: Entry, layout: Layout) -> Entry:
+def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:
     """Return an entry with the unit, decimals, uncertainty and bold face that a layout asks for."""
     cell, quantity = entry.cell, entry.quantity
     names = [f"{quantity.metric}.{quantity.key}", *_list_keys(entry, "metric"), "*"]
@@ -197,14 +198,14 @@ def _convert(entry: Entry, layout: Layout) -> Entry:
     return replace(entry, cell=cell, quantity=quantity)
 
 
-def _build_cell(entry: Entry | None, column: Column) -> Cell:
+def _build_cell(entry: FrameEntry | None, column: Column) -> Cell:
     """Return the cell of an entry, which says what it is where its column does not."""
     if entry is None:
         return BLANK
     return entry.cell if column.key == entry.quantity.key else replace(entry.cell, quantity=entry.quantity)
 
 
-def _mark_best(entries: Sequence[Entry]) -> list[Entry]:
+def _mark_best(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
     """Mark the best printed values among systems or metrics."""
     texts: dict[int, tuple[float, str]] = {}
     for at, entry in enumerate(entries):
@@ -219,7 +220,7 @@ def _mark_best(entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def _describe_crowd(table: str, rows: Sequence[str], first: Entry, second: Entry) -> SpecError:
+def _describe_crowd(table: str, rows: Sequence[str], first: FrameEntry, second: FrameEntry) -> SpecError:
     """Return the error for two numbers in one cell."""
     settings = [{k: v for k, v in entry.settings.items() if k != "metric"} for entry in (first, second)]
     values = describe_differences({**settings[0], "": ""}, {**settings[1], "": ""}) or "nothing that has an axis"

@@ -63,7 +63,7 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
             for objective, shares in zip(searched.objectives, searched.importance, strict=True)
         ]
         title, remark = "Importance of the parameters", [_IMPORTANCE]
-        frames.append(Frame.of_columns("search-importance", title, names, columns, remark, head="Parameter"))
+        frames.append(Frame.build("search-importance", title, names, columns, remark, head="Parameter"))
     frames.append(
         _build_settings_frame("search-trials", f"Trials of {searched.name}", searched, searched.trials, every)
     )
@@ -97,7 +97,7 @@ def _build_settings_frame(
     for (heading, direction), cells in means.items():
         columns.append((Quantity("", heading, heading, direction, interval=any(c.interval for c in cells)), cells))
     intervals = [_INTERVALS] if any(cell.interval for cells in means.values() for cell in cells) else []
-    return Frame.of_columns(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
+    return Frame.build(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
 
 
 def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, float] | None = None) -> Cell:

@@ -13,8 +13,8 @@ from openended.harness.report.tables import selection
 from openended.harness.report.tables.frame import (
     RULE,
     Cell,
-    Entry,
     Frame,
+    FrameEntry,
     Quantity,
     choose_column_decimals,
     format_fixed,
@@ -109,12 +109,12 @@ class _ValueFrame:
             return compute_equality_p_value(results, part.items, cell.source, best.source)
 
         kinds = [role for role, *_ in rows]
-        entries, quantities = list[Entry](), list[Quantity]()
+        entries, quantities = list[FrameEntry](), list[Quantity]()
         for at, column in enumerate(built):
             quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, compare)
             quantities.append(quantity)
             entries += [
-                Entry(
+                FrameEntry(
                     {**axes, **column.axes},
                     quantity,
                     cell,
@@ -204,7 +204,7 @@ class _ValueFrame:
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         title = f"|Δ {first.title}|" if gap else first.title
         measure = ".".join(pair)
-        axes = {axis: ", ".join(_label_place(where, axis)) for axis in layout.list_compared_apart() if axis in where}
+        axes = {axis: ", ".join(_label_value(where, axis)) for axis in layout.list_compared_apart() if axis in where}
         if "options" in (*layout.rows, *layout.columns):
             axes["options"] = options
         elif options:
@@ -259,7 +259,7 @@ class _ValueFrame:
         return list(zip(labels, rows, strict=False))
 
 
-def _label_place(where: Mapping[str, str], axis: str) -> list[str]:
+def _label_value(where: Mapping[str, str], axis: str) -> list[str]:
     """Return the value of an axis, and the options in which it differs from others."""
     return [
         v if a == axis else measured.format_option(a, v)

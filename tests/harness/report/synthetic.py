@@ -212,7 +212,7 @@ def read_cells(table: Any) -> dict[str, dict[str, Any]]:
 
 def print_columns(*columns: Any, **options: Any) -> Table:
     """Print a frame of declared columns by its own axes."""
-    (table,) = build_tables([Frame.of_columns(*columns, **options)])
+    (table,) = build_tables([Frame.build(*columns, **options)])
     return table
 
 

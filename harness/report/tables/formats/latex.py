@@ -300,7 +300,7 @@ def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     labels = "l" * len(grid.heads)
     lines = [
         rf"\begin{{tabular}}{{@{{}}{labels}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
-        *(line for level in range(max(len(c.over) for c in part)) for line in _format_spans(grid, part, level)),
+        *(line for level in range(max((len(c.over) for c in part), default=0)) for line in _format_spans(grid, part, level)),
         " & ".join([_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]) + r" \\", r"\midrule",
     ]  # fmt: skip
     for i in rows:
