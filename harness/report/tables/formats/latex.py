@@ -297,10 +297,10 @@ def _format_column(table: Table, at: int) -> GridColumn:
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
-    labels = "l" * len(grid.heads)
+    labels, depth = "l" * len(grid.heads), max((len(column.over) for column in part), default=0)
     lines = [
         rf"\begin{{tabular}}{{@{{}}{labels}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
-        *(line for level in range(max((len(c.over) for c in part), default=0)) for line in _format_spans(grid, part, level)),
+        *(line for level in range(depth) for line in _format_spans(grid, part, level)),
         " & ".join([_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]) + r" \\", r"\midrule",
     ]  # fmt: skip
     for i in rows:
