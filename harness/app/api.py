@@ -112,6 +112,7 @@ class Evaluation:
         return reports.build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
 
 
+@core.suggest_arguments
 def evaluate(
     *,
     human: TextsOf,
@@ -139,8 +140,7 @@ def evaluate(
     usual = preset.get("metric", {})
     options = {name: {**usual.get(name, {}), **typed.get(name, {})} for name in usual.keys() | typed.keys()}
     scoring_models = _find_scoring_models(scoring, scorer, embedder)
-    if not systems:
-        raise core.SpecError("systems: expected at least one, as {'name': texts}")
+    _check_systems(systems)
     if features and (missing := sorted({"human", *systems} - set(features))):
         raise core.SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
@@ -152,7 +152,7 @@ def evaluate(
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
         "metric": chosen,
-        "task": Texts(path=str(_write_texts(human, outputs)), field=human_field),
+        "task": Texts(path=str(_write_texts("human", human, outputs)), field=human_field),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
@@ -163,7 +163,7 @@ def evaluate(
     try:
         for name, texts in systems.items():
             files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-            path = str(_write_texts(texts, outputs))
+            path = str(_write_texts(f"systems[{name!r}]", texts, outputs))
             settings = build_settings({**config, "system": name, "generations": path, "features": files})
             outcomes.append(run.run(settings, _get_session(outputs.resolve())))
     finally:
@@ -256,13 +256,30 @@ def _find_scoring_models(
     return {"scorer": model, "embedder": {"path": name}}
 
 
-def _write_texts(texts: TextsOf, outputs: Path) -> Path:
+def _check_systems(systems: object) -> None:
+    """Raise `SpecError` if systems are not named texts, or a name would be taken for another row."""
+    if not isinstance(systems, Mapping) or not systems:
+        got = "none" if systems == {} else f"a {type(systems).__name__}"
+        raise core.SpecError(f"systems: expected at least one, as {{'name': texts}}, got {got}")
+    for name in systems:
+        if not isinstance(name, str) or not name.strip() or name == core.HUMAN:
+            raise core.SpecError(f"systems: expected a name other than '' and 'human' for each, got {name!r}")
+
+
+def _write_texts(argument: str, texts: TextsOf, outputs: Path) -> Path:
     """Return the path of a file of texts; a list is written to a file that is named by its digest."""
     if isinstance(texts, (str, Path)):
         return Path(texts)
-    wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
-    if wrong is not None:
-        raise core.SpecError(f"texts: expected text at place {wrong}, got {type(texts[wrong]).__name__}")
+    if len(texts) == 0:
+        raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(texts).__name__}")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise core.SpecError(f"{argument}: expected a text at position {position}, got {type(text).__name__}")
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise core.SpecError(
+                f"{argument}: the text at position {position} has half of a surrogate pair, which no file can hold; "
+                "decode it again, or replace it: text.encode('utf-8', 'replace').decode()"
+            )
     path = outputs / "texts" / f"{core.digest(list(texts))[:16]}.jsonl"
     if not path.is_file():
         core.write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import Features, Plan, Ragged, Runtime, Side, SpecError
-from openended.harness.models import EmbedderSpec, EmbeddingRequest, ModelCache, tokenize_texts
+from openended.harness.core import Features, Plan, Ragged, Runtime, Side, SpecError, suggest_arguments
+from openended.harness.models import (
+    BUNDLED,
+    EmbedderSpec,
+    EmbeddingRequest,
+    ModelCache,
+    list_bundled_models,
+    tokenize_texts,
+)
 from openended.harness.run import compute_metric
 from openended.metrics.mauve import Mauve
 
@@ -59,6 +66,7 @@ class ComputedMauve:
         return ax
 
 
+@suggest_arguments
 def compute_mauve(
     p_features: Any = None,  # noqa: ANN401 - array-like
     q_features: Any = None,  # noqa: ANN401
@@ -95,7 +103,7 @@ def compute_mauve(
         kmeans_explained_var: Share of the variance that PCA keeps.
         kmeans_num_redo: Restarts of k-means.
         kmeans_max_iter: Most iterations of each.
-        featurize_model_name: Hub id, folder or `bundled:docs-m` of the embedder.
+        featurize_model_name: Hub id, folder or name of a bundled model (`docs-m`) of the embedder.
         device_id: Number of the GPU; -1: CPU.
         max_text_length: Tokens of a text that are read, at most the embedder's context.
         divergence_curve_discretization_size: Number of mixture weights.
@@ -112,7 +120,8 @@ def compute_mauve(
     del use_float64
     if pca_max_data != -1:
         raise SpecError(f"pca_max_data: expected -1, PCA of all rows, got {pca_max_data!r}")
-    embedder = EmbedderSpec(path=featurize_model_name)
+    is_bundled = featurize_model_name in list_bundled_models()
+    embedder = EmbedderSpec(path=f"{BUNDLED}{featurize_model_name}" if is_bundled else featurize_model_name)
     runtime = Runtime(device="cpu" if device_id < 0 else f"cuda:{device_id}", progress=verbose)
     forms = {
         "p": {"p_features": p_features, "p_tokens": p_tokens, "p_text": p_text},

@@ -14,6 +14,7 @@ from .errors import (
     require_package as require_package,
     shorten_error as shorten_error,
     suggest as suggest,
+    suggest_arguments as suggest_arguments,
 )
 from .interfaces import (
     CausalModel as CausalModel,

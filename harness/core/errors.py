@@ -4,11 +4,16 @@ Message form: what was expected, what came, where, what to do.
 """
 
 import difflib
+import functools
 import importlib.util
+import inspect
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class HarnessError(Exception):
@@ -75,6 +80,19 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"; did you mean {by_lower[close[0]]!r}?" if close else ""
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
+
+
+def suggest_arguments(function: F) -> F:
+    """Name the argument that was probably meant if a function is called with an unknown one."""
+    names = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*values: Any, **arguments: Any) -> Any:  # noqa: ANN401 - those of the function
+        if unknown := [name for name in arguments if name not in names]:
+            raise TypeError(f"{function.__name__}() has no argument {unknown[0]!r}{suggest(unknown[0], names)}")
+        return function(*values, **arguments)
+
+    return cast("F", call)
 
 
 def shorten_error(err: BaseException) -> str:

@@ -160,7 +160,7 @@ def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
     [
         ({"systems": {}}, "expected at least one"),
         ({"metrics": ["mauv"]}, "no metric 'mauv'; did you mean 'mauve'"),
-        ({"human": ["a", 3]}, "expected text at place 1, got int"),
+        ({"human": ["a", 3]}, "human: expected a text at position 1, got int"),
         ({"features": {"human": np.zeros((2, 2))}}, "missing x"),
         ({"num_examples": 0}, "expected 1 or more, or all"),
     ],
@@ -193,3 +193,21 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
     assert not [
         p for p in tmp_path.glob("store/measure/*/*/result.json") if json.loads(p.read_text())["metric"] == "broken"
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "line"),
+    [
+        ({"systems": [GREEDY]}, SpecError, r"systems: expected at least one, as {'name': texts}, got a list"),
+        ({"systems": {}}, SpecError, r"got none"),
+        ({"systems": {"human": GREEDY}}, SpecError, r"a name other than '' and 'human' for each, got 'human'"),
+        ({"systems": {" ": GREEDY}}, SpecError, r"got ' '"),
+        ({"systems": {"a": []}}, SpecError, r"systems\['a'\]: expected at least one text, got an empty list"),
+        ({"systems": {"a": ["x", "\ud800"]}}, SpecError, r"position 1 has half of a surrogate pair"),
+        ({"systems": {"a": GREEDY}, "human": []}, SpecError, r"human: expected at least one text"),
+        ({"systems": {"a": GREEDY}, "metric": "zipf"}, TypeError, r"no argument 'metric'; did you mean 'metrics'\?"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, arguments, error, line):
+    with pytest.raises(error, match=line):
+        oe.evaluate(**{"human": HUMAN, "outputs_dir": tmp_path, **arguments})
