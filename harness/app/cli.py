@@ -8,7 +8,7 @@ import sys
 from importlib import resources
 
 from openended.harness import core
-from openended.harness.core import BAD_INPUT, INTERRUPTED, print_error
+from openended.harness.core import BAD_INPUT, FAILED, INTERRUPTED, MEMORY_RAN_OUT, print_error
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended.harness`.
@@ -35,6 +35,9 @@ def main() -> None:
         sys.stderr.write("\n")
         print_error("openended", "interrupted")
         raise SystemExit(INTERRUPTED) from None
+    except MemoryError:
+        print_error("openended", MEMORY_RAN_OUT)
+        raise SystemExit(FAILED) from None
 
 
 def _run(words: list[str]) -> None:

@@ -115,6 +115,7 @@ from .terminal import (
     BAD_INPUT as BAD_INPUT,
     FAILED as FAILED,
     INTERRUPTED as INTERRUPTED,
+    MEMORY_RAN_OUT as MEMORY_RAN_OUT,
     OK as OK,
     Advance as Advance,
     CommandParser as CommandParser,

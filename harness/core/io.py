@@ -303,7 +303,10 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         encoding = "utf-8-sig" if where.endswith(":1") else "utf-8"
         row = json.loads(line.decode(encoding), object_pairs_hook=_build_unique_dict)
     except UnicodeDecodeError as err:
-        raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start}); {suggest_encoding(line)}") from err
+        advice = suggest_encoding(line)
+        if not where.endswith(":1"):  # the lines before it are UTF-8
+            advice = f"correct this line; only if no line reads right, {advice}"
+        raise DataError(f"{where}: not UTF-8 ({err.reason} at byte {err.start}); {advice}") from err
     except json.JSONDecodeError as err:
         start = line.strip(b"\r\n\t \xef\xbb\xbf")
         advice = f"; {_ONE_PER_LINE}" if where.endswith(":1") and start in (b"[", b"{", b"[{") else ""
@@ -316,6 +319,8 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         row = row[0]
     if not isinstance(row, dict):
         advice = f"; {_ONE_PER_LINE}" if isinstance(row, list) else ""
+        if isinstance(row, list) and row and isinstance(row[0], str):
+            advice = advice.replace(".[]", ".[] | {text: .}")
         raise DataError(f"{where}: expected a JSON object, got {type(row).__name__}{advice}")
     return row
 

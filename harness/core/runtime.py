@@ -29,7 +29,7 @@ class Runtime(Spec):
     """Rows embedded or scored at a time on an accelerator; on a CPU their number is fixed, see `passes.CPU_ROWS`."""
     flush_seconds: float = ranged(3.0, "[0, inf]", "0 or more")
     """Finished generations are written at least this often: what a kill can cost."""
-    threads: int | None = ranged(None, "[1, inf)", "1 or more, or null")
+    threads: int | None = ranged(None, "[1, 1024]", "1 to 1024, or null")
     """CPU threads of the numerical libraries; null leaves them as they are."""
     engine: Literal["local", "ray"] | None = None
     """Who runs the models: this process, or workers on the GPUs and machines of a Ray cluster (extra `ray`); null: ray

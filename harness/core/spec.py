@@ -145,6 +145,8 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     if hint is Any:
         return value
     if origin in (typing.Union, pytypes.UnionType):
+        if int in args:
+            _check_word(value, where)
         for option_hint in args:
             with contextlib.suppress(SpecError):
                 return coerce(value, option_hint, where)
@@ -162,12 +164,18 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     kind = origin or hint
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if kind is int and isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
-        raise SpecError(f"{where}: expected a whole number of 64 bits, got one of {value.bit_length()} bits")
+    if kind is int:
+        _check_word(value, where)
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}")
+
+
+def _check_word(value: object, where: str) -> None:
+    """Raise `SpecError` for a whole number that no array can hold."""
+    if isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
+        raise SpecError(f"{where}: expected a whole number of 64 bits, got one of {value.bit_length()} bits")
 
 
 _TYPES = {

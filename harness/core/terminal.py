@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 OK = 0
 FAILED = 1  # a job failed, or an unexpected error
 BAD_INPUT = 2  # invalid options or files, or a missing package
+MEMORY_RAN_OUT = "memory ran out; use fewer or shorter texts, or a smaller batch (runtime.batch_size, --batch-size)"
 INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT, as in shells
 BROKEN_PIPE = 141  # the reader of standard output has closed it
 TERMINATED = 143  # SIGTERM
@@ -67,6 +68,9 @@ def run_command(command: str, work: Callable[[], object], *, after_interrupt: st
     except (HarnessError, OSError) as err:
         print_error(command, format_error(err))
         return BAD_INPUT
+    except MemoryError:
+        print_error(command, MEMORY_RAN_OUT)
+        return FAILED
     except KeyboardInterrupt as err:
         sys.stderr.write("\n")  # the terminal has written ^C
         print_error(command, f"interrupted; {after_interrupt}")

@@ -35,6 +35,7 @@ IDS = ("id", "example_id")
 _NO_TEXTS = {*IDS, *"prompt sample status model system decoder split source stop finish_reason".split()}
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
+_MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
 _SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
 _HUB_ADDRESS = re.compile(
     r"hf://(?:datasets/)?(?!datasets/)(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
@@ -239,7 +240,7 @@ def _read_parquet(file: Path) -> framework_outputs.Records:
     import pyarrow.parquet as pq
 
     try:
-        number = 0
+        number, size, most = 0, 0, max(_MOST_EXPANDED * file.stat().st_size, _LEAST_REFUSED)
         with pq.ParquetFile(file, pre_buffer=False) as table:
             batches = table.iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False)
             while True:
@@ -248,6 +249,12 @@ def _read_parquet(file: Path) -> framework_outputs.Records:
                     rows = batch.to_pylist() if batch is not None else []
                 if batch is None:
                     return
+                size += sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
+                if size > most:
+                    raise DataError(
+                        f"{file}: {number + len(rows)} rows of texts take {size >> 20} MiB, more than {_MOST_EXPANDED} "
+                        "times the file; write it without repeated texts, or as JSON lines"
+                    )
                 for row in rows:
                     number += 1
                     yield number, row

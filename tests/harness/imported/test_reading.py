@@ -350,6 +350,16 @@ def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
         list(imported.read_generations(tmp_path / "a.parquet"))
 
 
+def test_a_file_that_repeats_one_text_very_often_is_refused_before_it_fills_the_memory(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = pa.array(["x " * 50_000] * 20_000).dictionary_encode()
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(DataError, match=r"rows of texts take \d+ MiB, more than 500 times the file"):
+        list(imported.read_generations(tmp_path / "a.parquet"))
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("name", "content", "message"), REFUSED)
 def test_broken_and_failed_records_are_refused_in_one_line(tmp_path, name, content, message):
