@@ -54,7 +54,8 @@ class EpsPPL(TeacherForced):
     titles = {"eps_ppl": "ε-PPL"}
 
     eps: float = ranged(1e-5, "(0, inf)", "a number above 0")  # our default; the papers do not state one value
-    grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0")  # Pillutla et al. 2021: 1e-1 to 1e-7
+    # Pillutla et al. 2021: 1e-1 to 1e-7
+    grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0", unordered=True)
 
     def by_position(self, stats: NextToken) -> dict[str, F64]:
         floors = {self.name: self.eps, **{f"{self.name}_{eps:g}": eps for eps in self.grid}}

@@ -144,7 +144,7 @@ class Mauve(Quantized):
     clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
     cluster_fit: ClusterFit = "pair"  # mauve-text; joint makes the scores of a grid comparable
     # mixture weights of the type I and type II errors
-    lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)")
+    lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
     scope: Scope = "prompt_and_continuation"  # the paper's features see both
     estimator: EstimatorName = "cells"  # Pillutla et al. 2021; the others: Pillutla et al. 2023
     smoothing: Smoothing = "none"  # mauve-text; its starred values: kt

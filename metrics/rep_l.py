@@ -79,7 +79,7 @@ class RepL(TeacherForced):
     directions = {"wrep_l": "lower", "human_rep_l": "none"}
 
     lengths: tuple[int, ...] = option(
-        (16, 32, 128, 512), lambda values: values and min(values) >= 1, "integers of at least 1"
+        (16, 32, 128, 512), lambda values: values and min(values) >= 1, "integers of at least 1", unordered=True
     )  # Welleck et al. 2020
 
     def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:

@@ -41,10 +41,12 @@ def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str]
         second_ids: The prompt of each row of `second`, shape (m,).
 
     Returns:
-        The mean over common prompts, in [-1, 1]; NaN where there is none.
+        The mean over common prompts, in [-1, 1]. Without one it raises `UndefinedMetric`.
     """
     values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
-    return float(values.mean()) if len(values) else float("nan")
+    if not len(values):
+        raise UndefinedMetric("no prompt has texts of both systems")
+    return float(values.mean())
 
 
 def _compute_means(rows: Floats, ids: Sequence[str]) -> _Means:

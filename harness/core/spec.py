@@ -24,13 +24,14 @@ REQUIRED: Any = dataclasses.MISSING
 """As the default of `ranged` or `option`: the option must be given."""
 
 
-def ranged(default: V, interval: str, accepted: str) -> V:
+def ranged(default: V, interval: str, accepted: str, *, unordered: bool = False) -> V:
     """Declare an option whose number lies in an interval; null and words that the annotation accepts need not.
 
     Args:
         default: Its default, or `REQUIRED`.
         interval: For example `[1, inf)` or `(0, 1]`. The items of a list must all lie in it.
         accepted: The interval in words, for the error message after "expected".
+        unordered: As of `option`.
     """
     low, high = (float(end) for end in interval[1:-1].split(","))
     with_low, with_high = interval[0] == "[", interval[-1] == "]"
@@ -43,18 +44,19 @@ def ranged(default: V, interval: str, accepted: str) -> V:
         above = low <= value if with_low else low < value
         return bool(above and (value <= high if with_high else value < high))
 
-    return option(default, accepts, accepted)
+    return option(default, accepts, accepted, unordered=unordered)
 
 
-def option(default: V, accepts: Accepts, accepted: str) -> V:
+def option(default: V, accepts: Accepts, accepted: str, *, unordered: bool = False) -> V:
     """Declare an option with a rule for its values: `accepts(value)` is true, in words `accepted`.
 
     Args:
         default: Its default, or `REQUIRED`.
         accepts: The rule.
         accepted: What is accepted, for the error message after "expected".
+        unordered: The order of a list has no meaning: it is sorted, so that one meaning has one key.
     """
-    return dataclasses.field(default=default, metadata={"rule": (accepts, accepted)})
+    return dataclasses.field(default=default, metadata={"rule": (accepts, accepted), "unordered": unordered})
 
 
 class Spec:
@@ -81,7 +83,10 @@ class Spec:
             object.__setattr__(self, name, coerce(getattr(self, name), hint, self.label_option(name)))
         for name, (_, rule) in options.items():
             if rule is not None:
-                self.require(bool(rule[0](getattr(self, name))), name, rule[1])
+                accepts, accepted, unordered = rule
+                self.require(bool(accepts(getattr(self, name))), name, accepted)
+                if unordered:
+                    object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
         self.check()
 
     def check(self) -> None:
@@ -99,12 +104,13 @@ class Spec:
 
 
 @cache
-def _list_options(cls: type) -> dict[str, tuple[Any, tuple[Accepts, str] | None]]:
+def _list_options(cls: type) -> dict[str, tuple[Any, tuple[Accepts, str, bool] | None]]:
     """Return option → (annotation, declared rule); a grid constructs each class hundreds of times."""
-    rules: dict[str, tuple[Accepts, str]] = {}
+    rules: dict[str, tuple[Accepts, str, bool]] = {}
     for base in reversed(cls.__mro__):
         fields = vars(base).get("__dataclass_fields__", {}).values()
-        rules.update({f.name: f.metadata["rule"] for f in fields if "rule" in f.metadata})
+        data = {f.name: f.metadata for f in fields if "rule" in f.metadata}
+        rules.update({name: (*of["rule"], of.get("unordered", False)) for name, of in data.items()})
     hints = typing.get_type_hints(cls)
     return {f.name: (hints[f.name], rules.get(f.name)) for f in dataclasses.fields(cls)}
 

@@ -305,7 +305,7 @@ class Dry(SamplingDecoder):
     # Tokens looked back at; 0: all, as p-e-w 2024
     window: int = ranged(0, "[0, inf)", "0 (all) or a positive integer")
     # Token ids; llama.cpp's are strings: line break, colon, quote and asterisk
-    breakers: tuple[int, ...] = ranged((), "[0, inf)", "token ids")
+    breakers: tuple[int, ...] = ranged((), "[0, inf)", "token ids", unordered=True)
     p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")  # mass of the nucleus after the penalty; 1: no cut
 
     @property

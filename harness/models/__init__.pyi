@@ -47,6 +47,7 @@ from .tokenizer import (
     check_ids as check_ids,
     cut_continuation as cut_continuation,
     decode_continuation as decode_continuation,
+    digest_encoding as digest_encoding,
     find_added_ids as find_added_ids,
     get_bos_prefix as get_bos_prefix,
     load_tokenizer as load_tokenizer,

@@ -1,5 +1,6 @@
 """List and digest the files of a model folder that are loaded."""
 
+import contextlib
 import json
 import logging
 import math
@@ -11,9 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core import DataError, Json, digest_file, list_bundled_choices, read_full_yaml, read_json
+from openended.harness.core import (
+    DataError,
+    Json,
+    digest_bytes,
+    digest_file,
+    list_bundled_choices,
+    read_full_yaml,
+    read_json,
+)
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +70,15 @@ WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
+# Type of a part of a tokenizer.json → its options that only some versions of `tokenizers` write, with their defaults.
+_UNSTATED: dict[str, dict[str, tuple[Json, ...]]] = {
+    "ByteLevel": {"use_regex": (True,)},
+    "BPE": {
+        **dict.fromkeys(("dropout", "unk_token"), (None,)),
+        **dict.fromkeys(("fuse_unk", "byte_fallback", "ignore_merges"), (False,)),
+        **dict.fromkeys(("continuing_subword_prefix", "end_of_word_suffix"), (None, "")),
+    },
+}
 # Files of a sentence-transformers folder that are not loaded.
 _UNREAD = (".md", ".lock", ".gitattributes")
 
@@ -82,7 +101,10 @@ def list_sentence_files(folder: Path) -> list[Path]:
 
 
 def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
-    """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same."""
+    """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same.
+
+    Of a tokenizer.json, that of what it says: who saves a tokenizer again may indent it, or state its defaults.
+    """
     stats = ((path, path.stat()) for path in files)
     return {
         path.relative_to(folder).as_posix(): _digest_cached(str(path), stat.st_size, stat.st_mtime_ns)
@@ -116,7 +138,20 @@ def list_shards(index: Path) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - part of the cache's key
+    if Path(path).name == TOKENIZERS[0]:
+        with contextlib.suppress(ValueError, TypeError, RecursionError):  # no tokenizer; loading it says so
+            content = json.loads(Path(path).read_text(encoding="utf-8"), object_hook=_normalize_part)
+            return digest_bytes(json.dumps(content, sort_keys=True).encode())
     return digest_file(Path(path))
+
+
+def _normalize_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Drop what a part of a tokenizer.json need not state; merges become pairs."""
+    defaults = _UNSTATED.get(str(part.get("type")), {})
+    part = {name: value for name, value in part.items() if value not in defaults.get(name, ())}
+    if defaults and "merges" in part:
+        part["merges"] = [merge.split(" ") if isinstance(merge, str) else merge for merge in part["merges"]]
+    return part
 
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -149,6 +149,17 @@ def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
         raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
 
 
+def digest_encoding(spec: ModelSpec) -> str:
+    """Return a digest that is equal for tokenizers that give texts the same token ids.
+
+    Of what the tokenizer.json says, wherever it is; files that decide only special tokens around a text are left out.
+    """
+    path = spec.find_file(TOKENIZERS[0], optional=True)
+    if path is None or not path.is_file():
+        return tokenizer_digest(spec)
+    return digest(digest_files(path.parent, [path]))
+
+
 def tokenizer_digest(spec: ModelSpec) -> str:
     """Return the SHA-256 (hex) that identifies the tokenizer: of its files, or of hub id and commit."""
     folder = spec.folder

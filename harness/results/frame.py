@@ -91,12 +91,8 @@ def read_results(
     folders = [Path(p) for p in paths]
     records, unfinished = find_records(folders)
     if not records:
-        waiting = f" ({unfinished} unfinished)" if unfinished else ""
         names = ", ".join(map(str, folders)) or "no path"
-        hint = (
-            "; it is a report: name its runs instead" if any((p / "results.parquet").is_file() for p in folders) else ""
-        )
-        raise DataError(f"no finished run under {names}{waiting}: no {RECORD} found{hint}")
+        raise DataError(f"no finished run under {names} ({unfinished} unfinished): no {RECORD} found")
     damaged: dict[str, str] = {}
     runs, left_out = read_runs(records, damaged)
     rows, superseded = list_rows(runs)

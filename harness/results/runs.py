@@ -55,7 +55,11 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
             except DataError as err:
                 what = f"expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
                 raise DataError(f"{path}: {what}") from err
-        for record in _walk(path) if path.is_dir() else [path]:
+        of_path = list(_walk(path)) if path.is_dir() else [path]
+        if not of_path:
+            hint = "; it is a report: name its runs instead" if (path / "results.parquet").is_file() else ""
+            raise DataError(f"no finished run under {path}: no {RECORD} found{hint}")
+        for record in of_path:
             if record.is_file():
                 records[record.resolve()] = None
             else:

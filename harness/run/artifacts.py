@@ -155,7 +155,7 @@ class TextRows:
     role: Role
     entry: Entry | None
     file: str
-    tokenizer: str | None  # digest of the tokenizer that made the ids; None if there are none
+    tokenizer: str | None  # `digest_encoding` of the tokenizer that made the ids; None if there are none
     chat: Entry | None = None  # what the model under test reads in place of the prompts, where it has a chat template
     label: str = ""  # name in the plan and the record if the role does not identify the rows
     num_texts: int = 0  # as planned; 0 where it is not known before they are read

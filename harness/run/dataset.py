@@ -24,7 +24,7 @@ class Dataset:
     """The examples of a run and the human side; entries are None while they are only planned."""
 
     fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
-    tokenizer: str | None  # digest of the tokenizer of the rows, or `NO_TOKENIZER`; None where a plan finds it missing
+    tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
     examples: Entry | None
     human: Entry | None
     chat: Entry | None
@@ -57,7 +57,7 @@ def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactB
     """Build or plan the examples, the human side and the prompts in a chat template."""
     task, spec = settings.task, settings.row_tokenizer
     count, spare, length = settings.num_examples, settings.num_model_texts, settings.max_new_tokens
-    tokenizer = builder.try_or_note(lambda: models.tokenizer_digest(spec)) if spec is not None else NO_TOKENIZER
+    tokenizer = builder.try_or_note(lambda: models.digest_encoding(spec)) if spec is not None else NO_TOKENIZER
     cuts = spec if task.needs_tokenizer() else None
     if task.needs_tokenizer() and cuts is None:
         raise SpecError(

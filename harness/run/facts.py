@@ -17,7 +17,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.imported import compute_fingerprint, detect_kind, is_built_in_system
-from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, tokenizer_digest
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS, Dataset
 from openended.harness.run.features import Featurizer
@@ -102,10 +102,7 @@ def describe_tokens(spec: ModelSpec | None) -> str:
     """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name."""
     if spec is None:
         return "words"
-    folder = spec.folder
-    path = folder / "tokenizer.json" if folder is not None else spec.hub_file("tokenizer.json", optional=True)
-    content = core.digest_file(path) if path is not None and path.is_file() else tokenizer_digest(spec)
-    return f"model@{content[:6]}"
+    return f"model@{digest_encoding(spec)[:_SHORT]}"
 
 
 def reads_q(need: core.Need) -> bool:

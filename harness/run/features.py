@@ -167,7 +167,7 @@ class Featurizer:
         if need.by not in ("words", "chars"):
             settings = self.settings
             spec = settings.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
-        tokenizer = self.builder.try_or_note(lambda: models.tokenizer_digest(spec)) if spec is not None else None
+        tokenizer = self.builder.try_or_note(lambda: models.digest_encoding(spec)) if spec is not None else None
         if need.kind == "end_tokens":
             if spec is None:
                 raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
@@ -176,7 +176,7 @@ class Featurizer:
                 loaded: Any = self.builder.session.tokenizer(spec)
                 return np.array(loaded.eos_ids, dtype=np.int64)
 
-            return FeatureHandle(tokenizer, load_end_tokens)
+            return FeatureHandle(tokenizer and core.digest([tokenizer, spec.end_ids()]), load_end_tokens)
         if spec is None:
 
             def load_words() -> core.Ragged:
@@ -185,7 +185,7 @@ class Featurizer:
 
             return FeatureHandle(source.digest, load_words)
         options = ScoringOptions.from_need(need)
-        if tokenizer is not None and source.tokenizer == tokenizer and not options.tokenizes_again:
+        if self._has_ids_for(source, spec, options):
             return FeatureHandle(source.digest, partial(load_row_tokens, source, need.scope))
 
         def write(folder: Path) -> Mapping[str, Any]:
@@ -193,6 +193,8 @@ class Featurizer:
             return {}
 
         inputs = {"rows": source.digest, "tokenizer": tokenizer}
+        if options.without_end and tokenizer is not None:
+            inputs["ends"] = core.digest(spec.end_ids())
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
 
@@ -294,7 +296,10 @@ class Featurizer:
     def _plan_vectors(self, source: TextRows, need: core.Need, spec: models.EmbedderSpec) -> PlannedArtifact:
         inputs = {"rows": source.digest, "embedder": self.builder.digest_model(spec)}
         what = f"{source.title} {need.scope}"
-        return source.plan_artifact("embed", what, {"scope": need.scope}, inputs, spec.model_spec())
+        facts: dict[str, Any] = {"scope": need.scope}
+        if spec.kind != "sentence":  # it reads texts
+            facts["stored_ids"] = self._has_ids_for(source, spec.model_spec(), ScoringOptions(scope=need.scope))
+        return source.plan_artifact("embed", what, facts, inputs, spec.model_spec())
 
     def _plan_scores(
         self, source: TextRows, options: ScoringOptions, spec: models.BackendSpec, stage: str
@@ -303,7 +308,8 @@ class Featurizer:
         is_other = spec is not scorer and model_digest != (self.builder.digest_model(scorer) if scorer else None)
         what = f"{source.title} {options.title}" + f" by {spec.title}" * is_other
         inputs = {"rows": source.digest, "scorer": model_digest, **_digest_chat(source, spec)}
-        return source.plan_artifact(stage, what, options.facts(), inputs, spec)
+        facts = {**options.facts(), "stored_ids": self._has_ids_for(source, spec.tokenizer_spec(), options)}
+        return source.plan_artifact(stage, what, facts, inputs, spec)
 
     def _choose_model(self, need: core.Need) -> models.BackendSpec:
         spec = find_model(need, self.settings)
@@ -404,10 +410,16 @@ class Featurizer:
         rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
         if tokenizer_spec is None:
             raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
-        if source.tokenizer == models.tokenizer_digest(tokenizer_spec) and not options.tokenizes_again:
+        if self._has_ids_for(source, tokenizer_spec, options):
             return _read_prompt_ids(source, spec), rows.token_ids
         tokenizer = self.builder.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+
+    def _has_ids_for(self, source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
+        """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
+        if spec is None or options.tokenizes_again:
+            return False
+        return source.tokenizer == (self.builder.try_or_note(lambda: models.digest_encoding(spec)) or "missing")
 
     def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return core.show_progress(title, total, unit="texts", enabled=self.settings.runtime.progress)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.models import ModelSpec, tokenizer_digest
+from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.artifacts import PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.facts import collect_facts
 from openended.harness.run.features import Featurizer
@@ -281,15 +281,16 @@ def list_text_needs(metric: core.Metric) -> tuple[core.Need, ...]:
 
 
 def describe_token_ids(metric: core.Metric, source: TextRows, settings: Settings) -> str | None:
-    """Say whether a metric reads the token ids of a sample file or re-tokenizes its text; None if neither."""
+    """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
     ids = source.entry.meta.get("ids") if source.entry is not None else None
     specs: set[ModelSpec | None] = set()
     for need in metric.needs():
-        if need.kind in ("tokens", "token_nll") and need.by == "scorer":
+        always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
+        if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
             specs.add(settings.counter)
         elif need.kind == "embeddings" and settings.embedder is not None and not settings.vector_files:
             specs.add(settings.embedder.model_spec() if settings.embedder.kind != "sentence" else None)
-    tokenizers = [tokenizer_digest(spec) for spec in specs if spec is not None]
-    if ids is None or not tokenizers:
-        return None
-    return _TOKEN_IDS[str(ids) if set(tokenizers) == {source.tokenizer} else "retokenized"]
+    others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
+    if others and (ids is not None or (source.role == "model" and settings.generations is None)):
+        return _TOKEN_IDS["retokenized"]
+    return _TOKEN_IDS[ids] if ids is not None and specs - {None} else None

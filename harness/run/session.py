@@ -105,7 +105,7 @@ class Session(ModelCache):
 
     def tokenizer(self, spec: ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
-        key = digest([tokenizer_digest(spec), spec.bos])
+        key = digest([*spec.source, tokenizer_digest(spec), spec.bos])  # the source's config names the end tokens
         if key not in self._tokenizers:
             self._tokenizers[key] = load_tokenizer(spec)
         return self._tokenizers[key]

@@ -103,7 +103,8 @@ def _build_corpus(side: Side, need: Need, fixed_tokens: int | None) -> Corpus:
 
 def declare_orders(*orders: int) -> tuple[int, ...]:
     """Declare the option `orders` of a metric, n-gram orders with these defaults."""
-    return core.option(orders, lambda v: v and min(v) > 0 and len(set(v)) == len(v), "different positive integers")
+    accepted = "different positive integers"
+    return core.option(orders, lambda v: v and min(v) > 0 and len(set(v)) == len(v), accepted, unordered=True)
 
 
 def require_defined(values: dict[K, float], why: str) -> dict[K, float]:

@@ -8,7 +8,7 @@ import pytest
 
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.vllm.spec import VllmSpec
-from openended.harness.core import Runtime, Spec, SpecError, build_signature, load_members
+from openended.harness.core import Runtime, Spec, SpecError, build_signature, digest, load_members
 from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
@@ -19,6 +19,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
 
+ORDERED = ("distinct_n", "entropy", "ngram_diversity", "novelty", "repetition", "self_bleu")  # have `orders`
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = {"path": "somebody/gpt2-small", "revision": COMMIT}
 
@@ -133,6 +134,23 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
             assert key(spec) != before
     monkeypatch.setattr(type(spec), "version", 99)
     assert key(spec) != before
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "option", "value"),
+    [
+        *(("metric", name, "orders", (3, 1, 2)) for name in ORDERED),
+        ("metric", "rep_l", "lengths", (32, 16, 16)),
+        ("metric", "mauve", "lambdas", (0.5, 0.2)),
+        ("metric", "eps_ppl", "grid", (0.1, 0.01)),
+        ("decoder", "dry", "breakers", (7, 3)),
+    ],
+)
+def test_the_order_of_a_list_without_one_is_in_no_key_and_no_signature(group, name, option, value):
+    cls = load_members(group)[name]
+    given, reverse = (cls(**{option: items}) for items in (value, value[::-1]))
+    assert (digest(given), build_signature(given, {})) == (digest(reverse), build_signature(reverse, {}))
+    assert getattr(given, option) == tuple(sorted(value))
 
 
 def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:

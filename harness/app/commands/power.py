@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from openended.harness.app.commands import OUTPUTS, Arguments, make_main
 from openended.harness.core import SpecError, print_line
@@ -11,19 +12,32 @@ from openended.harness.results import read_results, resolve_report_request
 
 _ARGUMENTS: Arguments = {
     "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS", "help": "runs of two systems or more: a pilot"},
-    "--difference": {"type": float, "metavar": "D", "help": "the difference to resolve; default: the one measured"},
+    "--difference": {
+        "default": "",
+        "metavar": "VALUE=D,…",
+        "help": "differences to resolve, each in the unit of its value; default: those measured",
+    },
     "--metrics": {"default": "", "metavar": "NAMES", "help": "metrics or values; default: the first of each metric"},
     **OUTPUTS,
 }
 
 
 def _print_power(args: argparse.Namespace) -> None:
-    if args.difference is not None and not 0 < args.difference < float("inf"):
-        raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
+    names, requested = ([n.strip() for n in t.split(",") if n.strip()] for t in (args.metrics, args.difference))
+    differences = dict(map(_parse_difference, requested))
     results = read_results(resolve_report_request(args.paths, args.outputs).paths)
-    names = [name.strip() for name in args.metrics.split(",") if name.strip()]
-    for line in format_power(results, names, args.difference):
+    for line in format_power(results, names, differences):
         print_line(line)
 
 
-main = make_main("power", __doc__, _ARGUMENTS, _print_power, example="openended power quickstart --difference 0.02")
+def _parse_difference(word: str) -> tuple[str, float]:
+    name, _, number = word.partition("=")
+    with suppress(ValueError):
+        if name and 0 < (difference := float(number)) < float("inf"):
+            return name, difference
+    raise SpecError(f"--difference: expected a value and a number above 0, as mauve=0.02, got {word!r}")
+
+
+main = make_main(
+    "power", __doc__, _ARGUMENTS, _print_power, example="openended power quickstart --difference mauve=0.02"
+)

@@ -82,7 +82,7 @@ def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
     metrics = "|".join({metric.name for settings in planned for metric in settings.metrics})
     try:
         results = read_results(pilot, {"metric": metrics}, stored_only=True)
-        lines = list(format_power(results, [], None))
+        lines = list(format_power(results, [], {}))
     except core.DataError:  # one system, or no standard errors
         return []
     weaker = any(space.reason for space in results.spaces.values())

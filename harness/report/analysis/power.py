@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
 from openended.harness.core import DataError, format_duration, suggest
@@ -45,13 +45,21 @@ def describe_resolution(models: Sequence[SystemValue], results: Results) -> tupl
     return (f"Smallest difference of two systems that these texts resolve at 5 % with 80 % power: {listed}.",)
 
 
-def format_power(results: Results, metrics: Sequence[str], difference: float | None) -> Iterator[str]:
-    """Yield a line per value and pair of systems; `difference` is the one whose number of texts is asked for."""
+def format_power(results: Results, metrics: Sequence[str], differences: Mapping[str, float]) -> Iterator[str]:
+    """Yield a line per value and pair of systems; `differences` (value → difference) replace those measured.
+
+    The name of a metric stands for all its values in `metrics`, and for its first in `differences`: their units differ.
+    """
     models = [item for item in results.values if item.system == "model" and item.direction != "none"]
     choices = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
-    if missing := [name for name in metrics if name not in choices]:
+    if missing := [name for name in (*metrics, *differences) if name not in choices]:
         raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
-    chosen = [i for i in models if (i.primary and not metrics) or {i.metric, i.key, ".".join(i.pair)} & set(metrics)]
+    targets = {id(i): _find_target(i, differences) for i in models}
+    chosen = [
+        i
+        for i in models
+        if (i.primary and not metrics) or targets[id(i)] or {i.metric, i.key, ".".join(i.pair)} & set(metrics)
+    ]
     names = {id(item): system.name for system in group_systems(results.values) for item in system.items}
     lines = 0
     for items in group_by(chosen, lambda item: (item.pair, item.signature)).values():
@@ -60,14 +68,19 @@ def format_power(results: Results, metrics: Sequence[str], difference: float | N
             if not error > 0:
                 continue
             lines += 1
-            yield f"{a.title}  {names[id(a)]} - {names[id(b)]}: {_describe_pair(results, a, apart, error, difference)}"
+            needs = _describe_pair(results, a, apart, error, targets[id(a)] or abs(apart))
+            yield f"{a.title}  {names[id(a)]} - {names[id(b)]}: {needs}"
     if not lines:
         raise DataError("no two systems of these runs have a value with replicates; give runs of two systems or more")
 
 
-def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, difference: float | None) -> str:
+def _find_target(item: SystemValue, differences: Mapping[str, float]) -> float | None:
+    names = (".".join(item.pair), item.key, *([item.metric] if item.primary else []))
+    return next((differences[name] for name in names if name in differences), None)
+
+
+def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, target: float) -> str:
     n = (parse_sizes(item.signature) or (0,))[-1]
-    target = abs(difference if difference is not None else apart)
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
     parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {RESOLVED * error:.2g}"]
     if target > 0 and n:

@@ -137,6 +137,49 @@ def test_the_begin_token_is_an_option_whose_default_is_the_tokenizers(spec, tmp_
     assert (chosen.identity() == made.identity()) == (option is None)
 
 
+def test_a_tokenizer_is_what_its_file_says_and_not_how(tmp_path):
+    """One file, indented and as an earlier `tokenizers` wrote it; each change of what it says is another tokenizer."""
+    bundled = ModelSpec(path="bundled:docs-s")
+    text = (bundled.folder / "tokenizer.json").read_text()
+
+    def write(name: str, content: str) -> ModelSpec:
+        folder = tmp_path / name
+        shutil.copytree(bundled.folder, folder)
+        (folder / "tokenizer.json").write_text(content)
+        return ModelSpec(path=str(folder))
+
+    def change(name: str, act: Any) -> ModelSpec:
+        said = json.loads(text)
+        act(said)
+        return write(name, json.dumps(said))
+
+    def write_as_before(said: Any) -> None:
+        model = said["model"]
+        model["merges"] = [" ".join(pair) for pair in model["merges"]]
+        del model["byte_fallback"], model["ignore_merges"], said["pre_tokenizer"]["use_regex"]
+        model["end_of_word_suffix"] = ""
+
+    same = [write("indented", json.dumps(json.loads(text), indent=2)), change("earlier", write_as_before)]
+    for spec in same:
+        assert tokenization.digest_encoding(spec) == tokenization.digest_encoding(bundled)
+        assert spec.identity() == bundled.identity()
+        assert load_tokenizer(spec).encode("a b  c") == load_tokenizer(bundled).encode("a b  c")
+    config = Path(same[0].path) / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()), indent=3))  # it decides no id of a text
+    assert tokenization.digest_encoding(same[0]) == tokenization.digest_encoding(bundled)
+    other = [
+        change("merges", lambda said: said["model"]["merges"].pop()),
+        change("vocabulary", lambda said: said["model"]["vocab"].update({"!": 2, '"': 1})),
+        change("added", lambda said: said["added_tokens"][0].update(lstrip=True)),
+        change("regex", lambda said: said["pre_tokenizer"].update(use_regex=False)),
+        change("normalizer", lambda said: said.update(normalizer={"type": "NFC"})),
+        write("broken", text[:-2]),
+    ]
+    digests = {tokenization.digest_encoding(spec) for spec in (bundled, *other)}
+    assert len(digests) == 1 + len(other)
+    assert all(spec.identity() != bundled.identity() for spec in other)
+
+
 def test_no_begin_token_is_an_error(spec, tmp_path):
     made = copied(spec, tmp_path, bos=False)
     path = Path(made.path) / "config.json"

@@ -170,7 +170,7 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid):
     assert line.startswith(
         "Differences of kid, mauve (30 clusterings) rest on one space of 2 sets of texts and 30 human"
     )
-    words = ("power", "runs", "--outputs", str(grid), "--difference", "0.5", "--metrics", "kid")
+    words = ("power", "runs", "--outputs", str(grid), "--difference", "kid=0.5", "--metrics", "kid")
     done = openended(*words, cwd=grid, verbose=False, code=0)
     assert f"{test.difference:+.3g} with 12 texts" in done.stdout
     assert "0.5 needs" in done.stdout

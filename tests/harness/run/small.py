@@ -4,7 +4,7 @@ from pathlib import Path
 
 from openended.harness.run import Session, Settings, run
 from openended.harness.run.artifacts import ArtifactBuilder
-from openended.harness.storage import RunRecord, read_record
+from openended.harness.storage import ResultRow, RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -39,3 +39,9 @@ def make_builder(folder: Path, *, plan_only: bool = False) -> ArtifactBuilder:
 def measured(folder: Path, *words: str) -> RunRecord:
     """Run in a new session; return the record."""
     return read_record(run(settings(folder, *words), open_session(folder)).folder)
+
+
+def measure_rows(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
+    """Run in a new session; return the record, and its results by system and metric."""
+    record = measured(folder, *words)
+    return record, {(row.system, row.metric): row for row in record.results}

@@ -1,5 +1,7 @@
 """Features: the union of what all metrics need, one pass of each model over each source, and whose token ids it reads."""
 
+import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +12,14 @@ import pytest
 
 from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.models import EmbedderSpec, ModelSpec, tokenizer_digest
+from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.artifacts import Build, TextRows, load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.features import Featurizer, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.generate import DATA
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.storage import Entry, Row, write_rows
-from tests.harness.run.small import ONE_MODEL, make_builder, open_session, settings
+from tests.harness.run.small import ONE_MODEL, make_builder, measure_rows, open_session, settings
 from tests.helpers import q_request, ragged, write_jsonl
 
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
@@ -224,7 +226,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
 
 
 def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
-    own, other = source(tmp_path, tokenizer=tokenizer_digest(SPEC)), source(tmp_path)
+    own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
     kept, made = (
         scores(passes.score_and_embed(SPEC, None, rows, TAIL, ["score"])[0], tmp_path / name)
         for name, rows in (("own", own), ("other", other))
@@ -233,9 +235,68 @@ def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
     assert made.lengths.tolist() == passes.tokenize(SPEC, own, TAIL).lengths.tolist()
 
 
+def test_whether_stored_ids_are_read_is_in_every_key(tmp_path, passes):
+    own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
+    for stage in ("score", "rank", "gradients"):
+        plans = [passes._plan_scores(rows, TAIL, SPEC, stage) for rows in (own, other)]
+        assert [planned.spec["stored_ids"] for planned in plans] == [True, False]
+        assert plans[0].recipe.key != plans[1].recipe.key
+        again = passes._plan_scores(own, replace(TAIL, retokenize=True), SPEC, stage)
+        assert not again.spec["stored_ids"]
+    keys = [passes._plan_vectors(rows, VECTORS, EMBEDDER).recipe.key for rows in (own, other)]
+    assert keys[0] != keys[1]
+    sentences = EmbedderSpec(path="some/sentences", revision="a" * 40, kind="sentence")  # reads texts
+    assert "stored_ids" not in passes._plan_vectors(own, VECTORS, sentences).spec
+
+
+def copy_model(folder: Path, **changed: Any) -> str:
+    """Copy the bundled model with its tokenizer.json written in another way; return what selects it."""
+    (folder / "copy").mkdir(exist_ok=True)
+    for path in SPEC.folder.iterdir():
+        shutil.copy(path, folder / "copy" / path.name)
+    path = folder / "copy" / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed, indent=3))
+    return f"model.path={folder / 'copy'}"
+
+
+@pytest.mark.parametrize("changed", [{}, {"normalizer": {"type": "NFC"}}])
+def test_a_value_does_not_depend_on_what_the_store_had(tmp_path, changed):
+    """Texts of a model with another tokenizer are tokenized again; one that is only written otherwise is the same."""
+    words = (*ONE_MODEL, "decoder=ancestral", "metric=[gen_ppl,mauve,zipf]", "intervals=0", "num_examples=8")
+    clean, used = (tmp_path / "clean", tmp_path / "used")
+    for folder in (clean, used):
+        folder.mkdir()
+    _, alone = measure_rows(clean, *words)
+    _, before = measure_rows(used, *words, copy_model(tmp_path, **changed))
+    _, after = measure_rows(used, *words)
+    for metric in ("gen_ppl", "mauve", "zipf"):
+        key = ("model", metric)
+        assert after[key].values == alone[key].values
+        assert after[key].signature == alone[key].signature
+        assert before[key].notes == after[key].notes + (("computed on re-tokenized text",) if changed else ())
+        assert (before[key].artifact == after[key].artifact) == (not changed)
+    same = [before[key].values == after[key].values for key in before]
+    assert all(same) == (not changed)
+
+
+def test_the_end_tokens_are_in_the_keys(tmp_path, passes):
+    """Two models of one tokenizer whose configs name different ends of a text."""
+    rows, need = source(tmp_path), Need("end_tokens", by="scorer")
+    copy_model(tmp_path)
+    config = tmp_path / "copy" / "config.json"
+    config.write_text(config.read_text().replace('"eos_token_id": 0', '"eos_token_id": 5'))
+    found = []
+    for spec in (SPEC, ModelSpec(path=str(tmp_path / "copy"))):
+        featurizer = Featurizer(replace(passes.settings, scorer=spec), passes.builder)
+        featurizer.compute([(rows, [need])], None)
+        found.append((featurizer.digests(rows, [need]), featurizer.value(rows, need).tolist()))
+    assert found[0][0] != found[1][0]
+    assert [ends for _, ends in found] == [[0], [5]]
+
+
 def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
     chats = replace(SPEC, chat_template=True)
-    own = source(tmp_path, tokenizer=tokenizer_digest(chats), chat=True)
+    own = source(tmp_path, tokenizer=digest_encoding(chats), chat=True)
     with pytest.raises(SpecError, match="chat template were not made yet"):
         passes._read_ids(replace(own, chat=None), chats, TAIL)
     prompts, texts = passes._read_ids(own, chats, TAIL)

@@ -16,15 +16,15 @@ import pytest
 from openended.harness.core import Features, Metric, MetricResult, Need, digest_file, load_members
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
-from openended.harness.models import ModelSpec, tokenizer_digest
+from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.facts import compare_with_card, read_card_perplexity
 from openended.harness.run.measure import MetricRunner, describe_token_ids, digest_judgments, list_text_needs
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.settings import build_settings
-from openended.harness.storage.record import ResultRow, RunRecord, read_record
+from openended.harness.storage.record import read_record
 from openended.metrics.huse import Huse
-from tests.harness.run.small import make_builder, measured, open_session, settings
+from tests.harness.run.small import make_builder, measure_rows, open_session, settings
 from tests.helpers import config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
@@ -241,19 +241,15 @@ def test_judgments_come_of_their_file(start, tmp_path):
         ("gen_ppl", "mixed", None, "token ids as generated where the file has them, else on re-tokenized text"),
         ("gen_ppl", None, None, None),
         ("gen_ppl", "generated", "another tokenizer", "re-tokenized text"),
+        ("gen_ppl", None, "another tokenizer", "re-tokenized text"),
         ("compression_ratio", "generated", None, None),
     ],
 )
 def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer, said):
     entry: Any = type("Entry", (), {"meta": {"ids": ids} if ids else {}})()
-    source = TextRows("model", entry, "data.arrow", tokenizer or tokenizer_digest(SCORER))
+    source = TextRows("model", entry, "data.arrow", tokenizer or digest_encoding(SCORER))
     chosen = replace(settings(tmp_path), scorer=SCORER, embedder=None)
     assert describe_token_ids(load_members("metric")[metric](), source, chosen) == said
-
-
-def measure_rows(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
-    record = measured(folder, *words)
-    return record, {(row.system, row.metric): row for row in record.results}
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):

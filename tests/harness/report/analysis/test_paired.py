@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from openended.harness.core import Features, Ragged, Side, SpecError
+from openended.harness.core import DataError, Features, Ragged, Side, SpecError
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.group_sequential import (
@@ -188,16 +188,16 @@ def halves(values):
     return np.stack([m @ values / m.sum(axis=1) for m in (inside, ~inside)])
 
 
-def stored(folder, name, values, direction="higher", kind="halves"):
+def stored(folder, name, values, direction="higher", kind="halves", metric="m"):
     """Write a run whose value is the mean of `values`, with draws alone (halves) or values by example (bootstrap)."""
     made = Replicates(halves(values)) if kind == "halves" else PLAN.mean(PROMPTS, values)
-    arrays = {"draws/m": made.draws} | ({} if kind == "halves" else {"per_example/m": values})
+    arrays = {f"draws/{metric}": made.draws} | ({} if kind == "halves" else {f"per_example/{metric}": values})
     place = store_arrays(folder / "store", f"measure/aa/{name}", arrays)
     mean = float(values.mean())
     told = made.interval(mean)
     interval = {k: getattr(told, k) for k in ("low", "high", "std_error", "level", "method", "replicates")}
-    return result("human" if name.startswith("human") else "model", "m", {"m": mean}, direction=direction,
-                  artifact=place, intervals={"m": interval}, n=120)  # fmt: skip
+    return result("human" if name.startswith("human") else "model", metric, {metric: mean}, direction=direction,
+                  artifact=place, intervals={metric: interval}, n=120)  # fmt: skip
 
 
 def written(folder, systems, direction="higher", kind="halves", human=None):
@@ -259,12 +259,31 @@ def test_power_is_that_of_paired_differences(tmp_path):
     (line,) = describe_resolution(results.values, results)
     resolved = float(line.rpartition(" m ")[2].rstrip("."))
     assert resolved == pytest.approx(0.108, rel=0.15)
-    (text,) = [t for t in format_power(results, ["m"], resolved / 2) if "nucleus" not in t]
+    (text,) = [t for t in format_power(results, ["m"], {"m": resolved / 2}) if "nucleus" not in t]
     needed = int(text.partition(" needs ")[2].partition(" ")[0].replace(",", ""))
     assert needed == pytest.approx(4 * 120, rel=0.35), "half the difference, four times the texts"
     for n, error, difference in ((100, 0.01, 0.014), (500, 0.3, 0.84)):
         shift = difference / (error * math.sqrt(n / compute_needed_texts(n, error, difference)))
         assert NormalDist().cdf(shift - 1.959964) == pytest.approx(0.8, abs=0.002)
+
+
+def test_a_difference_is_that_of_the_value_which_it_names(tmp_path):
+    """One number for every column would ask for a perplexity that differs by 0.02, in other units."""
+    texts = systems(np.random.default_rng(0), (0.0, 0.5, 0.5))
+    del texts["nucleus"]
+    for number, (decoder, values) in enumerate(texts.items()):
+        lines = [
+            stored(tmp_path, f"{decoder}{number}{m}", values * scale, metric=m) for m, scale in (("m", 1), ("p", 99))
+        ]
+        write_run(tmp_path, decoder, 0, results=lines)
+    results = read_results([tmp_path])
+    (measured, other), (asked, same) = (list(format_power(results, [], d)) for d in ({}, {"m": 0.02}))
+    assert "; 0.02 needs " in asked
+    assert "; 0.02 needs " not in measured
+    assert same == other
+    assert list(format_power(results, ["p"], {"m": 0.02})) == [asked, other]
+    with pytest.raises(DataError, match=r"^no values of mauve in these runs"):
+        list(format_power(results, [], {"mauve": 0.02}))
 
 
 def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path):
