@@ -116,9 +116,12 @@ def build_report(
     results = select_last_looks(results) if decided else results
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
-    tables = build_tables(judgments.build_ability_frames(results))
+    of_players = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
+    rated = selection.TablePart(results, results.values, "abilities", {}, ())
+    tables = build_tables(judgments.build_ability_frames(rated, of_players), of_players)
     rest = judgments.drop_abilities(results) if tables else results
-    tables += [t for name, loaded in layouts if rest is not None for t in make_tables(rest, loaded, name)]
+    others = [(name, loaded) for name, loaded in layouts if loaded is not of_players]
+    tables += [t for name, loaded in others if rest is not None for t in make_tables(rest, loaded, name)]
     frames = [comparison.build_comparison(results, reference) for reference in compare]
     metrics = set(results.frame["metric"])
     if unmeasured := [name for name in required_metrics if name.partition(".")[0] not in metrics]:

@@ -22,6 +22,7 @@ ANALYSES = {
     "fair": "tables.fair_comparison:build_fair_frames",  # best of N settings, Pareto front, wins and losses
     "frontier": "tables.frontier_gaps:build_frontier_frames",  # all values, and Gen-PPL at equal entropy
     "stress": "tables.detected_damage:build_stress_frames",  # the smallest damage that each metric detects
+    "abilities": "tables.judgments:build_ability_frames",  # scores of the players of judgments alone
     "domains": "tables.domains:build_domain_frames",  # where the human texts in each cell of MAUVE come from
     "huse_examples": "tables.judgments:build_huse_example_frames",  # texts that HUSE separates, or not
     "findings": "findings.claims:build_findings_frames",  # the papers' claims on these runs
@@ -68,8 +69,10 @@ class Layout(Spec):
     tables: tuple[str, ...] = ()
     """Axes that get one table per value; `auto`: the data axes in which the runs differ."""
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Axis → value → its printed name, in the printed order; `{p}` stands for the option `p` of the decoder. A value
-    without a name keeps its own, and comes after the others."""
+    """Axis → value → its printed name, in the printed order. `nucleus p=0.9` is a value with this option; `{p}` in a
+    name stands for the option, and `|` separates levels. A value without a name keeps its own, and comes last."""
+    order: Mapping[str, Any] = field(default_factory=dict)
+    """Axis → its values in the printed order, where that is not the order of `names`."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """Axis → title of its column of row labels."""
     lines: tuple[str, ...] = ()
@@ -89,6 +92,7 @@ class Layout(Spec):
     bold: Literal["tests", "best", "none"] = "tests"
     """`tests`: the best and what no test separates from it; `best`: the best printed values alone."""
     arrows: bool = True  # whether titles of metrics say which direction is better
+    stars: bool = True  # whether correlations have stars of significance and plus signs
     seeds: bool = True  # whether the number of seeds is printed
     notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 

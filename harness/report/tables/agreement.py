@@ -97,7 +97,7 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
             where = dict(zip(apart, values, strict=True)) | {"target": ".".join(target)}
             for pair in [*pairs, *criteria]:
                 axes = {"metric": ".".join(pair)} | where
-                cell = _correlate_scores(scores, pair, target) or BLANK
+                cell = _correlate_scores(scores, pair, target, stars=layout.stars) or BLANK
                 settings = {"metric": pair[0], "target": target[0]}
                 role = "metric" if pair in pairs else "summary"
                 entries.append(
@@ -108,17 +108,33 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
     remarks = (
         f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}",
-        "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected.",
+        *(
+            ["* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected."]
+            if layout.stars
+            else []
+        ),
     )
     title = f"{layout.title}{part.tasks}"
-    return [Frame(part.stem, title, tuple(entries), remarks, ("metric",), ("target",), {"metric": "Metric"}, "target")]
+    return [
+        Frame(
+            part.stem,
+            title,
+            tuple(entries),
+            remarks,
+            ("metric",),
+            ("target",),
+            {"metric": "Metric"},
+            "target",
+            show_seeds=False,
+        )
+    ]
 
 
-def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair) -> Cell | None:
+def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair, *, stars: bool) -> Cell | None:
     """Return the cell of Spearman's ρ of two scores; none of a score with itself."""
     if pair == target or pair not in scores:
         return None
-    return correlate(zip(scores[pair], scores[target], strict=True), test=True, signed=True)
+    return correlate(zip(scores[pair], scores[target], strict=True), test=stars, signed=stars)
 
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
@@ -201,7 +217,12 @@ def _build_embedder_agreement(part: TablePart, layout: Layout) -> Frame:
     def name_embedder(item: SystemValue) -> str:
         return " ".join([item.axes["embedder"], *(measured.format_option(a, item.axes[a]) for a in options)])
 
-    embedders = sorted(set(map(name_embedder, values)), key=measured.make_natural_sort_key)
+    # The first embedder that the layout names is the one that the others are compared with.
+    named = list(layout.names.get("embedder", ()))
+    ranks = {name_embedder(i): named.index(i.axes["embedder"]) for i in values if i.axes["embedder"] in named}
+    embedders = sorted(
+        set(map(name_embedder, values)), key=lambda n: (ranks.get(n, len(named)), measured.make_natural_sort_key(n))
+    )
     columns = []
     for pair in pairs:
         of_pair = [i for i in values if i.pair == pair]
@@ -211,7 +232,7 @@ def _build_embedder_agreement(part: TablePart, layout: Layout) -> Frame:
         )
         if scores.duplicated(["system", "embedder"]).any():
             what = f"{pair[0]} has several values for one system and embedder"
-            raise SpecError(f"table {part.stem}: {what}; add an axis to `split`")
+            raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
         wide = scores.pivot(index="system", columns="embedder", values="mean").reindex(columns=embedders)
         cells = [correlate(wide[[embedders[0], embedder]].to_numpy()) for embedder in embedders]
         columns.append((Quantity(*pair, of_pair[0].title, "higher", 3), cells))

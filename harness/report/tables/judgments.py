@@ -29,15 +29,15 @@ KINDS = {
 }
 
 
-def build_ability_frames(results: Results) -> list[Frame]:
-    """Build a table of players × criteria per set of comparisons, sorted by the first criterion."""
+def build_ability_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build a frame of players × criteria per set of comparisons, sorted by the first criterion."""
     # Only runs on judgments alone have the scores of all players.
-    rated = (i for i in results.values if i.system == "model" and i.axes.get("decoder") == RATED)
+    rated = (i for i in part.results.values if i.system == "model" and i.axes.get("decoder") == RATED)
     scores = (i for i in rated if i.metric in _RATED_BY and i.key != i.metric)
     sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
     return [
-        _build_ability_frame(items, f"abilities-{i}" if many else "abilities")
+        _build_ability_frame(items, f"abilities-{i}" if many else "abilities", layout)
         for i, items in enumerate(sets.values(), 1)
     ]
 
@@ -49,7 +49,7 @@ def drop_abilities(results: Results) -> Results | None:
     return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
-def _build_ability_frame(items: Sequence[SystemValue], name: str) -> Frame:
+def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout) -> Frame:
     metric = items[0].metric
     scores: dict[str, dict[str, SystemValue]] = {}  # criterion → player; without criteria the key is the player
     for item in items:
@@ -83,7 +83,13 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str) -> Frame:
             points += [f"{player} {1000 + unit * cell.value:.0f}{ends}"] if math.isfinite(cell.value) else []
         on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
         remarks[-1:] = [REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo]
-    title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
+    title = (
+        layout.title
+        if layout.analysis == "abilities"
+        else f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
+    )
+    if layout.analysis == "abilities":
+        title = layout.title
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
     return Frame.build(

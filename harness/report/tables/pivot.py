@@ -39,11 +39,15 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         where = rows.locate(entry), columns.locate(entry)
         if cells.setdefault(where, entry) is not entry:
             raise _describe_crowd(frame.name, rows.axes, cells[where], entry)
-    heads = [columns.build_column(members) for members in columns.groups.values()]
+    depth = max((len([t for t in columns.label(of[0]) if t]) for of in columns.groups.values()), default=1)
+    heads = [columns.build_column(members, depth) for members in columns.groups.values()]
+    titles = [layout.heads.get(axis, frame.heads.get(axis, axis.capitalize())) for axis in rows.axes]
+    titles = [level for title in titles for level in title.split(" | ")]
     lines: list[TableRow] = []
     before: object = None
     for key, members in rows.groups.items():
         first, labels = members[0], rows.label(members[0])
+        labels += ("",) * (len(titles) - len(labels))
         content = tuple(_build_cell(cells.get((key, at)), head) for at, head in zip(columns.groups, heads, strict=True))
         section = (first.role if first.section is None else first.section, *rows.find_section(key))
         lines.append(
@@ -53,10 +57,9 @@ def build_table(frame: Frame, layout: Layout) -> Table:
             )
         )  # fmt: skip
         before = section
-    titles = tuple(layout.heads.get(axis, frame.heads.get(axis, axis.capitalize())) for axis in rows.axes)
     return Table(
         frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, titles[0],
-        titles if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
+        tuple(titles) if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
         warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
         tex_signatures=layout.latex_signatures, caption=layout.caption, show_notes=layout.notes,
     )  # fmt: skip
@@ -111,8 +114,9 @@ class _Side:
         """Rank an entry by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
         for axis, value in zip(self.axes, self.locate(entry), strict=True):
-            names = list(self.layout.names.get(axis, ()))
-            rank = next((names.index(key) for key in _list_keys(entry, axis) if key in names), len(names))
+            names = list(self.layout.order.get(axis, self.layout.names.get(axis, ())))
+            name = _find_name(names, entry, axis)
+            rank = names.index(name) if name is not None else len(names)
             if entry.role == "human" and (axis == "system" or axis not in entry.axes):
                 first = -1 if names else 0  # without names the frame says where it stands
                 rank = first if self.layout.human == "first" else len(names) + 1
@@ -120,38 +124,46 @@ class _Side:
         return ranks
 
     def label(self, entry: FrameEntry) -> tuple[str, ...]:
-        """Return the printed names of the values of an entry."""
-        labels = []
+        """Return the printed names of the values of an entry; a name with `|` is one of several levels."""
+        labels: list[str] = []
         for axis, value in zip(self.axes, self.locate(entry), strict=True):
-            borrowed = value and axis not in entry.axes
-            names = self.layout.names.get("system" if borrowed else axis, {})
-            text = next((names[key] for key in (*_list_keys(entry, axis), value) if key in names), None)
-            if text is not None:
-                options = {k.removeprefix(f"{axis}."): v for k, v in entry.settings.items() if k.startswith(f"{axis}.")}
-                text = text.format_map(options)
+            text = self.name(entry, axis, value)
             if axis == self.measure:
                 quantity = entry.quantity if text is None else replace(entry.quantity, title=text)
                 text = quantity.heading if self.layout.arrows else quantity.title
-            labels.append(entry.titles.get(axis, value) if text is None else text)
+            labels += (entry.titles.get(axis, value) if text is None else text).split(" | ")
         return tuple(labels)
 
-    def build_column(self, entries: Sequence[FrameEntry]) -> Column:
+    def name(self, entry: FrameEntry, axis: str, value: str) -> str | None:
+        """Return the name that the layout gives a value, with the options that it mentions; None without one."""
+        if axis not in entry.axes:  # a borrowed label, or nothing
+            return self.layout.names.get("system" if value else axis, {}).get(value)
+        names = self.layout.names.get(axis, {})
+        name = _find_name(names, entry, axis)
+        return None if name is None else names[name].format_map(_list_options(entry, axis))
+
+    def build_column(self, entries: Sequence[FrameEntry], depth: int) -> Column:
         """Build the column of some entries; it says what its cells are if the measured values are the columns."""
-        first, labels = entries[0], self.label(entries[0])
-        levels = labels if len(labels) > 1 else ()
+        first = entries[0]
+        labels = tuple(label for label in self.label(first) if label)
+        levels = (labels + ("",) * depth)[:depth] if depth > 1 else ()
         if self.measure not in self.axes or len({entry.quantity for entry in entries}) > 1:
-            text = ", ".join(filter(None, labels))
+            text = ", ".join(labels)
             return Column("", text, text, levels=levels, names_system=True)
         at = self.axes.index(self.measure)
-        others = ", ".join(filter(None, labels[:at] + labels[at + 1 :]))
+        title = self.name(first, self.measure, "")
+        title = first.quantity.title if title is None else title
+        others = [label for axis, value in zip(self.axes, self.locate(first), strict=True) if axis != self.measure
+                  for label in [self.name(first, axis, value) or first.titles.get(axis, value)] if label]  # fmt: skip
+        if " | " in title:
+            title, *inner = title.split(" | ")
+            others += inner
+        if others and title:
+            title = f"{', '.join(others)}: {title}" if at else f"{title} ({', '.join(others)})"
         values = {f.name: getattr(first.quantity, f.name) for f in fields(Quantity)}
-        names = self.layout.names.get(self.measure, {})
-        title = next((names[key] for key in _list_keys(first, self.measure) if key in names), first.quantity.title)
-        if others:
-            title = f"{others}: {title}" if at else f"{title} ({others})"
         if not self.layout.arrows:
             values |= {"direction": "none", "target": None}
-        return Column(**values | {"title": title}, levels=levels)
+        return Column(**values | {"title": title or ", ".join(others)}, levels=levels)
 
     def find_section(self, key: Key) -> tuple[str, ...]:
         """Return the values whose change draws a line: of the layout's axes, else of the outermost of several."""
@@ -162,6 +174,21 @@ class _Side:
 def _list_keys(entry: FrameEntry, axis: str) -> list[str]:
     """Return the words under which a layout may name an entry's value of an axis."""
     return [values[axis] for values in (entry.axes, entry.settings) if axis in values]
+
+
+def _list_options(entry: FrameEntry, axis: str) -> dict[str, str]:
+    return {k.removeprefix(f"{axis}."): v for k, v in entry.settings.items() if k.startswith(f"{axis}.")}
+
+
+def _find_name(names: Iterable[str], entry: FrameEntry, axis: str) -> str | None:
+    """Return the first key of some names that fits: the value, or the value and options of it (`beam num_beams=4`)."""
+    keys, options = _list_keys(entry, axis), _list_options(entry, axis)
+    for name in names:
+        word, *words = name.split(" ")
+        typed = dict(each.split("=", 1) for each in words if "=" in each)
+        if name in keys or (word in keys and len(typed) == len(words) > 0 and typed.items() <= options.items()):
+            return name
+    return None
 
 
 def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:

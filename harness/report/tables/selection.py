@@ -53,7 +53,8 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     A filter on an axis that these runs lack is ignored; `auto` selects the data axes in which the runs
     differ. Human values go into every table with the same data.
     """
-    if where := {k: str(v) for k, v in layout.where.items() if k in results.frame.columns}:
+    filters = {*results.frame.columns, *results.frame["metric"]}
+    if where := {k: str(v) for k, v in layout.where.items() if {k, k.partition(".")[0]} & filters}:
         results = measured.filter_results(results, where)
     items, axes = results.values, layout.tables
     if not items:

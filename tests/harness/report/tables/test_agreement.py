@@ -17,6 +17,7 @@ from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
 from openended.harness.report.tables.judgments import build_ability_frames
 from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, SearchResult, SearchTrial, load_layout, read_results
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
@@ -156,7 +157,9 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
 
     players = ["a", "b", "human"]
     found = bradley_terry(np.array([[WINS.get((i, j), 0) for j in players] for i in players]))
-    (table,) = build_tables(build_ability_frames(read_results([tmp_path / "outputs/runs"])))
+    results = read_results([tmp_path / "outputs/runs"])
+    part = TablePart(results, results.values, "abilities", {}, ())
+    (table,) = build_tables(build_ability_frames(part, Layout()))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
     assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
     for row in table.rows:

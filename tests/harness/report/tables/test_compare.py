@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import csv
 from importlib import resources
-from pathlib import Path
 
 import pytest
-import yaml
 
-from openended.harness.app.hydra.command_line import parse_command_line
-from openended.harness.app.hydra.compose import Composer
 from openended.harness.core import SpecError
-from openended.harness.report.build import make_tables
 from openended.harness.report.figures import panels
 from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.tables import compare
@@ -21,9 +16,8 @@ from openended.harness.report.tables.formats.text import to_csv
 from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Column
-from openended.harness.results import build_layout, read_results
+from openended.harness.results import read_results
 from tests.harness.report.synthetic import make_interval, print_columns, result, write_run
-from tests.helpers import openended
 
 COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
 
@@ -242,134 +236,3 @@ def test_a_baseline_may_be_the_title_of_a_model(tmp_path):
     write_run(tmp_path / "other", "nucleus", 0)
     with pytest.raises(SpecError, match="expected a training with 2 checkpoints"):
         build_significance_tables(read_results([tmp_path / "other"]), "last-good")
-
-
-SIZES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
-DECODERS = {"greedy": {}, "ancestral": {}, "nucleus": {"p": 0.9}, "adversarial": {}}
-CRITERIA = ("human_like", "interesting", "sensible")
-STATISTICS = ["Gen. PPL ≈", "Zipf coef. ≈", "Rep. ≈", "Distinct-4 ≈", "Self-BLEU-4 ≈"]
-
-
-def write_systems(folder, models=SIZES, decoders=DECODERS, task="webtext"):
-    """Every metric of every system, larger models better; people rate only systems without greedy decoding."""
-    titles = {"gen_ppl": "Gen. PPL", "zipf": "Zipf coef.", "loop_rate": "Rep.", "distinct_4": "Distinct-4", "self_bleu_4": "Self-BLEU-4",
-              "mauve": "MAUVE", "sparsemax_score": "SP", "jensen_shannon": "JS", "eps_ppl": "ε-PPL", "bradley_terry": "Bradley-Terry",
-              "accuracy": "Disc. acc.", "eps_ppl_1e-06": "ε-PPL (1e-06)", "eps_ppl_0.1": "ε-PPL (0.1)"}  # fmt: skip
-    statistics = {"gen_ppl": "gen_ppl", "zipf": "zipf", "repetition": "loop_rate", "distinct_n": "distinct_4",
-                  "self_bleu": "self_bleu_4"}  # fmt: skip
-    scores = {"mauve": ("mauve", "higher"), "sparsemax_score": ("sparsemax_score", "higher"),
-              "jensen_shannon": ("jensen_shannon", "lower"), "discriminator_accuracy": ("accuracy", "lower")}  # fmt: skip
-    for rank, model in enumerate(models):
-        for at, (decoder, options) in enumerate(decoders.items()):
-            value = 0.1 + rank / 10 + at / 50
-            lines = [result("model", m, {k: 1 + value}, titles=titles) for m, k in statistics.items()]
-            lines += [result("human", m, {k: 1.0}, titles=titles) for m, k in statistics.items()]
-            lines += [result("model", m, {k: value}, direction=d, titles=titles) for m, (k, d) in scores.items()]
-            eps = dict.fromkeys(("eps_ppl", "eps_ppl_0.1", "eps_ppl_1e-06"), value)
-            lines.append(result("model", "eps_ppl", eps, direction="lower", titles=titles))
-            if decoder != "greedy":
-                people = {"bradley_terry": value, **{name: value * (n + 1) for n, name in enumerate(CRITERIA)}}
-                more = {"direction": "higher", "options": f"|system:{model} {decoder}", "titles": titles}
-                lines.append(result("model", "bradley_terry", people, **more))
-            setting = {"model": model, "options": options, "title": decoder, "axes": {"task": task}}
-            write_run(folder, decoder, 0, results=lines, **setting)
-    return read_results([folder])
-
-
-def make_table(results, experiment):
-    report = Composer(parse_command_line([])).compose_experiment([f"experiment={experiment}"]).report
-    (table, *_) = make_tables(results, build_layout(report, "report"), experiment)
-    return table
-
-
-def describe(table):
-    return [row.label for row in table.rows], [column.heading for column in table.columns]
-
-
-FACTS = yaml.safe_load((Path(__file__).parents[1] / "printed" / "mauve2021.yaml").read_text("utf-8"))["tables"]
-
-
-@pytest.mark.parametrize(
-    ("experiment", "models", "decoders"),
-    [("mauve_table3", SIZES[3:], DECODERS), ("mauve_table4", SIZES, {"nucleus": {"p": 0.9}})],
-)
-def test_tables_3_and_4_are_printed_as_in_the_paper(tmp_path, experiment, models, decoders):
-    table = make_table(write_systems(tmp_path, models, decoders), experiment)
-    facts = FACTS[experiment]
-    assert ([list(row.labels) for row in table.rows], [[c.heading] for c in table.columns]) == (
-        facts["rows"],
-        facts["columns"],
-    )
-    assert not table.show_seeds
-    assert table.title.startswith(f"MAUVE Table {experiment[-1]}: ")
-    assert table.title.endswith(" on webtext")
-    assert [sum(cell.best for cell in row.cells) for row in table.rows] == [1] * len(table.rows)
-
-
-QUESTIONS = ["BT/human-like", "BT/interesting", "BT/sensible"]
-METRICS = ["Gen. PPL", "Zipf coef.", "Rep.", "Distinct-4", "Self-BLEU-4", "MAUVE"]
-
-
-def test_table_14_has_a_column_per_question_and_the_questions_under_the_metrics(tmp_path):
-    table = make_table(write_systems(tmp_path), "mauve_table14")
-    labels, columns = describe(table)
-    assert columns == [f"{name} ↑" for name in [*QUESTIONS, "Disc. acc."]]
-    assert labels == [*METRICS, *QUESTIONS, "Disc. acc."]
-    assert [row.rule for row in table.rows].index(True) == 6
-    assert table.rows[5].cells[0].value == 1.0
-    assert table.rows[6].cells[0].blank, "a question has no agreement with itself"
-
-
-def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories(tmp_path):
-    write_systems(tmp_path, decoders={"nucleus": {"p": 0.9}})
-    for task in ("realnews", "writing_prompts"):
-        results = write_systems(tmp_path, decoders={"greedy": {}}, task=task)
-    table = make_table(results, "mauve_table5")
-    labels, columns = describe(table)
-    web_text = [*QUESTIONS, "Disc. acc."]
-    news_and_stories = ["Disc. acc. (realnews) ↑", "Disc. acc. (writing_prompts) ↑"]
-    assert columns == [*(f"{name} (webtext) ↑" for name in web_text), *news_and_stories]
-    assert labels == [*METRICS, *web_text]
-    assert [cell.value for cell in table.rows[5].cells] == [1, 1, 1, -1, -1, -1]
-    assert all(cell.blank for cell in table.rows[6].cells[-2:]), "people rated neither news nor stories"
-    assert table.title.endswith("(Spearman) on realnews, webtext, writing_prompts")
-    compared = {row.label: row.cells for row in build_comparison(results, "mauve2021/table5").rows}
-    cells = compared["mauve, bt_human_like (webtext)"]
-    assert [round(cell.value, 3) for cell in cells] == [0.952, 1.0, 0.048]
-    assert compared["mauve, disc_acc (stories)"][1].note == "Over 4 systems of writing_prompts."
-
-
-def test_table_6_is_printed_as_in_the_paper(tmp_path):
-    table = make_table(write_systems(tmp_path), "mauve_table6")
-    facts = FACTS["mauve_table6"]
-    printed = [
-        [size, decoding.replace("0.95", "0.9")] for size, decoding in facts["rows"]
-    ]  # the runs have p = 0.9 alone
-    assert ([list(row.labels) for row in table.rows], [[c.heading] for c in table.columns]) == (
-        printed,
-        facts["columns"],
-    )
-    assert list(table.heads) == facts["stub"]
-    assert [row.rule for row in table.rows].count(True) == 4, "a line above each further size and above the human row"
-    latex = to_latex(table)
-    assert "n/a" in latex
-    assert latex.count("small & ") == 1, "a size is printed once"
-
-
-@pytest.mark.slow
-def test_table_13_has_the_players_and_a_column_per_question_and_says_that_the_judgments_are_invented(tmp_path):
-    openended("experiment=mauve_table13", "using=docs", cwd=tmp_path, code=0)
-    (path,) = tmp_path.glob("outputs/reports/mauve_table13_docs/tables/*.md")
-    text = path.read_text("utf-8")
-    labels = [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("|")]
-    assert labels[2:] == ["*human*", "nucleus", "ancestral", "greedy"], "sorted by the first question"
-    assert "| human like ↑" in text
-    assert "interesting ↑" in text
-    assert "invented judgments" in text
-
-
-@pytest.mark.parametrize("experiment", ["mauve_table7", "mauve_table8"])
-def test_tables_7_and_8_have_the_accuracy_of_a_discriminator(tmp_path, experiment):
-    table = make_table(write_systems(tmp_path, ("docs-s", "docs-m")), experiment)
-    assert describe(table)[1] == [*STATISTICS, "Disc. acc. ↓", "MAUVE ↑"]
-    assert table.rows[-1].system == "human"
