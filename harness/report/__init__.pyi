@@ -26,8 +26,7 @@ from .build import (
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
-from .figures.drawing import apply_style as apply_style, save as save
-from .figures.search_panels import search_figures as search_figures
+from .figures.draw import draw_search as draw_search
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.frame import arrow as arrow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from openended.harness.core import DataError, SpecError, escape_controls_in_line
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
+from openended.harness.report.pictures import Picture
 from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
 from openended.harness.report.tables.analyses import load_analysis
 from openended.harness.report.tables.decisions import build_decision_frame
@@ -24,6 +26,7 @@ from openended.harness.results import Layout, Results
 if TYPE_CHECKING:
     from rich.console import Console
 
+log = logging.getLogger(__name__)
 FILES = (
     "looks.json", "tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html",
     "page",
@@ -142,23 +145,25 @@ def build_report(
 
     def write_rest(folder: Path) -> list[Path]:
         """Write figures, frame and page; return the files in this order."""
-        from openended.harness.report.figures.draw import draw_or_keep
         from openended.harness.report.page.page import write_page
 
-        traces: dict[str, Any] = {}
-        figure_paths: list[Path] = []
         leaderboard = "leaderboard" in analyses
+        pictures: list[Picture] = []
         if figures and not leaderboard:
-            chosen = [loaded for _, loaded in layouts]
-            figure_paths = draw_or_keep(
-                results, folder / "figures", chosen, earlier=Path(out_dir) / "figures", traces=traces
-            )
-        written = [*figure_paths, *measured.write_frame(results, folder)]
+            try:
+                from openended.harness.report.figures.draw import draw_or_keep
+            except ModuleNotFoundError:  # a report can do without the folder of figures
+                log.warning("no figures: this installation has no openended.harness.report.figures")
+            else:
+                chosen, earlier_figures = [loaded for _, loaded in layouts], Path(out_dir) / "figures"
+                pictures = draw_or_keep(results, folder / "figures", chosen, earlier=earlier_figures)
+        written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
+        written += measured.write_frame(results, folder)
         written += [detected_damage.write_stress_csv(results, folder)] if "stress" in analyses else []
         write_looks(folder, earlier, look)
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
-            written += write_page(results, tables, figure_paths, path, traces=traces, leaderboard=leaderboard)
+            written += write_page(results, tables, pictures, path, leaderboard=leaderboard)
         return written
 
     return write_report(results, tables, Path(out_dir), write_rest)

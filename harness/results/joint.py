@@ -91,6 +91,17 @@ def find_joint_estimate(results: Results, item: SystemValue) -> tuple[float, cor
     return find_joint_space(results, item).estimate(item)
 
 
+def read_embeddings(results: Results, item: SystemValue) -> tuple[core.Floats, core.Floats] | None:
+    """Return the embeddings of the human and of the model texts behind a value; None if they are not stored."""
+    run = results.runs[item.sources[0][0]]
+    try:
+        need = _build_metric([run], item.metric).needs()[0]
+        human, model = (read_vectors(results, run, need, role).embeddings(need) for role in ("human", "model"))
+    except (core.HarnessError, _NoSpaceError):
+        return None
+    return human, model
+
+
 def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
     items = [i for i in results.values if i.system == "model" and (i.metric, i.signature) == (name, signature)]
     sources = list(dict.fromkeys(source for i in items for source in i.sources if source[1] is not None))

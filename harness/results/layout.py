@@ -97,6 +97,11 @@ class Layout(Spec):
     notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 
     caption: str = ""  # of the float in LaTeX; empty: made of title, data and signs
+
+    figures: Mapping[str, Any] | None = field(default_factory=dict)
+    """Figure → its options that differ from `harness/report/figures/figures.yaml`, or null: without it. A figure under
+    a new name has `like`: the one that it varies. Null in place of the whole: without figures."""
+
     latex_width: float = 345.0
     """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
     latex_signatures: bool = False

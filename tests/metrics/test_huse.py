@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import DataError, Features, Plan, Ragged, Side, UndefinedMetric
-from openended.harness.report.figures.people import huse_regions
+from openended.harness.report.figures.people import build_regions
 from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
 from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, percentiles, subsample_huse
@@ -291,4 +291,4 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
-        huse_regions({"model": (rated, rule)})
+        build_regions({"model": (rated, rule)})

@@ -228,9 +228,7 @@ class Search:
         tables = report.build_search_tables(searched)
         for table in tables:
             report.write_table(table, folder / "tables")
-        with report.apply_style():
-            for name, figure in report.search_figures(searched).items():
-                report.save(figure, folder / "figures", name)
+        report.draw_search(searched, folder / "figures")
         if not self.grid.detail.quiet:
             out = report.make_console()
             for table in tables[:-1]:  # the last is every trial

@@ -1,89 +1,182 @@
-"""Draw all figures of a report for which there is data."""
+"""Draw the figures of a report or a search: the one module of this folder that others import."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openended.harness import results as measured
 from openended.harness.core import HarnessError, SpecError, digest_bytes, digest_file, parse_json, write_text
-from openended.harness.report.figures import curves, heat_maps, panels, people, trade_offs
-from openended.harness.report.figures.drawing import DEFAULT, SystemStyles, apply_style, save
+from openended.harness.report.figures import drawing
+from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.results import Layout, Results
+from openended.harness.report.pictures import Picture, SystemStyles
+from openended.harness.report.tables.selection import RATED, name_files
+from openended.harness.results import Layout, Results, SearchResult, SystemValue
 
 if TYPE_CHECKING:
-    from openended.harness.report.figures.drawing import Draw
+    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
-
-FIGURES: list[Draw] = [
-    curves.divergence_curves, panels.metric_panels, panels.sweeps, panels.size_curves, trade_offs.precision_recall,
-    curves.pr_curves, trade_offs.quality_diversity, curves.rank_frequency, heat_maps.system_similarity,
-    people.huse_figures, heat_maps.metric_agreement,
-]  # fmt: skip
-FIGURES_OF_KIND: dict[str, list[Draw]] = {
-    "frontier": [trade_offs.generative_frontier, trade_offs.steps_at_equal_entropy],
-    "stress": [heat_maps.damage_heat_map],
-    "pr_curves": [curves.f_scores],
-}
-"""Kind of a layout → its own figures."""
 DRAWN = ".drawn.json"
-"""In the folder of figures: what they were drawn from, their digests and their content as plain data."""
+"""In the folder of figures: what they were drawn from, their digests, titles and content as plain data."""
+
+
+@cache
+def read_declarations() -> dict[str, Declaration]:
+    """Return name → declared figure, in the order of a report."""
+    import yaml
+
+    text = (resources.files("openended.harness.report.figures") / "figures.yaml").read_text(encoding="utf-8")
+    return {
+        name: Declaration(analysis="").change(node, f"figure {name}") for name, node in yaml.safe_load(text).items()
+    }
+
+
+def choose_figures(results: Results, layouts: Sequence[Layout]) -> dict[str, tuple[Declaration, Layout]]:
+    """Return the figures for which there may be data, each with the layout that names it, or with the first.
+
+    A layout changes a figure (`figures: {sweep: {metrics: [mauve]}}`), adds one (a new name, and `like: sweep`), or
+    leaves one out (`null`).
+    """
+    metrics = {value.metric for value in results.values}
+    chosen: dict[str, tuple[Declaration, Layout]] = {}
+    declared = read_declarations()
+    if layouts[0].figures is not None:
+        chosen = {name: (figure, layouts[0]) for name, figure in declared.items() if not figure.optional}
+    for layout in layouts:
+        for name, changes in (layout.figures or {}).items():
+            own = dict(changes or {})
+            base = declared.get(str(own.pop("like", name)))
+            if base is None:
+                raise SpecError(
+                    f"report.figures: no figure {name!r}; there are {', '.join(declared)}; like: NAME adds one"
+                )
+            chosen.pop(name, None)
+            if changes is not None:
+                chosen[name] = base.change(own, f"report.figures.{name}"), layout
+    order = [*(name for name in chosen if name not in declared), *declared]
+    named = {name: chosen[name] for name in order if name in chosen}
+    return {name: both for name, both in named.items() if not both[0].needs or metrics & set(both[0].needs)}
+
+
+def load_analysis(declaration: Declaration) -> Analysis:
+    """Import what a declaration names, and nothing else."""
+    module, _, function = declaration.analysis.partition(":")
+    found: Analysis = getattr(importlib.import_module(f"openended.harness.report.figures.{module}"), function)
+    return found
+
+
+def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Sequence[SystemValue]]:
+    """Return what distinguishes the figures of a declaration → the values of each."""
+    values = [
+        i
+        for i in results.values
+        if i.system != "model" or matches(list_axes(i) if declaration.where else {}, declaration.where)
+    ]
+    if declaration.parts == "all":
+        return {(): values}
+    if declaration.parts == "task":
+        return {(task,): part for task, part in measured.group_by_data(values).items()}
+    members = [i for i in values if i.metric == declaration.parts]
+    if members and all(i.axes.get("decoder") == RATED for i in members):  # each file of ratings would be a task
+        return {("", options): part for options, part in measured.group_by_options(members, declaration.parts).items()}
+    return measured.group_by_task_and_options(values, declaration.parts)
+
+
+def build_plots(name: str, results: Results, layout: Layout, declaration: Declaration) -> dict[str, Plot]:
+    """Return stem of a file → its plot; figures of several parts are named by what distinguishes these."""
+    analysis = load_analysis(declaration)
+    plots: list[tuple[tuple[str, ...], Mapping[str, Plot]]] = []
+    for key, values in split_values(results, declaration).items():
+        shown = analysis(Part(results, layout, values, declaration))
+        plots += [(key, shown if isinstance(shown, Mapping) else {"": shown})] if shown else []
+    differ = [at for at, words in enumerate(zip(*(key for key, _ in plots), strict=True)) if len(set(words)) > 1]
+    stems = name_files(name, [[key[at] for at in differ] for key, _ in plots])
+    return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}
 
 
 def draw_or_keep(
-    results: Results, folder: Path, layouts: Sequence[Layout] = (DEFAULT,), *, earlier: Path, traces: dict[str, Any]
-) -> list[Path]:
+    results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),), *, earlier: Path | None = None
+) -> list[Picture]:
     """Draw every figure as `draw_all`, or copy those of `earlier` if they were drawn from the same values by this code.
 
     Figures that were changed or removed since are drawn again.
     """
-    code = [digest_file(path) for path in sorted(Path(__file__).parents[1].rglob("*.py"))]
+    code = [
+        digest_file(path) for path in sorted(Path(__file__).parents[1].rglob("*.*")) if path.suffix in (".py", ".yaml")
+    ]
     drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
     key = digest_bytes(repr((code, drawn_from, results.values, layouts)).encode())
     try:
-        cached = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
-        if cached["key"] == key and all(digest_file(earlier / name) == d for name, d in cached["files"].items()):
+        cached = parse_json(((earlier or folder) / DRAWN).read_bytes(), DRAWN)
+        files = cached["files"]
+        if cached["key"] == key and earlier and all(digest_file(earlier / name) == d for name, d in files.items()):
             shutil.copytree(earlier, folder)
-            traces.update(cached["traces"])
-            return [folder / name for name in cached["files"]]
+            return [Picture(folder / name, *rest) for name, *rest in cached["pictures"]]
     except (OSError, HarnessError, ValueError, KeyError, TypeError):
         pass  # there are none, or they are not what they were
-    paths = draw_all(results, folder, layouts, traces=traces)
-    if paths and not results.damaged:
+    pictures = draw_all(results, folder, layouts)
+    if pictures and not results.damaged:
+        paths = [path for p in pictures for path in (p.png, p.png.with_suffix(".pdf"))]
         files = {path.name: digest_file(path) for path in paths}
-        write_text(folder / DRAWN, json.dumps({"key": key, "files": files, "traces": traces}))
-    return paths
+        named = [(p.png.name, p.title, p.caption, p.trace) for p in pictures]
+        write_text(folder / DRAWN, json.dumps({"key": key, "files": files, "pictures": named}))
+    return pictures
 
 
-def draw_all(
-    results: Results, folder: Path, layouts: Sequence[Layout] = (DEFAULT,), *, traces: dict[str, Any] | None = None
-) -> list[Path]:
-    """Draw every figure that the runs have data for, and those of the layouts' kinds; returns the files.
-
-    `traces` is filled with name → content of the figure as plain data, where that is possible. Curves of the best of N
-    come first; they stay pictures. The first layout chooses what the curves over a swept setting show.
-    """
-    by_kind = {layout.analysis: layout for layout in reversed(layouts)}
-    chosen: list[tuple[Draw, Layout]] = [(curves.best_of_n, by_kind["fair"])] if "fair" in by_kind else []
-    if layouts[0].analysis != "findings":  # of many experiments, whose own reports have the figures
-        chosen += [(draw, layouts[0]) for draw in FIGURES]
-    chosen += [(draw, by_kind[kind]) for kind in FIGURES_OF_KIND if kind in by_kind for draw in FIGURES_OF_KIND[kind]]
+def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:
+    """Draw every figure that the runs have data for, as the layouts say."""
     styles = SystemStyles(results.values)
-    paths: list[Path] = []
-    with apply_style():
-        for draw, layout in chosen:
-            try:
-                figures = draw(results, styles, layout)
-            except SpecError as err:  # runs of several experiments in one report: the tables say the rest
-                log.warning("no figure %s: %s", draw.__name__, err)
-                continue
-            for name, figure in figures.items():
-                paths += save(figure, folder, name)
-                if traces is not None and draw != curves.best_of_n and (trace := trace_figure(figure)) is not None:
-                    traces[name] = trace
-    return paths
+    pictures: list[Picture] = []
+    for name, (declaration, layout) in choose_figures(results, layouts).items():
+        try:
+            plots = build_plots(name, results, layout, declaration)
+        except SpecError as err:  # runs of several experiments in one report: the tables say the rest
+            log.warning("no figure %s: %s", name, err)
+            continue
+        pictures += _draw(plots, folder, dict.fromkeys(plots, declaration), styles, name)
+    return pictures
+
+
+def draw_search(searched: SearchResult, folder: Path) -> list[Picture]:
+    """Draw the figures of a search."""
+    from openended.harness.report.figures.search import show_search
+
+    plots = show_search(searched)
+    declared = Declaration(analysis="", height=2.2)
+    shared = declared.change({"height": 1.8, "sharey": True})
+    by_name = {name: shared if name.startswith("search-parameters") else declared for name in plots}
+    return _draw(plots, folder, by_name, SystemStyles([]))
+
+
+def _draw(
+    plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration], styles: SystemStyles, name: str = ""
+) -> list[Picture]:
+    """Draw plots by the stem of their files; their titles say what follows the name in it."""
+    with drawing.apply_style():
+        figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
+        present = {stem: figure for stem, figure in figures.items() if figure is not None}
+        titles = {}
+        for stem in present:
+            rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
+            titles[stem] = ": ".join(filter(None, (declared[stem].title, rest)))
+        return save_pictures(present, folder, titles, {stem: declared[stem].caption for stem in present})
+
+
+def save_pictures(
+    figures: Mapping[str, Figure], folder: Path, titles: Mapping[str, str], captions: Mapping[str, str]
+) -> list[Picture]:
+    """Write drawn figures, and read their content off them."""
+    pictures = []
+    for stem, figure in figures.items():
+        png = drawing.save(figure, folder, stem)
+        pictures.append(Picture(png, titles[stem], captions[stem], trace_figure(figure)))
+    return pictures

@@ -1,4 +1,4 @@
-"""Shared by all figures: sizes, styles of systems, panels, legends, file names, and reproducible files."""
+"""Draw plots with Matplotlib: panels, series, labels, legends, and reproducible files."""
 
 from __future__ import annotations
 
@@ -6,40 +6,32 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from openended.harness import results as measured
-from openended.harness.core import F64, escape_mathtext, open_for_replacement
-from openended.harness.report.tables.selection import DATA_AXES, name_files
-from openended.harness.results import Layout, Results, SystemValue, get_parent_axis, group_by_data
+import numpy as np
+
+from openended.harness.core import escape_mathtext, open_for_replacement
+from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
+from openended.harness.report.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles, choose_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    Draw = Callable[..., Mapping[str, Figure]]
-    DrawPart = Callable[["Part"], Figure | None]
+    from matplotlib.transforms import Bbox
 
 log = logging.getLogger(__name__)
-COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
-# Okabe and Ito's palette (safe for color-blind readers), black kept for the human side. Neighboring systems also differ
-# in marker and dash, so that they can be told apart in grayscale and where their curves coincide.
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.")
-STYLES = len(COLORS) * len(DASHES)  # different styles; the two counts have no common divisor
-HUMAN_COLOR = "#222222"
-RESOLUTION = 200  # dots per inch of the PNG
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
 MARKERS_PER_CURVE = 6
-MOST = 20  # systems that one figure can show distinctly
-DEFAULT = Layout()
-HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": "", "label": "human"}
+CROWDED = 30  # points: with more, markers hide the line
+SMALL = 6.5  # size of a title that would touch the next one
+HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": ""}
+PANEL_OPTIONS = ("grid", "margins", "ticks", "integers", "plain", "turn", "most", "wide", "outer", "tick_params")
+"""Options of a panel that `Axes.set` lacks: see `_set_options`."""
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
     "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 6.5, "legend.frameon": False,
@@ -49,13 +41,17 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42, "svg.hashsalt": "openended", "errorbar.capsize": 1.5,
     "axes.formatter.useoffset": False,
 }  # fmt: skip
-
 # Fonts of other scripts, used where they are installed.
 FALLBACK_FONTS = (
     "Noto Sans CJK SC", "Noto Sans SC", "WenQuanYi Zen Hei", "PingFang SC", "Microsoft YaHei", "Noto Emoji",
 )  # fmt: skip
 
-SystemKey = tuple[tuple[str, str], ...]
+STEPS = 40  # sample points per line segment
+PAD = 2.5  # points of free room around a label: a marker reaches as far
+ALIGN = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
+DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+# Candidate positions, nearest first: points between the data point and the edge or middle of the label, direction.
+OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
 
 
 @contextmanager
@@ -86,82 +82,201 @@ def _warn_of_missing_letters(letters: str) -> None:
     log.warning("figures: no installed font has %s; install Noto Sans CJK or Noto Emoji, and report again", letters)
 
 
-def choose_style(index: int) -> dict[str, Any]:
-    """Return color, marker and dash of the n-th system."""
-    color, marker, dash = (styles[index % len(styles)] for styles in (COLORS, MARKERS, DASHES))
-    return {"color": color, "marker": marker, "linestyle": dash}
+def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Figure | None:
+    """Draw the panels that a declaration chooses of a plot; None if nothing is left."""
+    declaration = declaration.change(plot.changes)
+    panels = arrange_panels(plot, declaration)
+    if not panels:
+        return None
+    figure, axes = create_panels(
+        len(panels), declaration.height, declaration.per_row, declaration.width, sharey=declaration.sharey
+    )
+    looks = choose_looks(panels, styles, declaration.lines)
+    for index, (panel, where) in enumerate(zip(panels, axes, strict=True)):
+        curves = list(dict.fromkeys(s.label for s in panel.series if s.mark == "curve"))
+        for series in panel.series:
+            look = {**looks.get(_identify(series), choose_style(0)), **series.look}
+            if end := look.pop("end", ""):  # the name of a line, outside the axes
+                where.annotate(
+                    end, (series.x[-1], series.y[-1]), xytext=(3, 0), textcoords="offset points", va="center",
+                    annotation_clip=False, fontsize=5.5, color="#777777",
+                )  # fmt: skip
+            if series.label:
+                look["label"] = escape_mathtext(series.label)
+            if series.mark == "curve":
+                count, rank = len(series.x), curves.index(series.label)
+                step = max(1, count // MARKERS_PER_CURVE)  # staggered, so that coinciding curves show
+                look = {"markevery": (min(count - 1, step * rank // len(curves)), step)} | look
+            _draw_series(where, series, look)
+        _set_options(where, panel.options)
+        if index % declaration.per_row == 0 and "outer" in panel.options:
+            where.set_ylabel(escape_mathtext(panel.options["outer"]))
+    if plot.note:
+        figure.supxlabel(plot.note, fontsize=7 if len(plot.note) < 200 else 5.5)
+    if declaration.legend:
+        add_legend(figure, declaration.legend)
+    for panel, where in zip(panels, axes, strict=True):
+        labels = [
+            (text, float(s.x[at]), float(s.y[at]), str({**looks.get(_identify(s), {}), **s.look}["color"]))
+            for s in panel.series for at, text in s.texts
+        ]  # fmt: skip
+        if labels:
+            draw_labels(figure, where, labels)
+    return figure
 
 
-class SystemStyles:
-    """Color, marker and dash of every system of a report: the same in all figures and on the page."""
-
-    def __init__(self, items: Sequence[SystemValue]) -> None:
-        self._numbers: dict[SystemKey, int] = {}
-        for system in measured.group_systems(items):
-            self._numbers.setdefault(_identify_system(system.items[0]), len(self._numbers))
-
-    def choose(self, items: Sequence[SystemValue]) -> list[dict[str, Any]]:
-        """Return the styles of the systems of one figure, all different as far as there are enough."""
-        numbers = [self._numbers.get(_identify_system(item), 0) % STYLES for item in items]
-        free = [number for number in range(STYLES) if number not in numbers]
-        used: set[int] = set()
-        for at, number in enumerate(numbers):
-            if number in used and free:
-                numbers[at] = free.pop(0)
-            used.add(numbers[at])
-        return [choose_style(number) for number in numbers]
+def _identify(series: Series) -> str:
+    return series.style or series.label
 
 
-def _identify_system(item: SystemValue) -> SystemKey:
-    """Return what identifies a system on all tasks, text lengths and scoring models."""
-    return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
+def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return what series share, such as a label → color, marker and dash: equal in all panels of a figure.
 
-
-class Part(NamedTuple):
-    """What one figure is drawn from: values that it may show together, and what all figures of a report share."""
-
-    results: Results
-    styles: SystemStyles
-    layout: Layout
-    values: Sequence[SystemValue]
-
-
-def draw_each_part(name: str, metric: str = "", *, legend: int = 3) -> Callable[[DrawPart], Draw]:
-    """Let a function draw one figure per task, and per options of `metric`; `legend` as in `facet`."""
-
-    def decorate(draw: DrawPart) -> Draw:
-        @wraps(draw)
-        def draw_parts(results: Results, styles: SystemStyles, layout: Layout = DEFAULT) -> Mapping[str, Figure]:
-            parts: Mapping[Any, Sequence[SystemValue]] = (
-                measured.group_by_task_and_options(results.values, metric) if metric else group_by_data(results.values)
-            )
-            figures = {key: draw(Part(results, styles, layout, values)) for key, values in parts.items()}
-            return facet(name, figures, legend=legend)
-
-        return draw_parts
-
-    return decorate
-
-
-def facet(
-    name: str, figures: Mapping[Any, Figure | None], *, legend: int = 3, always: bool = False
-) -> dict[str, Figure]:
-    """Name the present figures by their subject and, if there are several, by what distinguishes them.
-
-    The key of a figure is what it shows, as a word or a tuple of words; the last word is `always` part of its name.
-    `legend` is the number of columns of each figure's legend; 0 for none.
+    Of several axes the first chooses the color, the others marker and dash.
     """
-    present = {(key,) if isinstance(key, str) else key: figure for key, figure in figures.items() if figure is not None}
-    differ = [at for at, words in enumerate(zip(*present, strict=True)) if len(set(words)) > 1]
-    differ += [len(key) - 1 for key in list(present)[:1] if always and len(key) - 1 not in differ]
-    for figure in present.values() if legend else ():
-        add_legend(figure, legend)
-    names = name_files(name, [[key[at] for at in differ] for key in present])
-    return dict(zip(names, present.values(), strict=True))
+    own: dict[str, Series] = {}
+    for series in (s for panel in panels for s in panel.series if "color" not in s.look):
+        own.setdefault(_identify(series), series)
+    likes = {name: s.like for name, s in own.items() if s.like is not None}
+    chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
+    looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(own)}
+    if len(axes) > 1:
+        colors, others = (
+            list(dict.fromkeys(tuple(s.axes.get(a, "") for a in part) for s in own.values()))
+            for part in (axes[:1], axes[1:])
+        )
+        for name, series in own.items():
+            color, other = (tuple(series.axes.get(a, "") for a in part) for part in (axes[:1], axes[1:]))
+            looks[name] = choose_style(others.index(other)) | {"color": choose_style(colors.index(color))["color"]}
+    return looks
+
+
+def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
+    """Draw one series by its mark."""
+    x, y, color = series.x, series.y, look["color"]
+    line = {name: value for name, value in look.items() if name not in ("alpha", "hatch")}
+    match series.mark:
+        case "line" | "curve":
+            crowded = {"marker": ""} if series.mark == "line" and len(x) > CROWDED else {}
+            if series.below is not None and (np.any(series.below) or np.any(series.above)):
+                band = np.asarray(y) - series.below, np.asarray(y) + series.above
+                panel.fill_between(x, *band, color=color, alpha=look.get("alpha", 0.18), linewidth=0)
+            panel.plot(x, y, **line | crowded)
+        case "path" | "dots":
+            if line.pop("hollow", False) and line["linestyle"] == "--":  # points have no dashes to differ in
+                line["markerfacecolor"] = "none"
+            line |= {"linestyle": ""} if series.mark == "dots" else {}
+            errors = [
+                None if a is None or not np.any((a, b)) else np.array([a, b])
+                for a, b in ((series.left, series.right), (series.below, series.above))
+            ]
+            if all(lengths is None for lengths in errors):
+                panel.plot(x, y, **line)
+            else:
+                panel.errorbar(x, y, xerr=errors[0], yerr=errors[1], **line)
+        case "step":
+            panel.step(x, y, where="post", **line)
+        case "bars":
+            panel.barh(x, y, color=color, **{name: look[name] for name in ("label", "height") if name in look})
+        case "columns":
+            panel.bar(x, y, color=color, **{name: look[name] for name in ("label", "width") if name in look})
+            if series.below is not None:
+                panel.errorbar(x, y, yerr=np.array([series.below, series.above]), fmt="none", ecolor="#333333")
+        case "cross":
+            for draw, values in ((panel.axvline, x), (panel.axhline, y)):
+                for index, value in enumerate(values):
+                    draw(value, **{k: v for k, v in line.items() if k != "marker" and not (k == "label" and index)})
+        case "span":
+            panel.axhspan(y[0] - series.below[0], y[0] + series.above[0], color=color, alpha=0.15, linewidth=0)
+            panel.axhline(y[0], **{key: value for key, value in line.items() if key != "marker"})
+        case "ellipse":
+            _draw_ellipse(panel, np.column_stack([x, y]), color)
+        case "region":
+            panel.fill(x, y, color=color, alpha=look.get("alpha", 0.15), linewidth=0)
+        case "cells":
+            _draw_cells(panel, series)
+        case "plane":
+            extent, z = (x[0], x[-1], y[0], y[-1]), series.z
+            panel.imshow(z, extent=extent, origin="lower", aspect="auto", cmap="RdBu", vmin=-1, vmax=1, alpha=0.45)
+            panel.contour(x, y, z, levels=[0.0], colors="#777777", linewidths=0.6)
+
+
+def _draw_ellipse(panel: Axes, points: Any, color: str) -> None:  # noqa: ANN401 - shape (points, 2)
+    """Draw two standard deviations to both sides of the mean, along the principal axes."""
+    from matplotlib.patches import Ellipse
+
+    variances, directions = np.linalg.eigh(np.cov(points.T))
+    width, height = map(float, 2 * 2 * np.sqrt(np.clip(variances[::-1], 0, None)))
+    angle = math.degrees(math.atan2(directions[1, 1], directions[0, 1]))
+    center = (float(points[:, 0].mean()), float(points[:, 1].mean()))
+    look: dict[str, Any] = {"facecolor": color, "alpha": 0.2, "edgecolor": color, "linewidth": 0.8}
+    panel.add_patch(Ellipse(center, width, height, angle=angle, **look))
+
+
+def _draw_cells(panel: Axes, series: Series) -> None:
+    """Draw a matrix with a text in each cell, white on dark cells; NaN cells have no color."""
+    look = dict(series.look)
+    size, bar = look.pop("fontsize", 5.5), look.pop("bar")
+    image = panel.imshow(np.ma.masked_invalid(series.z), **look)
+    texts, is_dark = series.cells
+    for (row, column), dark in np.ndenumerate(is_dark):
+        if text := texts[row][column]:
+            color = "white" if dark else "black"
+            panel.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
+    ticks = {name: bar.pop(name) for name in ("ticks", "ticklabels") if name in bar}
+    color_bar = cast("Any", panel.figure).colorbar(image, ax=panel, **bar)
+    if ticks:
+        color_bar.set_ticks(ticks["ticks"], labels=ticks["ticklabels"])
+
+
+def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
+    """Set the options of a panel: those of `Axes.set`, and our own.
+
+    `grid`: whether or along which axis; `margins`; `ticks`: an axis → its most ticks; `integers`: axes of whole
+    numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`: an axis → its
+    largest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left of a row; `tick_params`.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+    own = {name: value for name, value in options.items() if name in PANEL_OPTIONS}
+    panel.margins(**own.get("margins", {}))
+    axes = {"x": panel.xaxis, "y": panel.yaxis}
+    names = {f"{a}ticklabels": [escape_mathtext(t) for t in options.get(f"{a}ticklabels", ())] for a in axes}
+    texts = {n: escape_mathtext(options[n]) for n in ("title", "xlabel", "ylabel") if n in options}
+    rest = {n: v for n, v in options.items() if n not in own and n not in names}
+    for axis in "xy":  # a scale resets the ticks
+        if scale := rest.pop(f"{axis}scale", ""):
+            getattr(panel, f"set_{axis}scale")(
+                "log" if scale == "log2" else scale, **({"base": 2} if scale == "log2" else {})
+            )
+    panel.set(**rest | texts | {n: labels for n, labels in names.items() if labels})
+    if len(max(str(texts.get("title", "")).split("\n"), key=len)) > own.get("wide", math.inf):
+        panel.title.set_fontsize(SMALL)
+    for name, most in own.get("ticks", {}).items():
+        axes[name].set_major_locator(MaxNLocator(nbins=most))
+    for name in own.get("integers", ()):
+        axes[name].set_major_locator(MaxNLocator(integer=True))
+    for name in own.get("plain", ()):
+        if options.get(f"{name}scale") == "log":
+            axes[name].set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes[name].set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes[name].set_minor_formatter(NullFormatter())
+    panel.tick_params(**own.get("tick_params", {}))
+    if turn := own.get("turn"):
+        aligned = {"ha": "right", "rotation_mode": "anchor"} if turn < 90 else {}
+        for tick in panel.get_xticklabels():
+            tick.set(rotation=turn, **aligned)
+    if "grid" in own:
+        panel.grid(visible=False)
+        if own["grid"]:
+            panel.grid(visible=True, axis=own["grid"])
+    for name, most in own.get("most", {}).items():
+        low, high = getattr(panel, f"get_{name}lim")()
+        getattr(panel, f"set_{name}lim")(low, min(high, most))
 
 
 def create_panels(
-    count: int, height: float, *, per_row: int = 3, width: float | None = None, sharey: bool = False
+    count: int, height: float, per_row: int = 3, width: float | None = None, *, sharey: bool = False
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a grid of panels, of a height in inches per row; no global state is touched.
 
@@ -191,33 +306,43 @@ def add_legend(figure: Figure, most: int = 3) -> None:
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
-def draw_curves(
-    panel: Axes, curves: Sequence[tuple[str, F64 | tuple[F64, F64] | None]], styles: Sequence[Mapping[str, Any]]
-) -> None:
-    """Draw labeled curves (x, y) with few markers each, staggered so that coinciding curves show."""
-    for index, ((label, points), style) in enumerate(zip(curves, styles, strict=True)):
-        if points is not None:
-            count = len(points[0])
-            step = max(1, count // MARKERS_PER_CURVE)
-            start = min(count - 1, step * index // len(curves))
-            panel.plot(*points, label=escape_mathtext(label), markevery=(start, step), **style)
-
-
 def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
     """Shorten labels to a maximum number of characters."""
     return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
 
 
-def format_numbers_plainly(axis: Any) -> None:  # noqa: ANN401 - an axis of matplotlib
-    """Label a logarithmic axis with plain numbers instead of powers."""
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, float, str]]) -> None:
+    """Draw labels (text, x, y, color), each at the first free position, or else at the one that covers least.
 
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    To be called last: the axes, their limits and all that is drawn in them are known by then.
+    """
+    figure.draw_without_rendering()
+    paths = [line.get_transform().transform_path(line.get_path()).interpolated(STEPS) for line in panel.get_lines()]
+    occupied = np.concatenate([path.vertices for path in paths])
+    inside = panel.get_window_extent()
+    boxes: list[Bbox] = []
+    for label, x, y, color in labels:
+        candidates = []
+        for far, dx, dy in OFFSETS:
+            text = panel.annotate(
+                label, (x, y), xytext=(dx * far, dy * far), textcoords="offset points", fontsize=6, color=color,
+                ha=ALIGN[dx][0], va=ALIGN[dy][1],
+            )  # fmt: skip
+            text.set_in_layout(False)  # the layout must not move after the position was chosen
+            box = text.get_window_extent().padded(PAD * figure.dpi / 72)
+            is_outside = inside.count_contains(box.corners()) < 4
+            # Another label, or the edge of the axes, weighs more than any line.
+            cost = box.count_contains(occupied) + 1000 * (box.count_overlaps(boxes) + is_outside)
+            candidates.append((cost, text, box))
+        best = min(candidates, key=lambda candidate: candidate[0])
+        for candidate in candidates:
+            if candidate is not best:
+                candidate[1].remove()
+        boxes.append(best[2])
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and PDF, without dates or program versions.
+def save(figure: Figure, folder: Path, name: str) -> Path:
+    """Write a figure as PNG and PDF, without dates or program versions; return the path of the PNG.
 
     The canvases are called directly: `savefig` would draw everything once more for each format, and drawing is what a
     report spends its time on. The layout of the first drawing is kept for the second.
@@ -233,4 +358,4 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     with open_for_replacement(pdf, "wb") as handle:
         quiet = {"CreationDate": None, "Producer": None, "Creator": None}
         cast("Any", FigureCanvasPdf(figure)).print_pdf(handle, metadata=quiet)
-    return [png, pdf]
+    return png

@@ -1,51 +1,27 @@
-"""Figures about human judgments: the discriminator of HUSE, the two parts of HUSE, and its stability."""
+"""Figures of human judgments: the discriminator of HUSE, the two parts of HUSE, and its stability."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import escape_mathtext, parse_signature
-from openended.harness.report.figures.drawing import COLORS, DEFAULT, MOST, SystemStyles, create_panels, facet
-from openended.harness.results import Layout, Results, System
+from openended.harness.core import F64, parse_signature
+from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
+from openended.harness.report.pictures import COLORS
+from openended.harness.report.tables.selection import RATED, make_slug
+from openended.harness.results import Results, System, SystemValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.figure import Figure
-
     from openended.metrics.huse import PairRatings, Rule, Ties, VoteTie
 
-RATED = "rated"  # in place of the decoder where a file of ratings was scored by itself
 GRID = 160  # points per side of the picture of the regions
-_MANY = 2000  # examples: above, the stability curves take too long for a report
-
-
-def huse_figures(results: Results, styles: SystemStyles, _: Layout = DEFAULT) -> Mapping[str, Figure]:
-    """Draw what there is data for: `huse`, `huse-stability-<system>`, `huse-parts`."""
-    regions: dict[Any, Figure | None] = {}
-    stability: dict[Any, Figure | None] = {}
-    parts: dict[Any, Figure | None] = {}
-    items = [item for item in results.values if item.metric == "huse"]
-    groups = measured.group_by_task_and_options(items, "huse")
-    if all(item.axes.get("decoder") == RATED for item in items):  # each file of ratings would be a task
-        groups = {("ratings", options): part for options, part in measured.group_by_options(items, "huse").items()}
-    for key, part in groups.items():
-        systems = measured.group_systems(part)
-        rated = {s.name: ratings for s in systems if (ratings := read_ratings(results, s))}
-        regions[key] = huse_regions(dict(list(rated.items())[:MOST])) if rated else None
-        for label, (rated_pairs, rule) in rated.items():
-            stability[*key, label] = huse_stability(rated_pairs, rule) if rated_pairs.n <= _MANY else None
-        both = measured.select_systems_with_both(part, ("huse", "huse_q"), ("huse", "huse_d"))[:MOST]
-        chosen = styles.choose([quality for _, quality, _ in both])
-        values = {system.name: (quality.mean, diversity.mean) for system, quality, diversity in both}
-        parts[key] = huse_parts(values, chosen) if both else None
-    return {
-        **facet("huse", regions), **facet("huse-stability", stability, always=True),
-        **facet("huse-parts", parts, legend=2),
-    }  # fmt: skip
+MANY = 2000  # examples: above, the stability curves take too long for a report
+SIDES = ((False, "reference", "#2166ac", "s"), (True, "model", "#b2182b", "o"))
+TEMPERATURE = re.compile(r"(?:^|[ _,(])(?:t|temperature)=?\s*(\d+(?:\.\d+)?)")
 
 
 def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
@@ -66,76 +42,158 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
     return PairRatings.from_arrays(arrays), rule
 
 
-def huse_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> Figure:
-    """Draw human judgment against log-probability, one panel per system (HUSE Fig. 4).
+def _read_all(part: Part) -> dict[str, tuple[System, PairRatings, Rule]]:
+    """Return label → each system with its rated texts."""
+    systems = measured.group_systems([i for i in part.values if i.metric == "huse"])[:MOST]
+    order = list(part.declaration.names.get("label", ()))
+    systems.sort(key=lambda system: order.index(system.name) if system.name in order else len(order))
+    return {part.name("label", s.name): (s, *rated) for s in systems if (rated := read_ratings(part.results, s))}
 
-    The shading is the share of votes of the k nearest texts: blue for reference, red for model; the line is a tie.
-    """
+
+def show_regions(part: Part) -> Plot | None:
+    """Show human judgment against log-probability, one panel per system (HUSE Fig. 4)."""
+    rated = {name: (pairs, rule) for name, (_, pairs, rule) in _read_all(part).items()}
+    return Plot(build_regions(rated)) if rated else None
+
+
+def build_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> list[Panel]:
+    """Build the panels of systems: the shading is the share of votes of the k nearest texts, the line is a tie."""
     from openended.metrics.huse import HusePoints
 
-    figure, panels = create_panels(len(rated), 2.6, sharey=True)
     systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
     shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
-    for panel, (name, points, rule) in zip(panels, systems, strict=True):
+    panels = list[Panel]()
+    for name, points, rule in systems:
         low, high = np.array([[shared.min(), shared.max()], [points.raw[:, 1].min(), points.raw[:, 1].max()]]).T
         pad = 0.05 * np.maximum(high - low, points.spread)
         ratings, log_probs = (np.linspace(low[i] - pad[i], high[i] + pad[i], GRID) for i in (0, 1))
         plane = np.column_stack([axis.ravel() for axis in np.meshgrid(ratings, log_probs, indexing="ij")])
         margins = points.margins_at(plane, rule).reshape(GRID, GRID)
         share = np.clip(-margins / rule.k, -1.0, 1.0)  # of votes for the reference less those for the model
-        extent = (log_probs[0], log_probs[-1], ratings[0], ratings[-1])
-        panel.imshow(share, extent=extent, origin="lower", aspect="auto", cmap="RdBu", vmin=-1, vmax=1, alpha=0.45)
-        panel.contour(log_probs, ratings, share, levels=[0.0], colors="#777777", linewidths=0.6)
-        for is_model, label, color, marker in ((False, "reference", "#2166ac", "s"), (True, "model", "#b2182b", "o")):
+        series = [Series(mark="plane", x=log_probs, y=ratings, z=share)]
+        for is_model, label, color, marker in SIDES:
             x, y = points.raw[points.is_model == is_model].T[::-1]
-            panel.plot(x, y, marker, color=color, label=label, markersize=2.6, alpha=0.9, markeredgewidth=0)
-        panel.grid(visible=False)
-        panel.set(title=escape_mathtext(name), xlabel="model log-probability per word, nats")
-    panels[0].set_ylabel("human judgment (mean rating)")
-    return figure
+            look: dict[str, Any] = {
+                "color": color,
+                "marker": marker,
+                "markersize": 2.6,
+                "alpha": 0.9,
+                "markeredgewidth": 0,
+            }
+            series.append(Series(mark="dots", x=x, y=y, label=label, look=look))
+        panels.append(Panel(series, name, {"title": name}))
+    return panels
 
 
-def huse_parts(parts: Mapping[str, tuple[float, float]], styles: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw HUSE-D against HUSE-Q with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3)."""
-    figure, (panel,) = create_panels(1, 3.0)
-    every = np.array(list(parts.values()))
+def show_parts(part: Part) -> Plot | None:
+    """Show the parts of HUSE with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
+
+    Of several tasks, each has a color and a region of dominated systems, and points are labeled by their temperature.
+    """
+    items = [item for item in part.values if item.metric == "huse"]
+    first, second = (name.partition(".")[2] for name in part.declaration.metrics)
+    both = measured.select_systems_with_both(items, ("huse", first), ("huse", second))[:MOST]
+    points = [(part.name("label", s.name), x.mean, y.mean, x) for s, x, y in both]
+    return build_parts(points, find_task) if points else None
+
+
+def find_task(value: SystemValue) -> str:
+    """Return the task of rated texts: that of the run, or of texts rated alone the beginning of their file's name."""
+    if value.axes.get("decoder") != RATED:
+        return value.axes.get("task", "")
+    stem = (
+        re.sub(r"\.\w+$", "", value.axes.get("judgments", "") or value.titles[0]).rpartition("/")[2].rpartition(":")[2]
+    )
+    return TEMPERATURE.sub("", stem).strip(" _-")
+
+
+def find_temperature(value: SystemValue) -> str:
+    """Return the temperature of a system: its option, or what its name says."""
+    if option := value.axes.get("decoder.temperature"):
+        return option
+    names = " ".join(
+        (*value.titles, parse_signature(value.signature).get("system", ""), value.axes.get("judgments", ""))
+    )
+    return match[1] if (match := TEMPERATURE.search(names)) else ""
+
+
+def build_parts(points: Sequence[tuple[str, float, float, SystemValue]], find: Any) -> Plot:  # noqa: ANN401
+    """Build the panel of systems (name, one part, the other part, value); `find` returns the task of a value."""
+    every = np.array([(q, d) for _, q, d, _ in points])
     bottom, top = min(-0.02, float(every.min()) - 0.05), max(1.05, float(every.max()) + 0.05)
+    series = []
     for value in np.arange(0.2, 1.01, 0.2):
-        # On this line HUSE-D = value + 1 − HUSE-Q.
-        panel.plot([bottom, top], [value + 1 - bottom, value + 1 - top], ":", color="#999999", linewidth=0.7)
-        # Outside the axes at the end of the line, where nothing overlaps.
-        panel.annotate(
-            f"HUSE {value:.1f}", (top, value + 1 - top), xytext=(3, 0), textcoords="offset points", va="center",
-            annotation_clip=False, fontsize=5.5, color="#777777",
-        )  # fmt: skip
-    for (name, (quality, diversity)), style in zip(parts.items(), styles, strict=True):
-        panel.plot(quality, diversity, label=escape_mathtext(name), **{**style, "linestyle": "none"})
-    panel.set(xlim=(bottom, top), ylim=(bottom, top), aspect="equal")
-    panel.set(xlabel="HUSE-Q (quality) →", ylabel="HUSE-D (diversity) →")
-    return figure
+        # On this line HUSE-D = value + 1 − HUSE-Q; it is named outside the axes at its end, where nothing overlaps.
+        line: dict[str, Any] = {"color": "#999999", "linestyle": ":", "linewidth": 0.7, "marker": ""}
+        ends = [bottom, top], [value + 1 - bottom, value + 1 - top]
+        series.append(Series(x=ends[0], y=ends[1], look=line | {"end": f"HUSE {value:.1f}"}))
+    tasks = list(dict.fromkeys(find(value) for *_, value in points))
+    for index, task in enumerate(tasks):
+        members = [point for point in points if find(point[3]) == task]
+        if len(tasks) > 1:
+            color = {"color": COLORS[index % len(COLORS)]}
+            hull = find_dominated([(q, d) for _, q, d, _ in members])
+            series.append(Series(mark="region", x=hull[:, 0], y=hull[:, 1], look=color))
+            texts = [(at, f"t={t}") for at, (*_, v) in enumerate(members) if (t := find_temperature(v))]
+            x, y = [q for _, q, _, _ in members], [d for _, _, d, _ in members]
+            series.append(Series(mark="dots", x=x, y=y, label=task, texts=texts, look=color | {"marker": "o"}))
+        else:
+            series += [Series(mark="dots", x=[q], y=[d], label=name, like=value) for name, q, d, value in members]
+    return Plot([Panel(series, options={"xlim": (bottom, top), "ylim": (bottom, top)})])
 
 
-def huse_stability(rated: PairRatings, rule: Rule, *, draws: int = 20, seed: int = 0) -> Figure:
-    """Draw HUSE against the number of ratings per text and of examples, with 90 % intervals (HUSE Fig. 5)."""
-    from matplotlib.ticker import MaxNLocator
+def find_dominated(points: Sequence[tuple[float, float]]) -> F64:
+    """Return the corners of the region of worse HUSE in the same proportion of HUSE-D to HUSE-Q as the points.
 
+    On a ray from the origin HUSE falls toward it, so the region is between the origin and the outermost points.
+    """
+    corners = np.array([(0.0, 0.0), *points])
+    order = np.argsort(np.arctan2(corners[1:, 1], corners[1:, 0]), kind="stable")
+    hull: list[Any] = [corners[0]]
+    for corner in corners[1:][order]:
+        while len(hull) > 2 and _turn(hull[-2], hull[-1], corner) <= 0:
+            hull.pop()
+        hull.append(corner)
+    return np.array(hull)
+
+
+def _turn(a: F64, b: F64, c: F64) -> float:
+    """Return a positive number where the path turns left at b."""
+    return float((b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0]))
+
+
+def show_stability(part: Part) -> Mapping[str, Plot]:
+    """Show HUSE against the number of texts and of ratings per text, with 90 % intervals (HUSE Fig. 5).
+
+    With the option `together`, all systems are in one figure; else each has its own, with HUSE-Q.
+    """
+    rated = {name: (pairs, rule) for name, (_, pairs, rule) in _read_all(part).items() if pairs.n <= MANY}
+    draws = int(part.declaration.options.get("draws", 20))
+    if part.declaration.options.get("together"):
+        return {"": Plot(build_stability(rated, draws=draws))} if rated else {}
+    plots = {f"-{make_slug(name)}": Plot(build_stability({name: both}, draws=draws)) for name, both in rated.items()}
+    return plots if len(plots) == len(rated) else {}
+
+
+def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
+    """Build the panels of both numbers: one line per system, or HUSE and HUSE-Q of the only one."""
     from openended.metrics.huse import example_curve, rater_curve
 
-    most = int((~np.isnan(rated.ratings)).sum(axis=1).max())
-    counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
-    sizes = sorted({round(rated.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
-    curves = {
-        "ratings a text": rater_curve(rated, rule, counts=counts, draws=draws, seed=seed),
-        "examples": example_curve(rated, rule, sizes=sizes, draws=draws, seed=seed),
-    }
-    figure, panels = create_panels(2, 2.2, sharey=True)
-    for panel, (unit, curve) in zip(panels, curves.items(), strict=True):
-        good = ~np.isnan(curve.huse)
-        at = curve.sizes[good]
-        panel.fill_between(at, curve.low[good], curve.high[good], color=COLORS[0], alpha=0.18, linewidth=0)
-        panel.plot(at, curve.huse[good], "o-", color=COLORS[0], label="HUSE")
-        panel.plot(at, curve.huse_q[good], "s--", color=COLORS[1], label="HUSE-Q")
-        panel.set_xlabel(unit)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    panels[0].set_ylabel("HUSE, HUSE-Q")
-    return figure
+    examples, ratings = list[Series](), list[Series]()
+    for index, (name, (pairs, rule)) in enumerate(rated.items()):
+        most = int((~np.isnan(pairs.ratings)).sum(axis=1).max())
+        counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
+        sizes = sorted({round(pairs.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
+        own: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "o", "linestyle": "-"}
+        for series, curve in (
+            (ratings, rater_curve(pairs, rule, counts=counts, draws=draws, seed=seed)),
+            (examples, example_curve(pairs, rule, sizes=sizes, draws=draws, seed=seed)),
+        ):
+            good = ~np.isnan(curve.huse)
+            at, mean = curve.sizes[good], curve.huse[good]
+            band: dict[str, Any] = {"below": mean - curve.low[good], "above": curve.high[good] - mean}
+            series.append(Series(x=at, y=mean, label=name if len(rated) > 1 else "HUSE", look=own, **band))
+            if len(rated) == 1:
+                look: dict[str, Any] = {"color": COLORS[1], "marker": "s", "linestyle": "--"}
+                series.append(Series(x=at, y=curve.huse_q[good], label="HUSE-Q", look=look))
+    return [Panel(examples, "examples"), Panel(ratings, "ratings")]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, parse_signature
-from openended.harness.report.figures.panels import group_into_lines
+from openended.harness.report.analysis.lines import group_into_lines
 from openended.harness.report.findings.uncertainty import DRAWS, Check, Outcome, Sample
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 

@@ -9,17 +9,16 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from openended.harness.core import to_json, write_text
-from openended.harness.report.figures.drawing import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles
 from openended.harness.report.findings.claims import HEADLINES, write_headline
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import collect_page_texts
+from openended.harness.report.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
@@ -35,13 +34,12 @@ SCRIPTS = (
 
 
 def write_page(
-    results: Results, tables: Sequence[Table], figures: Sequence[Path], path: Path, *,
-    traces: Mapping[str, Any] | None = None, compared_results: Mapping[str, Results] | None = None,
-    leaderboard: bool = False,
+    results: Results, tables: Sequence[Table], pictures: Sequence[Picture], path: Path, *,
+    compared_results: Mapping[str, Results] | None = None, leaderboard: bool = False,
 ) -> list[Path]:  # fmt: skip
     """Write the page and, if there are many texts, a folder next to it; all text is escaped.
 
-    A figure with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
+    A picture with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
     those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
     """
     from jinja2 import Environment, StrictUndefined
@@ -56,6 +54,7 @@ def write_page(
     written = [] if inside else write_beside(named_parts, path.parent)
     parts["contents"] = to_script_json(contents)
     parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
+    traces = {picture.png.stem: picture.trace for picture in pictures if picture.trace is not None}
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
     template, style = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
@@ -66,7 +65,7 @@ def write_page(
         # Runs of equal settings in both reports are not seeds of one system.
         finding="" if compared_results else write_headline(results),
         tables=tables,
-        figures=[_embed_figure(p) for p in figures if p.suffix == ".png"],
+        figures=[_embed_picture(picture) for picture in pictures],
         has_texts=bool(page_texts.sources),
         has_why=bool(explanations),
         results=results,
@@ -123,40 +122,19 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _embed_figure(path: Path) -> Mapping[str, Any]:
+def _embed_picture(picture: Picture) -> Mapping[str, Any]:
     """Return a picture for the template; a PNG stores its width in pixels in bytes 16 to 20."""
-    data = path.read_bytes()
+    data = picture.png.read_bytes()
     pixels = int.from_bytes(data[16:20])
-    title, caption = find_caption(path.stem)
     return {
-        "name": title,
-        "stem": path.stem,
-        "caption": caption,
-        "file": path.with_suffix(".pdf").name,
+        "name": picture.title,
+        "stem": picture.png.stem,
+        "caption": picture.caption,
+        "file": picture.png.with_suffix(".pdf").name,
         "data": base64.b64encode(data).decode(),
         "width": round(SCALE * pixels),
         "page": pixels > RESOLUTION * (COLUMN + PAGE) / 2,
     }
-
-
-@cache
-def _load_captions() -> dict[str, dict[str, str]]:
-    """Return beginning of a figure's name → title and text."""
-    import yaml
-
-    captions: dict[str, dict[str, str]] = yaml.safe_load((FOLDER / "captions.yaml").read_text(encoding="utf-8"))
-    return captions
-
-
-def find_caption(name: str) -> tuple[str, str]:
-    """Return the title of a figure, with what distinguishes it from others of its kind, and its caption."""
-    captions = _load_captions()
-    prefix = next((begin for begin in captions if name == begin or name.startswith(f"{begin}-")), None)
-    if prefix is None:
-        return name.replace("_", " "), ""
-    rest = name.removeprefix(prefix).strip("-").replace("_", " ")
-    title = captions[prefix]["title"]
-    return (f"{title}: {rest}" if rest else title), captions[prefix]["text"]
 
 
 def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str, Any]:

@@ -234,3 +234,24 @@ def stored(folder: Path) -> None:
         write_run(folder, "nucleus", 0, options={"p": p}, title=f"nucleus p={p}", strength=0.5 + p / 2, experiment="p")
     for c in (1, 5, 10):
         write_run(folder, "nucleus", 0, c=c, experiment="scaling")
+
+
+def draw_figure(
+    name: str, results: Any, styles: Any = None, *, figure: Mapping[str, Any] | None = None, **layout: Any
+) -> dict[str, Any]:
+    """Draw one declared figure, with changes of its declaration and a layout; returns stem of the file → figure."""
+    from openended.harness.report.figures.draw import build_plots, choose_figures
+    from openended.harness.report.figures.drawing import apply_style, draw_plot
+    from openended.harness.report.pictures import SystemStyles
+    from openended.harness.results import Layout
+
+    chosen = choose_figures(results, [Layout(figures={name: figure or {}}, **layout)])
+    if name not in chosen:
+        return {}
+    declaration, own = chosen[name]
+    with apply_style():
+        plots = build_plots(name, results, own, declaration)
+        drawn = {
+            stem: draw_plot(plot, declaration, styles or SystemStyles(results.values)) for stem, plot in plots.items()
+        }
+    return {stem: figure for stem, figure in drawn.items() if figure is not None}

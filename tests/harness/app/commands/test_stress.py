@@ -9,12 +9,11 @@ from openended.harness.app.commands.describe import describe_option
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
 from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
 from openended.harness.imported import list_damages
-from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.report.figures.heat_maps import damage_heat_map
 from openended.harness.report.tables.detected_damage import build_stress_frames
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import split_results
 from openended.harness.results import load_layout, read_results
+from tests.harness.report.synthetic import draw_figure
 from tests.helpers import openended, write_jsonl
 
 
@@ -72,7 +71,7 @@ def test_csv_and_table(folder):
     assert table.rows[0].cells[column].value == 50
     assert table.rows[1].cells[column].words == "no?"
     assert table.warnings[0].startswith("no?: 30 texts on a side say little, they show only changes of at least ")
-    (figure,) = damage_heat_map(results, SystemStyles([])).values()
+    (figure,) = draw_figure("stress", results).values()
     assert {"50", "no"} <= {text.get_text() for text in figure.axes[0].texts}
 
 

@@ -23,7 +23,7 @@ def only_grid(folder):
 def undrawn(monkeypatch):
     """Figures take most of the time; the first test sees them."""
     monkeypatch.setattr("openended.harness.report.figures.draw.draw_all", lambda *_, **__: [])
-    monkeypatch.setattr("openended.harness.report.figures.search_panels.search_figures", lambda _: {})
+    monkeypatch.setattr("openended.harness.report.figures.search.show_search", lambda _: {})
 
 
 @pytest.fixture(scope="module")

@@ -12,43 +12,40 @@ import pytest
 
 from openended.harness.core import Features, Replicates, Side, SpecError
 from openended.harness.report.build import make_tables
-from openended.harness.report.figures import curves, draw as draw_module, drawing, heat_maps, panels, trade_offs
+from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
-from openended.harness.report.figures.drawing import STYLES, SystemStyles, apply_style, choose_style
-from openended.harness.report.figures.people import huse_parts, huse_regions, huse_stability
+from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
+from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.figures.trade_offs import draw_labels, steps_at_equal_entropy
+from openended.harness.report.pictures import COLORS, DASHES, STYLES, SystemStyles, choose_style
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve
-from tests.harness.report.synthetic import quickstart, result, store_arrays, stored, write_run
+from tests.harness.report.synthetic import draw_figure as draw, quickstart, result, store_arrays, stored, write_run
 from tests.helpers import openended
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 DECODERS = {"decoder": "greedy|ancestral|nucleus"}
-MAKERS = {
-    "divergence": (curves.divergence_curves, DECODERS | {"max_new_tokens": "96", "num_examples": "500"}),
-    "zipf": (curves.rank_frequency, {"num_examples": "500"}),
-    "metrics": (panels.metric_panels, {"num_examples": "500", "max_new_tokens": "96"}),
-    "precision_recall": (trade_offs.precision_recall, {"experiment": "decoders"}),
-    "quality_diversity": (trade_offs.quality_diversity, {"experiment": "decoders|p"}),
-    "sweep-max_new_tokens": (panels.sweeps, {"experiment": "lengths|decoders", "num_examples": "500"}),
-    "sweep-num_examples": (panels.sweeps, {"experiment": "sizes|decoders", "max_new_tokens": "96"}),
-    "sweep-decoder.p": (panels.sweeps, {"num_examples": "500", "max_new_tokens": "96"}),
-    "sweep-mauve-scaling_factor": (panels.sweeps, {}),
+SELECTIONS = {
+    "divergence": DECODERS | {"max_new_tokens": "96", "num_examples": "500"},
+    "zipf": {"num_examples": "500"},
+    "metrics": {"num_examples": "500", "max_new_tokens": "96"},
+    "precision_recall": {"experiment": "decoders"},
+    "quality_diversity": {"experiment": "decoders|p"},
+    "sweep-max_new_tokens": {"experiment": "lengths|decoders", "num_examples": "500"},
+    "sweep-num_examples": {"experiment": "sizes|decoders", "max_new_tokens": "96"},
+    "sweep-decoder.p": {"num_examples": "500", "max_new_tokens": "96"},
+    "sweep-mauve-scaling_factor": {},
 }
+"""Stem of a figure → the stored runs that it is drawn from."""
 
 
 @pytest.fixture(autouse=True)
 def style():
     with apply_style():
         yield
-
-
-def draw(make, results):
-    return make(results, SystemStyles(results.values))
 
 
 def test_the_stored_set_is_what_the_builder_writes(tmp_path):
@@ -62,40 +59,35 @@ def test_the_stored_set_is_what_the_builder_writes(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", SELECTIONS)
 def test_each_figure_is_drawn(name, tmp_path):
-    make, where = MAKERS[name]
-    figure = draw(make, read_results([FIXTURE], where))[name]
+    figure = draw(name.partition("-")[0], read_results([FIXTURE], SELECTIONS[name]))[name]
     for panel in figure.axes:
         assert panel.has_data() or not panel.get_visible()
-    png, pdf = drawing.save(figure, tmp_path, name)
+    png = drawing.save(figure, tmp_path, name)
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert pdf.read_bytes().startswith(b"%PDF")
+    assert png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_no_data_no_figure(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=[result("model", "m", {"m": float("nan")})])
-    empty = read_results([tmp_path])
-    for make, _ in MAKERS.values():
-        assert not draw(make, empty)
+    assert draw_all(read_results([tmp_path]), tmp_path / "figures") == []
 
 
 def test_a_sweep_joins_the_points_of_a_system_in_order():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
-    items = read_results([FIXTURE], where).values
-    figure = panels.sweep(items, "max_new_tokens", SystemStyles(items), Layout(metrics=("gen_ppl.entropy",)))
+    results = read_results([FIXTURE], where)
+    (figure,) = draw("sweep", results, metrics=("gen_ppl.entropy",)).values()
     lines = {line.get_label(): line for line in figure.axes[0].lines}
     assert list(lines["nucleus p=0.95"].get_xdata()) == [32.0, 64.0, 96.0]
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
-    assert panels.sweep(items, "num_examples", SystemStyles(items)) is None
+    assert draw("sweep", results, figure={"x": ["num_examples"]}) == {}
 
 
 def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_value():
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
-    items = read_results([FIXTURE], where).values
-    layout = Layout(metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True)
-    figure = panels.sweep(items, "max_new_tokens", SystemStyles(items), layout)
+    (figure,) = draw("sweep", read_results([FIXTURE], where), metrics=("mauve", "gen_ppl.gen_ppl"), gaps=True).values()
     assert [panel.get_title() for panel in figure.axes] == ["MAUVE ↑", "|Δ Gen. PPL| ↓"]
     (line,) = figure.axes[1].lines
     assert max(line.get_ydata()) < 5, "nucleus sampling has a perplexity of 39, people of 36.4"
@@ -103,7 +95,7 @@ def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_valu
 
 def test_a_dollar_in_a_name_is_no_formula(tmp_path):
     write_run(tmp_path, "nucleus", 0, title="p=$x_{", arrays=True)
-    drawing.save(draw(panels.metric_panels, read_results([tmp_path]))["metrics"], tmp_path / "out", "m")
+    drawing.save(draw("metrics", read_results([tmp_path]))["metrics"], tmp_path / "out", "m")
 
 
 def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
@@ -121,7 +113,7 @@ def test_the_divergence_curve_drawn_is_the_mean_that_its_label_says(tmp_path):
         line = result("model", "mauve", made.values, direction="higher", family="two_sample", artifact=name)
         write_run(tmp_path, "nucleus", seed, results=[line | {"signature": made.signature, "sd": made.sd}])
     results = read_results([tmp_path])
-    panel = draw(curves.divergence_curves, results)["divergence"].axes[0]
+    panel = draw("divergence", results)["divergence"].axes[0]
     (line,) = panel.get_lines()
     value = next(i for i in results.values if i.key == "mauve")
     assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(value.mean, abs=1e-9)
@@ -152,31 +144,26 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
 def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their_markers():
     looks = [choose_style(index) for index in range(STYLES)]
     assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
-    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(drawing.DASHES)
-    assert STYLES >= drawing.MOST
-    assert len(set(drawing.COLORS)) == len(drawing.COLORS)
-    _, (panel,) = drawing.create_panels(1, 2.0)
-    drawing.draw_curves(panel, [(name, np.zeros((2, 120))) for name in "abc"], looks[:3])
-    drawing.draw_curves(panel, [("d", np.zeros((2, 2)))], looks[3:4])
-    assert [line.get_markevery() for line in panel.lines] == [(0, 20), (6, 20), (13, 20), (0, 1)]
+    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(DASHES)
+    assert STYLES >= people.MOST
+    assert len(set(COLORS)) == len(COLORS)
+    curves = [
+        Series(mark="curve", x=np.zeros(n), y=np.zeros(n), label=name)
+        for name, n in zip("abcd", (120,) * 3 + (2,), strict=True)
+    ]
+    (panel,) = draw_plot(Plot([Panel(curves)]), DECLARED, SystemStyles([])).axes
+    assert [line.get_markevery() for line in panel.lines] == [(0, 20), (5, 20), (10, 20), (0, 1)]
 
 
-@pytest.mark.parametrize(
-    ("keys", "always", "names"),
-    [
-        ([("docs", "k=3")], False, ["zipf"]),
-        ([("docs", "k=3"), ("docs", "k=4")], False, ["zipf-k=3", "zipf-k=4"]),
-        ([("a b",), ("a/b",)], False, ["zipf-a_b", "zipf-a_b-2"]),  # their slugs are equal
-        ([("docs", "nucleus")], True, ["zipf-nucleus"]),
-        ([], False, []),
-    ],
-)
-def test_figures_are_named_by_what_differs(keys, always, names):
-    figures = {key: object() for key in keys}
-    left_out = {("left", "out")[: len(keys[0]) if keys else 2]: None}
-    named = drawing.facet("zipf", figures | left_out, legend=0, always=always)
-    assert list(named) == names
-    assert list(named.values()) == list(figures.values())
+def test_figures_are_named_by_what_differs(tmp_path):
+    for task in ("docs", "other"):
+        write_run(tmp_path, "greedy", None, axes={"task": task}, arrays=True)
+        write_run(tmp_path, "nucleus", 0, axes={"task": task}, arrays=True)
+    results = read_results([tmp_path])
+    assert list(draw("zipf", results)) == ["zipf-docs", "zipf-other"]
+    assert list(draw("zipf", filter_results(results, {"task": "docs"}))) == ["zipf"]
+    assert list(draw("zipf", results, figure={"parts": "all"})) == ["zipf"]
+    assert list(draw("divergence", results, figure={"where": {"task": "docs"}})) == ["divergence"]
 
 
 def test_labels_of_crossing_lines_are_free():
@@ -204,45 +191,47 @@ def test_a_decoder_that_is_its_parameter_is_named_once(tmp_path):
         line = result("model", "gen_ppl", {"gen_ppl": 10.0 + n, "entropy": 2.0 + n}, family="scored")
         title = f"temperature={value}"
         write_run(tmp_path, "temperature", 0, results=[line], options={"temperature": value}, title=title)
-    (panel,) = draw(trade_offs.quality_diversity, read_results([tmp_path]))["quality_diversity"].axes
+    (panel,) = draw("quality_diversity", read_results([tmp_path]))["quality_diversity"].axes
     assert [text.get_text() for text in panel.texts] == ["0.6", "1.2"]
     assert [line.get_label() for line in panel.get_lines()] == ["temperature"]
 
 
 def test_a_figure_that_several_experiments_cannot_share_is_left_out_with_a_reason(tmp_path, monkeypatch, caplog):
-    def refuse(*_):
+    def refuse(_):
         raise SpecError("greedy has several values of mauve")
 
     results = read_results([FIXTURE])
-    monkeypatch.setattr(draw_module, "FIGURES", [refuse, trade_offs.precision_recall])
-    assert draw_all(results, tmp_path)
-    assert "no figure refuse: greedy has several values of mauve" in caplog.text
-    assert not draw_all(results, tmp_path, [Layout(analysis="findings")])
+    load = draw_module.load_analysis
+    monkeypatch.setattr(draw_module, "load_analysis", lambda d: refuse if "divergence" in d.analysis else load(d))
+    only = {name: None for name in draw_module.read_declarations() if name not in ("divergence", "precision_recall")}
+    assert {p.png.stem for p in draw_all(results, tmp_path, [Layout(figures=only)])} == {"precision_recall"}
+    assert "no figure divergence: greedy has several values of mauve" in caplog.text
+    assert not draw_all(results, tmp_path, [load_layout("findings")])
 
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
-    module = "openended.harness.report.figures.draw"
     results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
-    monkeypatch.setattr(f"{module}.FIGURES", [trade_offs.precision_recall])
-    first, again, more = {}, {}, {}
-    paths = draw_or_keep(results, tmp_path / "a", earlier=tmp_path / "none", traces=first)
-    monkeypatch.setattr(f"{module}.draw_all", lambda *_, **__: pytest.fail("drawn again"))
-    kept = draw_or_keep(results, tmp_path / "b", earlier=tmp_path / "a", traces=again)
-    assert [p.read_bytes() for p in kept] == [p.read_bytes() for p in paths]
-    assert again == first != {}
-    kept[0].write_bytes(b"changed by hand")
-    monkeypatch.setattr(f"{module}.draw_all", lambda *_, **__: [])
-    assert draw_or_keep(results, tmp_path / "c", earlier=tmp_path / "b", traces=more) == []
+    only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
+    layouts = [Layout(figures=only)]
+    first = draw_or_keep(results, tmp_path / "a", layouts, earlier=tmp_path / "none")
+    monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: pytest.fail("drawn again"))
+    kept = draw_or_keep(results, tmp_path / "b", layouts, earlier=tmp_path / "a")
+    assert [p.png.read_bytes() for p in kept] == [p.png.read_bytes() for p in first]
+    assert [p[1:] for p in kept] == [p[1:] for p in first]
+    assert first[0].trace
+    kept[0].png.write_bytes(b"changed by hand")
+    monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: [])
+    assert draw_or_keep(results, tmp_path / "c", layouts, earlier=tmp_path / "b") == []
     fewer = replace(results, runs=results.runs[:1])
-    assert draw_or_keep(fewer, tmp_path / "d", earlier=tmp_path / "a", traces=more) == []
+    assert draw_or_keep(fewer, tmp_path / "d", layouts, earlier=tmp_path / "a") == []
 
 
 @pytest.mark.slow
 def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
     results = read_results([quickstart(tmp_path, decoders=("greedy", "ancestral", "nucleus"), texts=False)])
-    traces = {}
-    paths = draw_all(results, tmp_path / "figures", traces=traces)
-    assert {p.stem for p in paths} == set(traces)
+    pictures = draw_all(results, tmp_path / "figures")
+    traces = {p.png.stem: p.trace for p in pictures}
+    assert all(traces.values())
     colors = {}
     for trace in traces.values():
         for series in (s for panel in trace["panels"] for s in panel["series"] if s["label"] not in ("", "human")):
@@ -288,8 +277,8 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
             for decoder in ("greedy", "nucleus"):
                 write_run(tmp_path, decoder, 0, model=model, embedder=embedder, strength=0.5 + rank / 4)
     results = read_results([tmp_path])
-    layout = Layout(analysis="embedders", metrics=("mauve",), names={"model": {"docs-s": "small", "docs-m": "medium"}})
-    figure = panels.size_curves(results, SystemStyles(results.values), layout)["sizes"]
+    names = {"model": {"docs-s": "small", "docs-m": "medium", "gpt2-xl": "xl"}}
+    figure = draw("sizes", results, metrics=("mauve",), names=names)["sizes"]
     (panel,) = figure.axes
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["small", "medium"]
     assert (panel.get_title(), panel.get_xlabel()) == ("MAUVE ↑", "size of the model")
@@ -297,12 +286,17 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
     assert sorted(labels) == [
         f"{system}, embedder={embedder}" for system in ("greedy", "nucleus p=0.95") for embedder in ("docs-m", "docs-s")
     ]
-    assert panels.size_curves(results, SystemStyles(results.values), Layout(metrics=("mauve",))) == {}
+    assert draw("sizes", results, metrics=("mauve",)) == {}, "the layout names no models"
 
 
+DECLARED = draw_module.read_declarations()["sizes"]
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 RULE = Rule()
 NO_STYLES = SystemStyles([])
+
+
+def draw_panels(name, panels):
+    return draw_plot(Plot(panels), draw_module.read_declarations()[name], NO_STYLES)
 
 
 @pytest.fixture
@@ -312,7 +306,7 @@ def rated():
 
 
 def test_regions_show_every_text_in_a_panel_per_system(rated, tmp_path):
-    figure = huse_regions({"t=1.0": (rated, RULE), "t=0.7": (rated, RULE)})
+    figure = draw_panels("huse", people.build_regions({"t=1.0": (rated, RULE), "t=0.7": (rated, RULE)}))
     assert [panel.get_title() for panel in figure.axes] == ["t=1.0", "t=0.7"]
     for panel in figure.axes:
         assert panel.get_xlabel() == "model log-probability per word, nats"
@@ -326,16 +320,42 @@ def test_regions_show_every_text_in_a_panel_per_system(rated, tmp_path):
 def test_the_shading_is_the_confidence_of_the_discriminator(rated):
     """All human texts rated near 5, all model texts near 1: sure at both ends of the rating axis."""
     near = np.repeat([[5.0], [1.0]], 100, axis=0) + 0.1 * rated.ratings
-    figure = huse_regions({"m": (PairRatings(rated.ids, near, rated.log_probs, rated.lengths), RULE)})
+    ratings = PairRatings(rated.ids, near, rated.log_probs, rated.lengths)
+    figure = draw_panels("huse", people.build_regions({"m": (ratings, RULE)}))
     shares = np.asarray(figure.axes[0].images[0].get_array())
     assert np.median(shares[-1]) == 1  # the highest ratings
     assert np.median(shares[0]) == -1
 
 
+def rated_value(name, temperature="1.0"):
+    """A value of a system of any task."""
+    items = read_results([FIXTURE], {"decoder": "greedy"}).values
+    axes = {**items[0].axes, "task": name, "decoder.temperature": temperature}
+    return replace(items[0], axes=axes)
+
+
+def test_each_task_has_a_color_a_region_and_temperatures():
+    points = [("a", 0.95, 0.58, "1.0"), ("b", 0.34, 0.92, "0.7"), ("c", 0.4, 0.4, "0.9")]
+    news = [(name, x, y, rated_value("news", t)) for name, x, y, t in points]
+    plot = people.build_parts([*news, ("d", 0.9, 0.15, rated_value("stories"))], people.find_task)
+    (panel,) = draw_plot(plot, draw_module.read_declarations()["huse-parts"], NO_STYLES).axes
+    dots = [line for line in panel.get_lines() if line.get_label() in ("news", "stories")]
+    assert [(line.get_label(), line.get_color(), line.get_marker()) for line in dots] == [
+        ("news", COLORS[0], "o"), ("stories", COLORS[1], "o"),
+    ]  # fmt: skip
+    assert {text.get_text() for text in panel.texts} >= {"t=1.0", "t=0.7", "t=0.9"}
+    regions = [patch for patch in panel.patches if type(patch).__name__ == "Polygon"]
+    assert len(regions) == 2
+    # The system c has lower HUSE than the mixture of a and b with its proportion: it is inside, and no corner.
+    assert regions[0].get_path().contains_point((0.4, 0.4))
+    assert (0.4, 0.4) not in [tuple(corner) for corner in regions[0].get_xy()]
+
+
 def test_lines_of_equal_huse():
     """On every dotted line HUSE-Q + HUSE-D − 1 is its value."""
-    figure = huse_parts({"a": (0.58, 0.95), "b $x$": (0.92, 0.34)}, [choose_style(0), choose_style(1)])
-    (panel,) = figure.axes
+    value = rated_value("a")
+    plot = people.build_parts([("a", 0.58, 0.95, value), ("b $x$", 0.92, 0.34, value)], lambda _: "one task")
+    (panel,) = draw_plot(plot, draw_module.read_declarations()["huse-parts"], NO_STYLES).axes
     lines = [line for line in panel.get_lines() if line.get_linestyle() == ":"]
     for line, value in zip(lines, (0.2, 0.4, 0.6, 0.8, 1.0), strict=True):
         assert (np.asarray(line.get_xdata()) + line.get_ydata() - 1).tolist() == pytest.approx([value] * 2)
@@ -345,15 +365,28 @@ def test_lines_of_equal_huse():
     assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes), "they are named outside the axes"
 
 
+def draw_agreement(rows, columns=None, **options):
+    plot = matrices.show_correlations(rows, columns or rows, **options)
+    return draw_plot(plot, draw_module.read_declarations()["metric-agreement"], NO_STYLES)
+
+
+def test_rows_of_an_agreement_map_are_chosen_and_four_systems_may_do():
+    values = {"a": [1, 2, 3, 4], "b": [4, 3, 2, 1], "c": [1, 2, 4, 3]}
+    table = draw_agreement({"a": values["a"]}, {n: values[n] for n in "bc"}, least=4)
+    assert [t.get_text() for t in table.axes[0].texts] == ["-1.00", "0.80"]
+    assert [t.get_text() for t in table.axes[0].get_xticklabels()] == ["b", "c"]
+    assert matrices.show_correlations(values, values) is None, "of four systems none without least=4"
+
+
 @pytest.mark.slow
 def test_stability_and_agreement(rated, tmp_path):
-    figure = huse_stability(rated, RULE, draws=3)
-    assert [a.get_xlabel() for a in figure.axes] == ["ratings a text", "examples"]
-    assert figure.axes[0].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
+    figure = draw_panels("huse-stability", people.build_stability({"m": (rated, RULE)}, draws=3))
+    assert [a.get_xlabel() for a in figure.axes] == ["examples", "ratings a text"]
+    assert figure.axes[1].get_lines()[0].get_xdata().tolist() == [1, 2, 5]
     drawing.save(figure, tmp_path, "stability")
     nan = math.nan
     values = {"a": [1, 2, 3, 4, 5], "b": [5, 4, 3, 2, 1], "four": [1, 2, 3, 4, nan], "none": [nan] * 5}
-    table = heat_maps.agreement_map(values)
+    table = draw_agreement(values)
     words = [t.get_text() for t in table.axes[0].texts]
     # "four" shares four systems with the others and itself: no cell of it is shown.
     assert words == ["1.00", "-1.00", "–", "–", "-1.00", "1.00", *["–"] * 10]
@@ -361,24 +394,24 @@ def test_stability_and_agreement(rated, tmp_path):
     assert "fewer than five" in table.get_supxlabel().replace("\n", " ")
     drawing.save(table, tmp_path, "agreement")
     long = {f"MAUVE (quantizer={name}, num_buckets=125)": values[name] for name in values}
-    (rows, _) = heat_maps.agreement_map(long).axes
+    (rows, _) = draw_agreement(long).axes
     assert [t.get_text() for t in rows.get_xticklabels()] == ["1", "2", "3", "4"]
     assert rows.get_yticklabels()[1].get_text().replace("\n", " ") == "MAUVE (quantizer=b, num_buckets=125)  2"
 
 
 def test_the_agreement_map_needs_five_systems(tmp_path):
     for n in range(5):
-        assert not n or heat_maps.metric_agreement(read_results([tmp_path]), NO_STYLES) == {}
+        assert not n or draw("metric-agreement", read_results([tmp_path])) == {}
         lines = [result("model", name, {name: float(n)}, primary=name) for name in ("a", "b")]
         write_run(tmp_path, "nucleus", None, results=lines, options={"p": n}, title=f"p={n}")
-    assert set(heat_maps.metric_agreement(read_results([tmp_path]), NO_STYLES)) == {"metric-agreement"}
+    assert set(draw("metric-agreement", read_results([tmp_path]))) == {"metric-agreement"}
 
 
 def test_seeds_of_a_system_are_averaged_and_the_diagonal_is_between_them():
     # Sets 0 and 1 are seeds of one system, 2 is another, 3 shares no prompt with them.
     rows = [[1.0, 0.8, 0.4, np.nan], [0.8, 1.0, 0.6, np.nan], [0.4, 0.6, 1.0, np.nan]]
     sets = [(int(own == 2), own, np.array(row)) for own, row in enumerate(rows)]
-    np.testing.assert_allclose(heat_maps.average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
+    np.testing.assert_allclose(matrices.average_by_system(sets, [0, 1]), [[0.8, 0.5], [0.5, np.nan]])
 
 
 @pytest.mark.slow
@@ -388,7 +421,7 @@ def test_a_grid_with_samples_ends_with_the_matrix_and_the_sameness_of_each_promp
     openended(*words, metrics, "num_examples=4", "max_new_tokens=8", cwd=tmp_path, code=0)
     results = read_results([tmp_path / "outputs/runs/same"])
     items = results.values
-    panel = heat_maps.system_similarity(results, NO_STYLES)["similarity"].axes[0]
+    panel = draw("similarity", results, NO_STYLES)["similarity"].axes[0]
     assert len(panel.get_yticklabels()) == 2
     (one, other) = (text.get_text() for text in panel.texts)  # one seed each: nothing on the diagonal
     assert one == other
@@ -443,7 +476,7 @@ def test_one_frontier_for_each_number_of_steps(results):
 
 def test_points_are_at_the_human_entropy_and_steps_alone_stay_points(results):
     with apply_style():
-        (axes,) = steps_at_equal_entropy(results, SystemStyles([]))["steps"].axes
+        (axes,) = draw("steps", results)["steps"].axes
     curve = axes.containers[0].lines[0]
     assert curve.get_xdata().tolist() == list(STEPS)
     assert curve.get_ydata() == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in STEPS], rel=1e-6)
@@ -453,4 +486,4 @@ def test_points_are_at_the_human_entropy_and_steps_alone_stay_points(results):
     masked = filter_results(results, {"model": "masked", "decoder.temperature": "1.0|1"})
     (entry,) = find_frontiers(masked, masked.values)
     assert (entry.steps, len(entry.points)) == (None, 3)
-    assert steps_at_equal_entropy(masked, SystemStyles([])) == {}
+    assert draw("steps", masked) == {}

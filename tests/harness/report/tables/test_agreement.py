@@ -9,10 +9,9 @@ import pytest
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, Example, list_bundled_choices, load_members
-from openended.harness.report import build_search_tables, search_figures
+from openended.harness.report import build_search_tables
 from openended.harness.report.build import make_tables
-from openended.harness.report.figures.curves import f_scores, pr_curves
-from openended.harness.report.figures.drawing import SystemStyles, apply_style
+from openended.harness.report.figures.search import show_search
 from openended.harness.report.tables.agreement import FEW
 from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
 from openended.harness.report.tables.judgments import build_ability_frames
@@ -21,7 +20,7 @@ from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, SearchResult, SearchTrial, load_layout, read_results
 from openended.harness.storage import write_examples
 from openended.metrics.bradley_terry import bradley_terry
-from tests.harness.report.synthetic import quickstart, read_cells, result, seal, store_arrays, write_run
+from tests.harness.report.synthetic import draw_figure, quickstart, read_cells, result, seal, store_arrays, write_run
 from tests.helpers import openended
 
 DECODERS = ("greedy", "ancestral", "nucleus", "top_k")
@@ -292,9 +291,7 @@ def test_both_curves_and_their_scores(tmp_path):
         ]
         write_run(tmp_path, name, 0, results=lines, inputs={"measure:x": curve, "measure:m": mauve})
     results = read_results([tmp_path / "runs"])
-    with apply_style():
-        curves = pr_curves(results, SystemStyles(results.values))["pr_curves"]
-        scores = f_scores(results, SystemStyles(results.values))["f_scores"]
+    curves, scores = (draw_figure(name, results)[name] for name in ("pr_curves", "f_scores"))
     assert [panel.get_title() for panel in curves.axes] == ["precision-recall curve", "divergence curve of MAUVE"]
     assert curves.axes[0].get_lines()[-1].get_xdata().tolist() == [0.5, 1.0]
     titles = ["precision-recall curve", "divergence curve of MAUVE", "nearest neighbors"]
@@ -388,9 +385,9 @@ def test_the_front_holds_what_no_other_beats():
 
 
 def test_figures_are_drawn_of_what_there_is():
-    assert set(search_figures(ONE)) == {"search-history", "search-importance", "search-parameters"}
-    assert set(search_figures(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
-    assert search_figures(SearchResult("s", "tpe", ONE.objectives, ())) == {}
+    assert set(show_search(ONE)) == {"search-history", "search-importance", "search-parameters"}
+    assert set(show_search(TWO)) == {"search-history", "search-parameters-1", "search-parameters-2", "search-front"}
+    assert show_search(SearchResult("s", "tpe", ONE.objectives, ())) == {}
 
 
 def test_the_file_holds_all_of_it(tmp_path):

@@ -8,8 +8,6 @@ from importlib import resources
 import pytest
 
 from openended.harness.core import SpecError
-from openended.harness.report.figures import panels
-from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.tables import compare
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_csv
@@ -17,7 +15,7 @@ from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Column
 from openended.harness.results import read_results
-from tests.harness.report.synthetic import make_interval, print_columns, result, write_run
+from tests.harness.report.synthetic import draw_figure, make_interval, print_columns, result, write_run
 
 COLUMNS = "paper table domain model decoder decoder_params metric value sd direction note".split()
 
@@ -176,7 +174,7 @@ def test_each_training_is_a_curve_with_the_human_value_and_the_ceiling(tmp_path)
     write_training(tmp_path, "runs/a", (0.5, 0.8, 0.82, 0.3))
     write_training(tmp_path, "runs/b", (0.4, 0.7, 0.80, 0.8))
     results = read_results([tmp_path])
-    figures = panels.sweeps(results, SystemStyles(results.values))
+    figures = draw_figure("sweep", results)
     assert set(figures) == {"sweep-model.step"}
     mauve, zipf = figures["sweep-model.step"].axes
     lines = {line.get_label(): line for line in mauve.lines}

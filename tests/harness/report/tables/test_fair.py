@@ -11,12 +11,10 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.analysis.paired import compute_student_quantile
-from openended.harness.report.figures.curves import best_of_n
-from openended.harness.report.figures.drawing import SystemStyles
 from openended.harness.report.tables import fair_comparison
 from openended.harness.report.tables.fair_comparison import compute_curve, compute_expected_best, halves
-from openended.harness.results import Layout, find_target, read_results
-from tests.harness.report.synthetic import read_cells, result, write_run
+from openended.harness.results import find_target, read_results
+from tests.harness.report.synthetic import draw_figure, read_cells, result, write_run
 
 
 @pytest.mark.parametrize("settings", range(1, 8))
@@ -174,7 +172,7 @@ def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
 
 def test_curves_are_drawn_for_every_metric(report):
     results = read_results([report[0] / "runs"])
-    (figure,) = best_of_n(results, SystemStyles(results.values), Layout(metrics=("mauve", "gen_ppl"))).values()
+    (figure,) = draw_figure("best_of_n", results, metrics=("mauve", "gen_ppl")).values()
     panels = [a for a in figure.axes if a.get_visible()]
     assert [a.get_title() for a in panels] == ["MAUVE ↑", "|Δ Gen. PPL| ↓", "|Δ Entropy| ↓"]
     assert {line.get_label() for line in panels[0].lines} >= {"nucleus", "min_p"}

@@ -7,10 +7,9 @@ import pytest
 
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.report.build import make_tables
-from openended.harness.report.figures.drawing import SystemStyles
-from openended.harness.report.figures.trade_offs import generative_frontier
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.results import load_layout, read_results
+from tests.harness.report.synthetic import draw_figure
 from tests.helpers import openended
 
 
@@ -100,7 +99,7 @@ def test_table_and_figure(folder):
     assert row.cells[3].note == "" or "outside the operating points" in row.cells[3].note
     # the sampler at temperature 1 is the scorer itself: no divergence but noise
     assert abs(row.cells[6].value) < 0.05
-    figures = generative_frontier(results, SystemStyles([]))
+    figures = draw_figure("frontier", results)
     assert len(figures) == 1
     with (folder / "outputs/reports/front/results.csv").open(encoding="utf-8", newline="") as handle:
         measured = {(r["metric"], r["key"]) for r in csv.DictReader(handle) if r["value"] and r["system"] == "model"}

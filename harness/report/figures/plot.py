@@ -1,0 +1,171 @@
+"""What a figure shows, as plain numbers: series of points in panels; and how the figure is declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
+
+from openended.harness.core import SpecError, parse_signature, suggest
+from openended.harness.results import Layout, Results, SystemValue
+
+MOST = 20  # systems that one figure can show distinctly
+Mark = Literal[
+    "line", "curve", "path", "dots", "step", "bars", "columns", "cross", "span", "ellipse", "region", "cells", "plane",
+]  # fmt: skip
+"""How a series is drawn. `line`, `curve` (few markers): with a band; `path`, `dots`: with error bars; `step`; `bars`:
+across; `columns`; `cross`: lines through a point, across the panel; `span`: a line across, with a band; `ellipse`: two
+standard deviations; `region`: a filled area; `cells`: of a heat map; `plane`: shaded, with the line of 0."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Series:
+    """Points that are drawn alike, with one entry in the legend."""
+
+    mark: Mark = "line"
+    x: Any = ()
+    y: Any = ()
+    label: str = ""  # in the legend; empty: none
+    below: Any = None  # lengths of the band or of error bars
+    above: Any = None
+    left: Any = None
+    right: Any = None
+    texts: Sequence[tuple[int, str]] = ()  # index of a point and its label
+    axes: Mapping[str, str] = field(default_factory=dict)  # what it is: the axes of its system, `metric`, …
+    like: SystemValue | None = None  # the system that it has the color of
+    style: str = ""  # the label that it shares color, marker and dash with; empty: its own
+    look: Mapping[str, Any] = field(default_factory=dict)  # of matplotlib
+    z: Any = None  # the matrix of cells and planes
+    cells: Any = None  # the texts of cells, and whether each is dark
+
+
+class Panel(NamedTuple):
+    """The series of one panel, its name in declarations, and its options."""
+
+    series: Sequence[Series]
+    name: str = ""
+    options: Mapping[str, Any] = {}
+
+
+class Plot(NamedTuple):
+    """The panels of a figure, a note under them, and what its declaration cannot know."""
+
+    panels: Sequence[Panel]
+    note: str = ""
+    changes: Mapping[str, Any] = {}  # of the declaration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """Options of a figure: in `figures.yaml`, and in `figures` of a layout."""
+
+    analysis: str
+    """`module:function` of this folder: what it shows."""
+    title: str = ""
+    caption: str = ""
+    needs: tuple[str, ...] = ()
+    """Metrics of which the runs must have one."""
+    optional: bool = False
+    """Whether it is drawn only for layouts that name it."""
+    parts: str = "task"
+    """One figure per `task`, per task and options of this metric, or one of `all`."""
+    metrics: tuple[str, ...] = ()
+    """`metric`, `metric.key` or `metric.*`, in order; empty: those of the layout."""
+    x: tuple[str, ...] = ()
+    """The axis of a sweep, or several; empty: every axis with three numbers or more."""
+    lines: tuple[str, ...] = ()
+    """Axes that name the lines; `metric`: all metrics in one panel. Empty: the axes in which the systems differ."""
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Axis → value → its name, in the order of the legend; the axis `label`: of whole entries."""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Axis → accepted value, or several joined by `|`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the analysis."""
+    panels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a panel → its options, in this order. A panel with `where` shows the series with these axes."""
+    panel: Mapping[str, Any] = field(default_factory=dict)
+    """Options of every panel, as of `matplotlib.axes.Axes.set`, and those of `draw.py`."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Mark of an analysis → the one to draw."""
+    height: float = 2.5
+    width: float | None = None
+    """Inches, the height of one row of panels. Without: a column of a paper for one panel, else a page."""
+    per_row: int = 3
+    sharey: bool = False
+    legend: int = 3
+    """Most columns of the legend; 0: none."""
+
+    def change(self, changes: Mapping[str, Any], where: str = "figure") -> Declaration:
+        """Return the declaration with other options; mappings are merged."""
+        mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name in changes:
+            if name not in mine:
+                raise SpecError(f"{where}: no option {name!r}{suggest(name, mine)}")
+        for name, node in changes.items():
+            mine[name] = tuple(node or ()) if isinstance(mine[name], tuple) else merge(mine[name], node)
+        return Declaration(**mine)
+
+
+def merge(first: Any, second: Any) -> Any:  # noqa: ANN401 - nodes of YAML
+    """Return the second node; mappings are merged, what the second has comes first."""
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return {} if second is None and isinstance(first, Mapping) else second
+    return {name: merge(first.get(name), node) for name, node in {**second, **first, **second}.items()}
+
+
+class Part(NamedTuple):
+    """What an analysis reads: values that one figure may show together, and what all figures of a report share."""
+
+    results: Results
+    layout: Layout
+    values: Sequence[SystemValue]
+    declaration: Declaration
+
+    @property
+    def chosen(self) -> Layout:
+        """A layout of the metrics that the figure shows."""
+        return Layout(metrics=self.declaration.metrics or self.layout.metrics)
+
+    def name(self, axis: str, value: str) -> str:
+        """Return the declared name of a value of an axis."""
+        return self.declaration.names.get(axis, {}).get(value, value)
+
+
+Analysis = Callable[[Part], "Plot | Mapping[str, Plot] | None"]
+
+
+def matches(axes: Mapping[str, str], where: Mapping[str, Any]) -> bool:
+    """Return whether axes have the accepted values."""
+    return all(axes.get(axis, "") in str(values).split("|") for axis, values in where.items())
+
+
+def list_axes(item: SystemValue) -> dict[str, str]:
+    """Return the axes of a value, its metric, and the metric's options as `option.name`."""
+    options = {f"option.{name}": text for name, text in parse_signature(item.signature).items()}
+    return {**options, "metric": ".".join(item.pair), **item.axes}
+
+
+def arrange_panels(plot: Plot, declaration: Declaration) -> list[Panel]:
+    """Choose and order the panels and their series as the declaration says; panels without series are left out."""
+    chosen: list[Panel] = []
+    for name, own in declaration.panels.items():
+        options = {key: value for key, value in own.items() if key != "where"}
+        for panel in plot.panels:
+            if panel.name == name or "where" in own:
+                series = [s for s in panel.series if not s.axes or matches(s.axes, own.get("where", {}))]
+                if "where" not in own or any(s.axes for s in series):
+                    chosen.append(Panel(series, name, {**panel.options, **declaration.panel, **options}))
+    names = declaration.names.get("label", {})
+    declared = list(names.values())
+
+    def rank(series: Series) -> int:
+        return declared.index(series.label) if series.label in declared else len(declared)
+
+    panels = []
+    for panel in chosen or plot.panels:
+        named = [dataclasses.replace(s, label=names.get(s.label, s.label)) for s in panel.series]
+        marked = [dataclasses.replace(s, mark=cast("Mark", declaration.marks.get(s.mark, s.mark))) for s in named]
+        own = panel.options if chosen else {**panel.options, **declaration.panel}
+        panels.append(Panel(sorted(marked, key=rank), panel.name, own))
+    return panels

@@ -1,0 +1,294 @@
+"""Figures of printed values: by system, along a setting, two against each other, and the best of N settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from openended.harness import results as measured
+from openended.harness.core import parse_signature
+from openended.harness.report.analysis.lines import Line, group_into_lines, has_enough_numbers
+from openended.harness.report.figures.drawing import HUMAN_STAR
+from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
+from openended.harness.report.pictures import HUMAN_COLOR
+from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
+from openended.harness.report.tables.frame import arrow
+from openended.harness.report.tables.selection import make_slug, select_pairs
+from openended.harness.results import STEP, Layout, SystemValue, find_human_value, is_readable
+
+TITLES = {
+    "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
+    "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k", STEP: "training step",
+    "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
+    "model": "size of the model",
+}  # fmt: skip
+FAR = 20  # times the smallest value: an axis is logarithmic from there on
+
+
+def format_title(item: SystemValue) -> str:
+    """Return a value's title with the direction in which it is better."""
+    return f"{item.title} {arrow(item.direction, item.target)}".rstrip()
+
+
+def show_metrics(part: Part) -> Plot | None:
+    """Show all primary values: each system's mean with its interval, and the human value as a line."""
+    chosen = []  # values of the systems, all values with these options, and the options
+    for metric, key in select_pairs(part.values, Layout()):
+        for options, items in measured.group_by_options(part.values, metric).items():
+            values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
+            chosen += [(values, items, options)] if values else []
+    systems = [s for s in measured.group_systems(part.values) if any(math.isfinite(i.mean) for i in s.items)]
+    if not chosen or not systems:
+        return None
+    names = [system.name for system in systems[:MOST]]
+    ranks = {tuple(system.items[0].axes.items()): rank for rank, system in enumerate(systems[:MOST])}
+    panels = []
+    for values, items, options in chosen:
+        visible = {rank: value for value in values if (rank := ranks.get(tuple(value.axes.items()))) is not None}
+        series = [
+            Series(
+                mark="dots", x=[value.mean], y=[rank], left=[value.reach[0]], right=[value.reach[1]], label=names[rank],
+                like=systems[rank].items[0], axes=value.axes,
+            )
+            for rank, value in sorted(visible.items())
+        ]  # fmt: skip
+        found = [find_human_value(items, value) for value in visible.values()]
+        humans = list(dict.fromkeys(human.mean for human in found if human and math.isfinite(human.mean)))
+        look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": "--", "linewidth": 0.9}
+        series += [Series(mark="cross", x=humans, look=look)] if humans else []
+        title = "\n".join(filter(None, (format_title(visible[min(visible)]) if visible else "", *options.split(", "))))
+        panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
+    note = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
+    note = "; ".join(filter(None, (note, f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else "")))
+    own: dict[str, Any] = {"yticks": range(len(names)), "yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
+    return Plot(panels, note, {"height": 0.52 + 0.17 * len(names), "panel": own})
+
+
+def show_columns(part: Part) -> Plot | None:
+    """Show each value as one bar per system, with its standard error over seeds (Le Bronnec et al. 2024, Fig. B.2).
+
+    The option `over` names axes that count like seeds, such as the one of the human texts.
+    """
+    over = set(part.declaration.options.get("over", ()))
+    panels = []
+    for pair in select_pairs(part.values, part.chosen):
+        items = [i for s in measured.group_systems(part.values) if (i := s.value(*pair)) and math.isfinite(i.mean)]
+        groups = list(
+            measured.group_by(
+                items, lambda i: tuple(v for a, v in i.axes.items() if a not in {*over, "task.texts"})
+            ).values()
+        )[:MOST]
+        names = measured.label_systems([group[0] for group in groups], skip=over)
+        names = [part.name("label", name) for name in names]
+        series = []
+        for rank, (name, group) in enumerate(zip(names, groups, strict=True)):
+            values = np.array([v for item in group for v in item.values.values() if math.isfinite(v)])
+            error = [float(values.std(ddof=1)) / math.sqrt(len(values))] if len(values) > 1 else None
+            own: dict[str, Any] = {"below": error, "above": error, "style": name, "axes": list_axes(group[0])}
+            series.append(Series(mark="columns", x=[rank], y=[float(values.mean())], like=group[0], **own))
+        if series:
+            options: dict[str, Any] = {
+                "xticks": range(len(names)),
+                "xticklabels": names,
+                "title": format_title(items[0]),
+            }
+            panels.append(Panel(series, ".".join(pair), options))
+    return Plot(panels) if panels else None
+
+
+def show_sweeps(part: Part) -> Mapping[str, Plot]:
+    """Show metrics along every axis or option that takes three or more numbers while all else stays the same.
+
+    The declaration or the layout chooses the metrics; the layout, whether distances to the human value are shown.
+    """
+    items = part.values
+    models = [i for i in items if i.system == "model" and math.isfinite(i.mean)]
+    requests = {
+        f"-{make_slug(axis)}": (items, axis)
+        for axis in (models[0].axes if models else ())
+        if is_readable(axis)
+        and (axis in part.declaration.x or has_enough_numbers([i.axes.get(axis, "") for i in models]))
+    }
+    for metric in dict.fromkeys(i.metric for i in models):
+        # Facts of the data (`n`) are axes already.
+        fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models if i.metric == metric)]
+        options = [name for name in fields[0] if name not in ("v", "n")]
+        for option in options:
+            if has_enough_numbers([f.get(option, "") for f in fields]):
+                values = [i for i in items if i.metric == metric]
+                requests[f"-{metric}-{make_slug(option)}"] = values, f"option.{option}"
+    asked = part.declaration.x
+    plots = {
+        name: show_sweep(part, values, axis) for name, (values, axis) in requests.items() if axis in asked or not asked
+    }
+    return {name: plot for name, plot in plots.items() if plot is not None}
+
+
+def show_sizes(part: Part) -> Plot | None:
+    """Show metrics by the model, in the order in which a layout names them (MAUVE Fig. 5, left)."""
+    names = part.declaration.names.get("model") or part.layout.names.get("model", {})
+    measured_models = {i.axes.get("model", "") for i in part.values if i.system == "model"}
+    names = {model: title for model, title in names.items() if model in measured_models}
+    return show_sweep(part, part.values, "model", names) if len(names) > 1 else None
+
+
+def show_sweep(
+    part: Part, items: Sequence[SystemValue], axis: str, names: Mapping[str, str] | None = None
+) -> Plot | None:
+    """Show metrics against one axis (`max_new_tokens`, `decoder.p`, …) or one option (`option.scaling_factor`).
+
+    One line per system, bands of one standard deviation over seeds (of one seed: its 95 % interval over examples), the
+    human value dashed. A line has the color of the system at its first point. Nothing is shown where no system has
+    three values of the axis. `names`: of an axis without numbers, its values in order, with their titles.
+    """
+    names = names or {}
+    declared = part.declaration.lines
+    found: list[tuple[str, list[Line]]] = []
+    for pair in select_pairs(items, part.chosen):
+        finite = [i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)]
+        lines = _name_lines(part, group_into_lines(finite, axis, list(names)))
+        found += [(".".join(pair), lines)] if lines else []
+    if not found:
+        return None
+    labels = list(dict.fromkeys(line.label for _, lines in found for line in lines))[:MOST]
+    sides = [i for i in items if i.system == "human" or (i.system == "ceiling" and axis == STEP)]
+    swept = [value for _, lines in found for line in lines for value, _ in line.points]
+    far = not names and min(swept) > 0 and max(swept) / min(swept) >= FAR
+    panels = []
+    for name, lines in found:
+        like = lines[0].points[0][1]
+        is_gap = part.layout.gaps and like.direction == "match_human"
+        series = []
+        humans: dict[float, float] = {}
+        ceilings: dict[float, float] = {}
+        for line in (line for line in lines if line.label in labels):
+            x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
+            targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
+            if is_gap:
+                y = np.abs(y - targets)
+            else:
+                humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
+                ceilings |= {value: i.mean for i in sides for value, point in line.points if _is_ceiling(i, point)}
+            below, above = np.transpose([i.reach for _, i in line.points])
+            first = line.points[0][1]
+            words = (
+                part.name("metric", name) if name in part.declaration.names.get("metric", {}) else like.title,
+                line.label,
+            )
+            label = ", ".join(words if len(labels) > 1 else words[:1]) if "metric" in declared else line.label
+            series.append(Series(x=x, y=y, below=below, above=above, label=label, axes=list_axes(first), like=first))
+        for side, values, dash in (("human", humans, "--"), ("human ceiling", ceilings, ":")):
+            if values:
+                at, means = zip(*sorted(values.items()), strict=True)
+                look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": dash, "marker": ""}
+                series.append(Series(x=at, y=means, label=side, look=look))
+        title = f"|Δ {like.title}| {arrow('lower')}" if is_gap else format_title(like)
+        panels.append(Panel(series, name, {"title": title.rstrip()}))
+    if "metric" in declared:
+        panels = [Panel([s for panel in panels for s in panel.series], "", {})]
+    short = axis.rpartition(".")[2]
+    options: dict[str, Any] = {"xlabel": TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))}
+    options |= {"xticks": range(len(names)), "xticklabels": list(names.values())} if names else {}
+    options |= {"xscale": "log"} if far else {}
+    return Plot(
+        [Panel(p.series, p.name, options | dict(p.options)) for p in panels],
+        changes={"per_row": 2 if len(panels) == 4 and part.chosen.metrics else part.declaration.per_row}
+        | ({"legend": 2} if len(panels) == 1 else {}),
+    )
+
+
+def _name_lines(part: Part, lines: Sequence[Line]) -> list[Line]:
+    """Name and order lines by the declared axes, if these tell them apart."""
+    axes, names = [axis for axis in part.declaration.lines if axis != "metric"], part.declaration.names
+    described = [list_axes(line.points[0][1]) for line in lines]
+    labels = [" ".join(part.name(axis, own.get(axis, "")) for axis in axes if own.get(axis)) for own in described]
+    if not axes or len(set(labels)) < len(labels):
+        return sorted(lines, key=lambda line: measured.make_natural_sort_key(line.label))
+
+    def rank(at: int) -> list[tuple[int, Any]]:
+        values = [(list(names.get(axis, ())), described[at].get(axis, "")) for axis in axes]
+        return [
+            (order.index(v) if v in order else len(order), measured.make_natural_sort_key(v)) for order, v in values
+        ]
+
+    return [Line(labels[at], lines[at].points) for at in sorted(range(len(lines)), key=rank)]
+
+
+def _is_ceiling(side: SystemValue, item: SystemValue) -> bool:
+    """Return whether a value is the human ceiling of a system's value with as many texts."""
+    same = (side.system, side.pair, side.signature) == ("ceiling", item.pair, item.signature)
+    return same and measured.has_same_data(side, item) and item.direction != "match_human"
+
+
+def show_pairs(part: Part) -> Plot | None:
+    """Show one value against another, by system, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
+    first, second = (tuple(name.split(".")) for name in part.declaration.metrics)
+    systems = measured.select_systems_with_both(part.values, (first[0], first[1]), (second[0], second[1]))[:MOST]
+    series = []
+    for system, x, y in systems:
+        label = part.name("label", system.name)
+        own: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
+        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look={"hollow": True}, **own))
+        points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
+        if len(points) >= 3:  # of two, the ellipse is a line
+            series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **own))
+            look: dict[str, Any] = {"marker": ".", "markersize": 1.5}
+            series.append(Series(mark="dots", x=points[:, 0], y=points[:, 1], look=look, **own))
+    return Plot([Panel(series)]) if series else None
+
+
+def show_quality_diversity(part: Part) -> Plot | None:
+    """Show generation perplexity against entropy; decoders of one kind are joined along their parameter."""
+    systems = measured.select_systems_with_both(part.values, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
+    if len(systems) < 2:
+        return None
+    kinds = measured.group_by(  # joined are those that differ in the decoder's parameters alone
+        systems, lambda entry: tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
+    )
+    series = []
+    for entries in list(kinds.values())[:MOST]:
+        system, value, _ = entries[0]
+        kind = value.axes.get("decoder", "")
+        name = system.name.replace(value.titles[1], kind) if len(entries) > 1 else system.name
+        # The ends of a line are named, without the option's name if that is the decoder's.
+        texts = [
+            (at, entries[at][1].titles[1].rpartition(" ")[2].removeprefix(f"{kind}="))
+            for at in ((0, len(entries) - 1) if len(entries) > 2 else ())
+        ]
+        x, y = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
+        series.append(Series(x=x, y=y, label=name, like=value, texts=texts, look={"linewidth": 0.9}))
+    sides = [(find_human_value(part.values, x), find_human_value(part.values, y)) for _, x, y in systems]
+    humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
+    if humans:  # systems of several lengths have several human sides
+        xs, ys = zip(*humans, strict=True)
+        series.append(Series(mark="dots", x=xs, y=ys, label="human", look=HUMAN_STAR))
+        series.append(Series(mark="cross", x=xs, y=ys, look={"color": HUMAN_COLOR, "linewidth": 0.5, "linestyle": ":"}))
+    return Plot([Panel(series)])
+
+
+def show_best_of_n(part: Part) -> Plot | None:
+    """Show the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
+    pairs = select_pairs(part.values, part.chosen)
+    by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part.values, pair)[0])}
+    names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
+    first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part.values)}
+    panels = []
+    for pair, curves in by_pair.items():
+        series = []
+        most = min(c.settings for c in curves)
+        x = range(1, most + 1)
+        for curve in (c for c in curves if c.name in names):
+            fresh, half, seen = (np.array(values[:most]) for values in (curve.fresh, curve.half, curve.seen))
+            own: dict[str, Any] = {"x": x, "like": first[curve.name], "style": curve.name}
+            if math.isfinite(fresh[0]):
+                look: dict[str, Any] = {"linestyle": ":", "linewidth": 0.7, "marker": ""}
+                series.append(Series(y=seen, look=look, **own))
+                series.append(Series(y=fresh, below=half, above=half, label=curve.name, look={"alpha": 0.12}, **own))
+            else:
+                series.append(Series(y=seen, label=curve.name, **own))
+        title, direction = describe_printed_value(measured.select_values(part.values, *pair)[0])
+        panels.append(Panel(series, ".".join(pair), {"title": f"{title} {arrow(direction)}"}))
+    return Plot(panels) if panels else None
