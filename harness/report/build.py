@@ -13,12 +13,12 @@ from openended.harness.core import DataError, SpecError, escape_controls_in_line
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
-from openended.harness.report.pictures import Picture
 from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
 from openended.harness.report.tables.analyses import load_analysis
 from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
+from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results

@@ -28,7 +28,11 @@ from .grids import (
     resolve_report_request as resolve_report_request,
     save_search as save_search,
 )
-from .joint import find_joint_estimate as find_joint_estimate, find_joint_space as find_joint_space
+from .joint import (
+    find_joint_estimate as find_joint_estimate,
+    find_joint_space as find_joint_space,
+    read_embeddings as read_embeddings,
+)
 from .layout import (
     ANALYSES as ANALYSES,
     OWN_AXES as OWN_AXES,

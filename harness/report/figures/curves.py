@@ -11,7 +11,7 @@ import numpy as np
 
 from openended.harness.core import F64
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
-from openended.harness.report.pictures import COLORS, HUMAN_COLOR
+from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
 KNN, PR_CURVE = "knn_precision_recall", "precision_recall_curve"
@@ -44,12 +44,12 @@ def show_divergence(part: Part) -> Plot | None:
         curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
     series = []
     for label, value, (x, mean, sd) in curves:
-        own: dict[str, Any] = {"axes": value.axes, "like": value, "style": label}
+        common: dict[str, Any] = {"axes": value.axes, "like": value, "style": label}
         if part.declaration.options.get("area"):
             look: dict[str, Any] = {"alpha": 0.12}
-            series.append(Series(mark="region", x=[0, *x, x[-1]], y=[0, *mean, 0], look=look, **own))
+            series.append(Series(mark="region", x=[0, *x, x[-1]], y=[0, *mean, 0], look=look, **common))
         band: dict[str, Any] = {"below": mean - np.clip(mean - sd, 0, 1), "above": np.clip(mean + sd, 0, 1) - mean}
-        series.append(Series(mark="curve", x=x, y=mean, label=label, look={"alpha": 0.15}, **own, **band))
+        series.append(Series(mark="curve", x=x, y=mean, label=label, look={"alpha": 0.15}, **common, **band))
     return Plot([Panel(series)]) if series else None
 
 

@@ -17,7 +17,7 @@ from openended.harness.core import HarnessError, SpecError, digest_bytes, digest
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.pictures import Picture, SystemStyles
+from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
 
@@ -53,25 +53,25 @@ def choose_figures(results: Results, layouts: Sequence[Layout]) -> dict[str, tup
         chosen = {name: (figure, layouts[0]) for name, figure in declared.items() if not figure.optional}
     for layout in layouts:
         for name, changes in (layout.figures or {}).items():
-            own = dict(changes or {})
-            base = declared.get(str(own.pop("like", name)))
+            options = dict(changes or {})
+            base = declared.get(str(options.pop("like", name)))
             if base is None:
                 raise SpecError(
                     f"report.figures: no figure {name!r}; there are {', '.join(declared)}; like: NAME adds one"
                 )
             chosen.pop(name, None)
             if changes is not None:
-                chosen[name] = base.change(own, f"report.figures.{name}"), layout
+                chosen[name] = base.change(options, f"report.figures.{name}"), layout
     order = [*(name for name in chosen if name not in declared), *declared]
-    named = {name: chosen[name] for name in order if name in chosen}
-    return {name: both for name, both in named.items() if not both[0].needs or metrics & set(both[0].needs)}
+    in_order = {name: chosen[name] for name in order if name in chosen}
+    return {name: both for name, both in in_order.items() if not both[0].needs or metrics & set(both[0].needs)}
 
 
 def load_analysis(declaration: Declaration) -> Analysis:
     """Import what a declaration names, and nothing else."""
     module, _, function = declaration.analysis.partition(":")
-    found: Analysis = getattr(importlib.import_module(f"openended.harness.report.figures.{module}"), function)
-    return found
+    analysis: Analysis = getattr(importlib.import_module(f"openended.harness.report.figures.{module}"), function)
+    return analysis
 
 
 def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Sequence[SystemValue]]:
@@ -96,8 +96,8 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
     analysis = load_analysis(declaration)
     plots: list[tuple[tuple[str, ...], Mapping[str, Plot]]] = []
     for key, values in split_values(results, declaration).items():
-        shown = analysis(Part(results, layout, values, declaration))
-        plots += [(key, shown if isinstance(shown, Mapping) else {"": shown})] if shown else []
+        shows = analysis(Part(results, layout, values, declaration))
+        plots += [(key, shows if isinstance(shows, Mapping) else {"": shows})] if shows else []
     differ = [at for at, words in enumerate(zip(*(key for key, _ in plots), strict=True)) if len(set(words)) > 1]
     stems = name_files(name, [[key[at] for at in differ] for key, _ in plots])
     return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}

@@ -16,7 +16,7 @@ import numpy as np
 
 from openended.harness.core import escape_mathtext, open_for_replacement
 from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
-from openended.harness.report.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles, choose_style
+from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles, choose_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,18 +134,18 @@ def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[s
 
     Of several axes the first chooses the color, the others marker and dash.
     """
-    own: dict[str, Series] = {}
+    firsts: dict[str, Series] = {}
     for series in (s for panel in panels for s in panel.series if "color" not in s.look):
-        own.setdefault(_identify(series), series)
-    likes = {name: s.like for name, s in own.items() if s.like is not None}
+        firsts.setdefault(_identify(series), series)
+    likes = {name: s.like for name, s in firsts.items() if s.like is not None}
     chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
-    looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(own)}
+    looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(firsts)}
     if len(axes) > 1:
         colors, others = (
-            list(dict.fromkeys(tuple(s.axes.get(a, "") for a in part) for s in own.values()))
+            list(dict.fromkeys(tuple(s.axes.get(a, "") for a in part) for s in firsts.values()))
             for part in (axes[:1], axes[1:])
         )
-        for name, series in own.items():
+        for name, series in firsts.items():
             color, other = (tuple(series.axes.get(a, "") for a in part) for part in (axes[:1], axes[1:]))
             looks[name] = choose_style(others.index(other)) | {"color": choose_style(colors.index(color))["color"]}
     return looks
@@ -238,39 +238,39 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-    own = {name: value for name, value in options.items() if name in PANEL_OPTIONS}
-    panel.margins(**own.get("margins", {}))
+    extra = {name: value for name, value in options.items() if name in PANEL_OPTIONS}
+    panel.margins(**extra.get("margins", {}))
     axes = {"x": panel.xaxis, "y": panel.yaxis}
     names = {f"{a}ticklabels": [escape_mathtext(t) for t in options.get(f"{a}ticklabels", ())] for a in axes}
     texts = {n: escape_mathtext(options[n]) for n in ("title", "xlabel", "ylabel") if n in options}
-    rest = {n: v for n, v in options.items() if n not in own and n not in names}
+    rest = {n: v for n, v in options.items() if n not in extra and n not in names}
     for axis in "xy":  # a scale resets the ticks
         if scale := rest.pop(f"{axis}scale", ""):
             getattr(panel, f"set_{axis}scale")(
                 "log" if scale == "log2" else scale, **({"base": 2} if scale == "log2" else {})
             )
     panel.set(**rest | texts | {n: labels for n, labels in names.items() if labels})
-    if len(max(str(texts.get("title", "")).split("\n"), key=len)) > own.get("wide", math.inf):
+    if len(max(str(texts.get("title", "")).split("\n"), key=len)) > extra.get("wide", math.inf):
         panel.title.set_fontsize(SMALL)
-    for name, most in own.get("ticks", {}).items():
+    for name, most in extra.get("ticks", {}).items():
         axes[name].set_major_locator(MaxNLocator(nbins=most))
-    for name in own.get("integers", ()):
+    for name in extra.get("integers", ()):
         axes[name].set_major_locator(MaxNLocator(integer=True))
-    for name in own.get("plain", ()):
+    for name in extra.get("plain", ()):
         if options.get(f"{name}scale") == "log":
             axes[name].set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes[name].set_major_formatter(StrMethodFormatter("{x:g}"))
         axes[name].set_minor_formatter(NullFormatter())
-    panel.tick_params(**own.get("tick_params", {}))
-    if turn := own.get("turn"):
+    panel.tick_params(**extra.get("tick_params", {}))
+    if turn := extra.get("turn"):
         aligned = {"ha": "right", "rotation_mode": "anchor"} if turn < 90 else {}
         for tick in panel.get_xticklabels():
             tick.set(rotation=turn, **aligned)
-    if "grid" in own:
+    if "grid" in extra:
         panel.grid(visible=False)
-        if own["grid"]:
-            panel.grid(visible=True, axis=own["grid"])
-    for name, most in own.get("most", {}).items():
+        if extra["grid"]:
+            panel.grid(visible=True, axis=extra["grid"])
+    for name, most in extra.get("most", {}).items():
         low, high = getattr(panel, f"get_{name}lim")()
         getattr(panel, f"set_{name}lim")(low, min(high, most))
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import shorten_labels
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
-from openended.harness.report.pictures import COLUMN, PAGE
 from openended.harness.report.tables.detected_damage import DamageCurve, find_damage_curves
+from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, group_by_options, group_systems
 

@@ -11,7 +11,7 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
-from openended.harness.report.pictures import COLORS
+from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import RATED, make_slug
 from openended.harness.results import Results, System, SystemValue
 
@@ -184,7 +184,7 @@ def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int
         most = int((~np.isnan(pairs.ratings)).sum(axis=1).max())
         counts = sorted({c for c in (1, 2, 5, 10, 15, 20, 30, most) if c <= most})
         sizes = sorted({round(pairs.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
-        own: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "o", "linestyle": "-"}
+        common: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "o", "linestyle": "-"}
         for series, curve in (
             (ratings, rater_curve(pairs, rule, counts=counts, draws=draws, seed=seed)),
             (examples, example_curve(pairs, rule, sizes=sizes, draws=draws, seed=seed)),
@@ -192,7 +192,7 @@ def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int
             good = ~np.isnan(curve.huse)
             at, mean = curve.sizes[good], curve.huse[good]
             band: dict[str, Any] = {"below": mean - curve.low[good], "above": curve.high[good] - mean}
-            series.append(Series(x=at, y=mean, label=name if len(rated) > 1 else "HUSE", look=own, **band))
+            series.append(Series(x=at, y=mean, label=name if len(rated) > 1 else "HUSE", look=common, **band))
             if len(rated) == 1:
                 look: dict[str, Any] = {"color": COLORS[1], "marker": "s", "linestyle": "--"}
                 series.append(Series(x=at, y=curve.huse_q[good], label="HUSE-Q", look=look))

@@ -149,12 +149,12 @@ def list_axes(item: SystemValue) -> dict[str, str]:
 def arrange_panels(plot: Plot, declaration: Declaration) -> list[Panel]:
     """Choose and order the panels and their series as the declaration says; panels without series are left out."""
     chosen: list[Panel] = []
-    for name, own in declaration.panels.items():
-        options = {key: value for key, value in own.items() if key != "where"}
+    for name, node in declaration.panels.items():
+        options = {key: value for key, value in node.items() if key != "where"}
         for panel in plot.panels:
-            if panel.name == name or "where" in own:
-                series = [s for s in panel.series if not s.axes or matches(s.axes, own.get("where", {}))]
-                if "where" not in own or any(s.axes for s in series):
+            if panel.name == name or "where" in node:
+                series = [s for s in panel.series if not s.axes or matches(s.axes, node.get("where", {}))]
+                if "where" not in node or any(s.axes for s in series):
                     chosen.append(Panel(series, name, {**panel.options, **declaration.panel, **options}))
     names = declaration.names.get("label", {})
     declared = list(names.values())
@@ -166,6 +166,6 @@ def arrange_panels(plot: Plot, declaration: Declaration) -> list[Panel]:
     for panel in chosen or plot.panels:
         named = [dataclasses.replace(s, label=names.get(s.label, s.label)) for s in panel.series]
         marked = [dataclasses.replace(s, mark=cast("Mark", declaration.marks.get(s.mark, s.mark))) for s in named]
-        own = panel.options if chosen else {**panel.options, **declaration.panel}
-        panels.append(Panel(sorted(marked, key=rank), panel.name, own))
+        visible = panel.options if chosen else {**panel.options, **declaration.panel}
+        panels.append(Panel(sorted(marked, key=rank), panel.name, visible))
     return panels

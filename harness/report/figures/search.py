@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.report.figures.plot import Panel, Plot, Series
-from openended.harness.report.pictures import COLORS, HUMAN_COLOR
+from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 MOST_PANELS = 12

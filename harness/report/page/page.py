@@ -18,9 +18,9 @@ from openended.harness.report.findings.claims import HEADLINES, write_headline
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import collect_page_texts
-from openended.harness.report.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
 from openended.harness.report.tables.table import Column, Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes

@@ -242,7 +242,7 @@ def draw_figure(
     """Draw one declared figure, with changes of its declaration and a layout; returns stem of the file → figure."""
     from openended.harness.report.figures.draw import build_plots, choose_figures
     from openended.harness.report.figures.drawing import apply_style, draw_plot
-    from openended.harness.report.pictures import SystemStyles
+    from openended.harness.report.tables.pictures import SystemStyles
     from openended.harness.results import Layout
 
     chosen = choose_figures(results, [Layout(figures={name: figure or {}}, **layout)])

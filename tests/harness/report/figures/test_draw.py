@@ -17,9 +17,9 @@ from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
 from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.pictures import COLORS, DASHES, STYLES, SystemStyles, choose_style
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
+from openended.harness.report.tables.pictures import COLORS, DASHES, STYLES, SystemStyles, choose_style
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve

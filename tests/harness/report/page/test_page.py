@@ -17,6 +17,7 @@ from openended.harness.report.page.page import collect_cell_details, list_settin
 from openended.harness.report.page.parts import build_parts, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.pictures import Picture
 from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 from tests.harness.report.synthetic import change_record, write_run
@@ -41,7 +42,7 @@ def test_page_is_escaped_self_contained_and_holds_every_text(tmp_path):
     picture = tmp_path / "a_b.png"
     # The head of a PNG that is 1400 pixels wide: both columns of a page, at 200 dots an inch.
     picture.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (1400).to_bytes(4))
-    page = written(read_results([tmp_path]), tmp_path, [picture], title=f"T {EVIL}")
+    page = written(read_results([tmp_path]), tmp_path, [Picture(picture, "a b", "")], title=f"T {EVIL}")
     assert EVIL not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert page.count("<script>") == 1

@@ -13,9 +13,9 @@ from openended.harness.core import parse_signature
 from openended.harness.report.analysis.lines import Line, group_into_lines, has_enough_numbers
 from openended.harness.report.figures.drawing import HUMAN_STAR
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
-from openended.harness.report.pictures import HUMAN_COLOR
 from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.tables.frame import arrow
+from openended.harness.report.tables.pictures import HUMAN_COLOR
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.results import STEP, Layout, SystemValue, find_human_value, is_readable
 
@@ -55,16 +55,16 @@ def show_metrics(part: Part) -> Plot | None:
             )
             for rank, value in sorted(visible.items())
         ]  # fmt: skip
-        found = [find_human_value(items, value) for value in visible.values()]
-        humans = list(dict.fromkeys(human.mean for human in found if human and math.isfinite(human.mean)))
+        sides = [find_human_value(items, value) for value in visible.values()]
+        humans = list(dict.fromkeys(human.mean for human in sides if human and math.isfinite(human.mean)))
         look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": "--", "linewidth": 0.9}
         series += [Series(mark="cross", x=humans, look=look)] if humans else []
         title = "\n".join(filter(None, (format_title(visible[min(visible)]) if visible else "", *options.split(", "))))
         panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
     note = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
     note = "; ".join(filter(None, (note, f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else "")))
-    own: dict[str, Any] = {"yticks": range(len(names)), "yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
-    return Plot(panels, note, {"height": 0.52 + 0.17 * len(names), "panel": own})
+    common: dict[str, Any] = {"yticks": range(len(names)), "yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
+    return Plot(panels, note, {"height": 0.52 + 0.17 * len(names), "panel": common})
 
 
 def show_columns(part: Part) -> Plot | None:
@@ -87,8 +87,8 @@ def show_columns(part: Part) -> Plot | None:
         for rank, (name, group) in enumerate(zip(names, groups, strict=True)):
             values = np.array([v for item in group for v in item.values.values() if math.isfinite(v)])
             error = [float(values.std(ddof=1)) / math.sqrt(len(values))] if len(values) > 1 else None
-            own: dict[str, Any] = {"below": error, "above": error, "style": name, "axes": list_axes(group[0])}
-            series.append(Series(mark="columns", x=[rank], y=[float(values.mean())], like=group[0], **own))
+            common: dict[str, Any] = {"below": error, "above": error, "style": name, "axes": list_axes(group[0])}
+            series.append(Series(mark="columns", x=[rank], y=[float(values.mean())], like=group[0], **common))
         if series:
             options: dict[str, Any] = {
                 "xticks": range(len(names)),
@@ -120,9 +120,11 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
             if has_enough_numbers([f.get(option, "") for f in fields]):
                 values = [i for i in items if i.metric == metric]
                 requests[f"-{metric}-{make_slug(option)}"] = values, f"option.{option}"
-    asked = part.declaration.x
+    requested = part.declaration.x
     plots = {
-        name: show_sweep(part, values, axis) for name, (values, axis) in requests.items() if axis in asked or not asked
+        name: show_sweep(part, values, axis)
+        for name, (values, axis) in requests.items()
+        if axis in requested or not requested
     }
     return {name: plot for name, plot in plots.items() if plot is not None}
 
@@ -146,19 +148,19 @@ def show_sweep(
     """
     names = names or {}
     declared = part.declaration.lines
-    found: list[tuple[str, list[Line]]] = []
+    by_metric: list[tuple[str, list[Line]]] = []
     for pair in select_pairs(items, part.chosen):
         finite = [i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)]
         lines = _name_lines(part, group_into_lines(finite, axis, list(names)))
-        found += [(".".join(pair), lines)] if lines else []
-    if not found:
+        by_metric += [(".".join(pair), lines)] if lines else []
+    if not by_metric:
         return None
-    labels = list(dict.fromkeys(line.label for _, lines in found for line in lines))[:MOST]
+    labels = list(dict.fromkeys(line.label for _, lines in by_metric for line in lines))[:MOST]
     sides = [i for i in items if i.system == "human" or (i.system == "ceiling" and axis == STEP)]
-    swept = [value for _, lines in found for line in lines for value, _ in line.points]
+    swept = [value for _, lines in by_metric for line in lines for value, _ in line.points]
     far = not names and min(swept) > 0 and max(swept) / min(swept) >= FAR
     panels = []
-    for name, lines in found:
+    for name, lines in by_metric:
         like = lines[0].points[0][1]
         is_gap = part.layout.gaps and like.direction == "match_human"
         series = []
@@ -204,7 +206,7 @@ def _name_lines(part: Part, lines: Sequence[Line]) -> list[Line]:
     """Name and order lines by the declared axes, if these tell them apart."""
     axes, names = [axis for axis in part.declaration.lines if axis != "metric"], part.declaration.names
     described = [list_axes(line.points[0][1]) for line in lines]
-    labels = [" ".join(part.name(axis, own.get(axis, "")) for axis in axes if own.get(axis)) for own in described]
+    labels = [" ".join(part.name(axis, line.get(axis, "")) for axis in axes if line.get(axis)) for line in described]
     if not axes or len(set(labels)) < len(labels):
         return sorted(lines, key=lambda line: measured.make_natural_sort_key(line.label))
 
@@ -230,13 +232,13 @@ def show_pairs(part: Part) -> Plot | None:
     series = []
     for system, x, y in systems:
         label = part.name("label", system.name)
-        own: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
-        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look={"hollow": True}, **own))
+        common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
+        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look={"hollow": True}, **common))
         points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
         if len(points) >= 3:  # of two, the ellipse is a line
-            series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **own))
+            series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **common))
             look: dict[str, Any] = {"marker": ".", "markersize": 1.5}
-            series.append(Series(mark="dots", x=points[:, 0], y=points[:, 1], look=look, **own))
+            series.append(Series(mark="dots", x=points[:, 0], y=points[:, 1], look=look, **common))
     return Plot([Panel(series)]) if series else None
 
 
@@ -282,13 +284,13 @@ def show_best_of_n(part: Part) -> Plot | None:
         x = range(1, most + 1)
         for curve in (c for c in curves if c.name in names):
             fresh, half, seen = (np.array(values[:most]) for values in (curve.fresh, curve.half, curve.seen))
-            own: dict[str, Any] = {"x": x, "like": first[curve.name], "style": curve.name}
+            common: dict[str, Any] = {"x": x, "like": first[curve.name], "style": curve.name}
             if math.isfinite(fresh[0]):
                 look: dict[str, Any] = {"linestyle": ":", "linewidth": 0.7, "marker": ""}
-                series.append(Series(y=seen, look=look, **own))
-                series.append(Series(y=fresh, below=half, above=half, label=curve.name, look={"alpha": 0.12}, **own))
+                series.append(Series(y=seen, look=look, **common))
+                series.append(Series(y=fresh, below=half, above=half, label=curve.name, look={"alpha": 0.12}, **common))
             else:
-                series.append(Series(y=seen, label=curve.name, **own))
+                series.append(Series(y=seen, label=curve.name, **common))
         title, direction = describe_printed_value(measured.select_values(part.values, *pair)[0])
         panels.append(Panel(series, ".".join(pair), {"title": f"{title} {arrow(direction)}"}))
     return Plot(panels) if panels else None

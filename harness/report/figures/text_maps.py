@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
-from openended.harness.report.pictures import COLORS, choose_style
+from openended.harness.report.tables.pictures import COLORS, choose_style
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import group_systems, select_values
-from openended.harness.results.joint import read_embeddings
+from openended.harness.results import group_systems, read_embeddings, select_values
 
 GRAY = {"color": "#999999", "marker": ".", "markersize": 2.5, "markeredgewidth": 0}
 
