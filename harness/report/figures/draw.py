@@ -76,11 +76,8 @@ def load_analysis(declaration: Declaration) -> Analysis:
 
 def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Sequence[SystemValue]]:
     """Return what distinguishes the figures of a declaration → the values of each."""
-    values = [
-        i
-        for i in results.values
-        if i.system != "model" or matches(list_axes(i) if declaration.where else {}, declaration.where)
-    ]
+    where = declaration.where
+    values = [i for i in results.values if not where or i.system != "model" or matches(list_axes(i), where)]
     if declaration.parts == "all":
         return {(): values}
     if declaration.parts == "task":
@@ -104,7 +101,7 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
 
 
 def draw_or_keep(
-    results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),), *, earlier: Path | None = None
+    results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),), *, earlier: Path
 ) -> list[Picture]:
     """Draw every figure as `draw_all`, or copy those of `earlier` if they were drawn from the same values by this code.
 
@@ -116,9 +113,8 @@ def draw_or_keep(
     drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
     key = digest_bytes(repr((code, drawn_from, results.values, layouts)).encode())
     try:
-        cached = parse_json(((earlier or folder) / DRAWN).read_bytes(), DRAWN)
-        files = cached["files"]
-        if cached["key"] == key and earlier and all(digest_file(earlier / name) == d for name, d in files.items()):
+        cached = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
+        if cached["key"] == key and all(digest_file(earlier / name) == d for name, d in cached["files"].items()):
             shutil.copytree(earlier, folder)
             return [Picture(folder / name, *rest) for name, *rest in cached["pictures"]]
     except (OSError, HarnessError, ValueError, KeyError, TypeError):
@@ -163,20 +159,18 @@ def _draw(
     """Draw plots by the stem of their files; their titles say what follows the name in it."""
     with drawing.apply_style():
         figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
-        present = {stem: figure for stem, figure in figures.items() if figure is not None}
-        titles = {}
-        for stem in present:
-            rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
-            titles[stem] = ": ".join(filter(None, (declared[stem].title, rest)))
-        return save_pictures(present, folder, titles, {stem: declared[stem].caption for stem in present})
+        present = [(stem, figure) for stem, figure in figures.items() if figure is not None]
+        return save_pictures(present, folder, declared, name)
 
 
 def save_pictures(
-    figures: Mapping[str, Figure], folder: Path, titles: Mapping[str, str], captions: Mapping[str, str]
+    figures: Sequence[tuple[str, Figure]], folder: Path, declared: Mapping[str, Declaration], name: str
 ) -> list[Picture]:
-    """Write drawn figures, and read their content off them."""
+    """Write drawn figures, each under its stem, and read their content off them."""
     pictures = []
-    for stem, figure in figures.items():
+    for stem, figure in figures:
         png = drawing.save(figure, folder, stem)
-        pictures.append(Picture(png, titles[stem], captions[stem], trace_figure(figure)))
+        rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
+        title = ": ".join(filter(None, (declared[stem].title, rest)))
+        pictures.append(Picture(png, title, declared[stem].caption, trace_figure(figure)))
     return pictures

@@ -16,7 +16,15 @@ import numpy as np
 
 from openended.harness.core import escape_mathtext, open_for_replacement
 from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
-from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, SystemStyles, choose_style
+from openended.harness.report.tables.pictures import (
+    COLORS,
+    COLUMN,
+    HUMAN_COLOR,
+    PAGE,
+    RESOLUTION,
+    SystemStyles,
+    choose_style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,20 +149,18 @@ def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[s
     chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
     looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(firsts)}
     if len(axes) > 1:
-        colors, others = (
-            list(dict.fromkeys(tuple(s.axes.get(a, "") for a in part) for s in firsts.values()))
-            for part in (axes[:1], axes[1:])
-        )
-        for name, series in firsts.items():
-            color, other = (tuple(series.axes.get(a, "") for a in part) for part in (axes[:1], axes[1:]))
-            looks[name] = choose_style(others.index(other)) | {"color": choose_style(colors.index(color))["color"]}
+        values = {name: [s.axes.get(axis, "") for axis in axes] for name, s in firsts.items()}
+        colors, others = list(dict.fromkeys(v[0] for v in values.values())), list[list[str]]()
+        for name, (first, *rest) in values.items():
+            others += [rest] if rest not in others else []
+            looks[name] = choose_style(others.index(rest)) | {"color": COLORS[colors.index(first) % len(COLORS)]}
     return looks
 
 
 def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
     """Draw one series by its mark."""
     x, y, color = series.x, series.y, look["color"]
-    line = {name: value for name, value in look.items() if name not in ("alpha", "hatch")}
+    line = {name: value for name, value in look.items() if name != "alpha"}
     match series.mark:
         case "line" | "curve":
             crowded = {"marker": ""} if series.mark == "line" and len(x) > CROWDED else {}
@@ -246,9 +252,8 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     rest = {n: v for n, v in options.items() if n not in extra and n not in names}
     for axis in "xy":  # a scale resets the ticks
         if scale := rest.pop(f"{axis}scale", ""):
-            getattr(panel, f"set_{axis}scale")(
-                "log" if scale == "log2" else scale, **({"base": 2} if scale == "log2" else {})
-            )
+            base = {"base": 2} if scale == "log2" else {}
+            getattr(panel, f"set_{axis}scale")(scale.removesuffix("2"), **base)
     panel.set(**rest | texts | {n: labels for n, labels in names.items() if labels})
     if len(max(str(texts.get("title", "")).split("\n"), key=len)) > extra.get("wide", math.inf):
         panel.title.set_fontsize(SMALL)
@@ -268,8 +273,7 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
             tick.set(rotation=turn, **aligned)
     if "grid" in extra:
         panel.grid(visible=False)
-        if extra["grid"]:
-            panel.grid(visible=True, axis=extra["grid"])
+        panel.grid(visible=bool(extra["grid"]), axis=extra["grid"] or "both")
     for name, most in extra.get("most", {}).items():
         low, high = getattr(panel, f"get_{name}lim")()
         getattr(panel, f"set_{name}lim")(low, min(high, most))
@@ -295,9 +299,12 @@ def create_panels(
 
 
 def add_legend(figure: Figure, most: int = 3) -> None:
-    """Put the legend of the panel with most labels under the figure, in at most `most` columns; make room for it."""
-    legends = [panel.get_legend_handles_labels() for panel in figure.axes]
-    handles, labels = max(legends, key=lambda legend: len(legend[1]))
+    """Put the legend of all panels under the figure, in at most `most` columns; make room for it."""
+    entries: dict[str, Any] = {}
+    for panel in figure.axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    handles, labels = list(entries.values()), list(entries)
     if handles:
         labels = shorten_labels(labels, CHARACTERS)
         fitting = int(figure.get_figwidth() / (HANDLE + LETTER * max(map(len, labels))))

@@ -134,9 +134,14 @@ def build_parts(points: Sequence[tuple[str, float, float, SystemValue]], find: A
             color = {"color": COLORS[index % len(COLORS)]}
             hull = find_dominated([(q, d) for _, q, d, _ in members])
             series.append(Series(mark="region", x=hull[:, 0], y=hull[:, 1], look=color))
-            texts = [(at, f"t={t}") for at, (*_, v) in enumerate(members) if (t := find_temperature(v))]
-            x, y = [q for _, q, _, _ in members], [d for _, _, d, _ in members]
-            series.append(Series(mark="dots", x=x, y=y, label=task, texts=texts, look=color | {"marker": "o"}))
+            neural = [point for point in members if find_temperature(point[3])]
+            others = [point for point in members if point not in neural]
+            for marker, systems in (("o", neural), ("s", others)):
+                texts = [(at, f"t={t}") for at, (*_, value) in enumerate(systems) if (t := find_temperature(value))]
+                x, y = [q for _, q, _, _ in systems], [d for _, _, d, _ in systems]
+                label = task if systems in (neural or others,) else ""
+                look = color | {"marker": marker}
+                series += [Series(mark="dots", x=x, y=y, label=label, texts=texts, look=look)] if systems else []
         else:
             series += [Series(mark="dots", x=[q], y=[d], label=name, like=value) for name, q, d, value in members]
     return Plot([Panel(series, options={"xlim": (bottom, top), "ylim": (bottom, top)})])

@@ -72,30 +72,21 @@ def show_columns(part: Part) -> Plot | None:
 
     The option `over` names axes that count like seeds, such as the one of the human texts.
     """
-    over = set(part.declaration.options.get("over", ()))
+    over = {*part.declaration.options.get("over", ()), "task.texts"}
     panels = []
     for pair in select_pairs(part.values, part.chosen):
         items = [i for s in measured.group_systems(part.values) if (i := s.value(*pair)) and math.isfinite(i.mean)]
-        groups = list(
-            measured.group_by(
-                items, lambda i: tuple(v for a, v in i.axes.items() if a not in {*over, "task.texts"})
-            ).values()
-        )[:MOST]
-        names = measured.label_systems([group[0] for group in groups], skip=over)
-        names = [part.name("label", name) for name in names]
+        groups = measured.group_by(items, lambda i: tuple(v for a, v in i.axes.items() if a not in over))
+        firsts = [group[0] for group in groups.values()][:MOST]
+        names = [part.name("label", name) for name in measured.label_systems(firsts, skip=over)]
         series = []
-        for rank, (name, group) in enumerate(zip(names, groups, strict=True)):
+        for rank, (name, first, group) in enumerate(zip(names, firsts, groups.values(), strict=False)):
             values = np.array([v for item in group for v in item.values.values() if math.isfinite(v)])
             error = [float(values.std(ddof=1)) / math.sqrt(len(values))] if len(values) > 1 else None
-            common: dict[str, Any] = {"below": error, "above": error, "style": name, "axes": list_axes(group[0])}
-            series.append(Series(mark="columns", x=[rank], y=[float(values.mean())], like=group[0], **common))
-        if series:
-            options: dict[str, Any] = {
-                "xticks": range(len(names)),
-                "xticklabels": names,
-                "title": format_title(items[0]),
-            }
-            panels.append(Panel(series, ".".join(pair), options))
+            at = {"x": [rank], "y": [float(values.mean())], "below": error, "above": error}
+            series.append(Series(mark="columns", like=first, style=name, axes=list_axes(first), **at))
+        ticks: dict[str, Any] = {"xticks": range(len(names)), "xticklabels": names}
+        panels += [Panel(series, ".".join(pair), ticks | {"title": format_title(firsts[0])})] if series else []
     return Plot(panels) if panels else None
 
 
@@ -109,8 +100,7 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
     requests = {
         f"-{make_slug(axis)}": (items, axis)
         for axis in (models[0].axes if models else ())
-        if is_readable(axis)
-        and (axis in part.declaration.x or has_enough_numbers([i.axes.get(axis, "") for i in models]))
+        if is_readable(axis) and has_enough_numbers([i.axes.get(axis, "") for i in models])
     }
     for metric in dict.fromkeys(i.metric for i in models):
         # Facts of the data (`n`) are axes already.
@@ -120,12 +110,8 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
             if has_enough_numbers([f.get(option, "") for f in fields]):
                 values = [i for i in items if i.metric == metric]
                 requests[f"-{metric}-{make_slug(option)}"] = values, f"option.{option}"
-    requested = part.declaration.x
-    plots = {
-        name: show_sweep(part, values, axis)
-        for name, (values, axis) in requests.items()
-        if axis in requested or not requested
-    }
+    wanted = {n: r for n, r in requests.items() if r[1] in part.declaration.x or not part.declaration.x}
+    plots = {name: show_sweep(part, values, axis) for name, (values, axis) in wanted.items()}
     return {name: plot for name, plot in plots.items() if plot is not None}
 
 
@@ -164,29 +150,23 @@ def show_sweep(
         like = lines[0].points[0][1]
         is_gap = part.layout.gaps and like.direction == "match_human"
         series = []
-        humans: dict[float, float] = {}
-        ceilings: dict[float, float] = {}
+        others: dict[str, dict[float, float]] = {"human": {}, "human ceiling": {}}
         for line in (line for line in lines if line.label in labels):
             x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
             targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
             if is_gap:
                 y = np.abs(y - targets)
             else:
-                humans |= {value: target for value, target in zip(x, targets, strict=True) if math.isfinite(target)}
-                ceilings |= {value: i.mean for i in sides for value, point in line.points if _is_ceiling(i, point)}
+                others["human"] |= {at: target for at, target in zip(x, targets, strict=True) if math.isfinite(target)}
+                others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
             below, above = np.transpose([i.reach for _, i in line.points])
             first = line.points[0][1]
-            words = (
-                part.name("metric", name) if name in part.declaration.names.get("metric", {}) else like.title,
-                line.label,
-            )
-            label = ", ".join(words if len(labels) > 1 else words[:1]) if "metric" in declared else line.label
+            title = part.declaration.names.get("metric", {}).get(name, like.title) if "metric" in declared else ""
+            label = ", ".join(filter(None, (title, line.label if len(labels) > 1 or not title else "")))
             series.append(Series(x=x, y=y, below=below, above=above, label=label, axes=list_axes(first), like=first))
-        for side, values, dash in (("human", humans, "--"), ("human ceiling", ceilings, ":")):
-            if values:
-                at, means = zip(*sorted(values.items()), strict=True)
-                look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": dash, "marker": ""}
-                series.append(Series(x=at, y=means, label=side, look=look))
+        for (side, values), dash in zip(others.items(), ("--", ":"), strict=True):
+            at, look = sorted(values), {"color": HUMAN_COLOR, "linestyle": dash, "marker": ""}
+            series += [Series(x=at, y=[values[x] for x in at], label=side, look=look)] if values else []
         title = f"|Δ {like.title}| {arrow('lower')}" if is_gap else format_title(like)
         panels.append(Panel(series, name, {"title": title.rstrip()}))
     if "metric" in declared:
@@ -195,11 +175,8 @@ def show_sweep(
     options: dict[str, Any] = {"xlabel": TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))}
     options |= {"xticks": range(len(names)), "xticklabels": list(names.values())} if names else {}
     options |= {"xscale": "log"} if far else {}
-    return Plot(
-        [Panel(p.series, p.name, options | dict(p.options)) for p in panels],
-        changes={"per_row": 2 if len(panels) == 4 and part.chosen.metrics else part.declaration.per_row}
-        | ({"legend": 2} if len(panels) == 1 else {}),
-    )
+    changes = {"per_row": 2} if len(panels) == 4 and part.chosen.metrics else {"legend": 2} if len(panels) == 1 else {}
+    return Plot([Panel(p.series, p.name, options | dict(p.options)) for p in panels], changes=changes)
 
 
 def _name_lines(part: Part, lines: Sequence[Line]) -> list[Line]:
@@ -211,10 +188,8 @@ def _name_lines(part: Part, lines: Sequence[Line]) -> list[Line]:
         return sorted(lines, key=lambda line: measured.make_natural_sort_key(line.label))
 
     def rank(at: int) -> list[tuple[int, Any]]:
-        values = [(list(names.get(axis, ())), described[at].get(axis, "")) for axis in axes]
-        return [
-            (order.index(v) if v in order else len(order), measured.make_natural_sort_key(v)) for order, v in values
-        ]
+        values = [(described[at].get(axis, ""), [*names.get(axis, ()), described[at].get(axis, "")]) for axis in axes]
+        return [(order.index(value), measured.make_natural_sort_key(value)) for value, order in values]
 
     return [Line(labels[at], lines[at].points) for at in sorted(range(len(lines)), key=rank)]
 
