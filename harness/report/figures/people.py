@@ -12,7 +12,7 @@ from openended.harness import results as measured
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLORS
-from openended.harness.report.tables.selection import RATED, make_slug
+from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Results, System, SystemValue
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def find_temperature(value: SystemValue) -> str:
     names = " ".join(
         (*value.titles, parse_signature(value.signature).get("system", ""), value.axes.get("judgments", ""))
     )
-    return match[1] if (match := TEMPERATURE.search(names)) else ""
+    text = match[1] if (match := TEMPERATURE.search(names)) else ""
+    return f"{text[0]}.{text[1:]}" if text.isdecimal() and len(text) > 1 else text  # `t07` is 0.7
 
 
 def build_parts(points: Sequence[tuple[str, float, float, SystemValue]], find: Any) -> Plot:  # noqa: ANN401
@@ -176,8 +177,9 @@ def show_stability(part: Part) -> Mapping[str, Plot]:
     draws = int(part.declaration.options.get("draws", 20))
     if part.declaration.options.get("together"):
         return {"": Plot(build_stability(rated, draws=draws))} if rated else {}
-    plots = {f"-{make_slug(name)}": Plot(build_stability({name: both}, draws=draws)) for name, both in rated.items()}
-    return plots if len(plots) == len(rated) else {}
+    ends = name_files("", [[name] for name in rated])
+    plots = (Plot(build_stability({name: both}, draws=draws)) for name, both in rated.items())
+    return dict(zip(ends, plots, strict=True))
 
 
 def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
