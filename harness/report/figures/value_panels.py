@@ -83,7 +83,7 @@ def show_columns(part: Part) -> Plot | None:
         for rank, (name, first, group) in enumerate(zip(names, firsts, groups.values(), strict=False)):
             values = np.array([v for item in group for v in item.values.values() if math.isfinite(v)])
             error = [float(values.std(ddof=1)) / math.sqrt(len(values))] if len(values) > 1 else None
-            at = {"x": [rank], "y": [float(values.mean())], "below": error, "above": error}
+            at: dict[str, Any] = {"x": [rank], "y": [float(values.mean())], "below": error, "above": error}
             series.append(Series(mark="columns", like=first, style=name, axes=list_axes(first), **at))
         ticks: dict[str, Any] = {"xticks": range(len(names)), "xticklabels": names}
         panels += [Panel(series, ".".join(pair), ticks | {"title": format_title(firsts[0])})] if series else []
@@ -110,8 +110,8 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
             if has_enough_numbers([f.get(option, "") for f in fields]):
                 values = [i for i in items if i.metric == metric]
                 requests[f"-{metric}-{make_slug(option)}"] = values, f"option.{option}"
-    wanted = {n: r for n, r in requests.items() if r[1] in part.declaration.x or not part.declaration.x}
-    plots = {name: show_sweep(part, values, axis) for name, (values, axis) in wanted.items()}
+    requested = {n: r for n, r in requests.items() if r[1] in part.declaration.x or not part.declaration.x}
+    plots = {name: show_sweep(part, values, axis) for name, (values, axis) in requested.items()}
     return {name: plot for name, plot in plots.items() if plot is not None}
 
 
