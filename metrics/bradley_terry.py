@@ -17,7 +17,7 @@ ones count.
 log odds of winning a comparison that is decided.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -190,11 +190,11 @@ class BradleyTerry(files.JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name = "bradley_terry"
-    version = 3
+    version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
 
-    system: str | None = None  # whose score is `bradley_terry`; none: the run's model if rated, else the best non-human
+    system: str | None = None  # whose score is `bradley_terry`; none: the run's player; of a file alone the best model
     ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
     seed: int = 0  # of `ties=random`
     # faster judgments are dropped; MAUVE dropped those under 25 seconds
@@ -210,15 +210,20 @@ class BradleyTerry(files.JudgmentMetric):
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         return files.accepts_comparisons(columns, rows)
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> ComparisonFile:
-        return files.read_comparisons(path, renamed=renamed, empty=self.empty)
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> ComparisonFile:
+        return files.read_comparisons(path, renamed=renamed, empty=self.empty, human=human)
 
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
+    def list_players(self, judged: ComparisonFile) -> Collection[str]:
+        return judged.players
+
+    def from_file(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> tuple[Metric, Features]:
         """Score the file without a run; the ids of a side are the items on which its texts were compared."""
-        comparisons = self.read(path, renamed)
-        human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
+        comparisons = self.read(path, renamed, human)
+        with_human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
         items = sorted({c.item for c in comparisons.rows})
-        return self, files.build_file_features(PAIRS, comparisons, comparisons.source, human, items)
+        return self, files.build_file_features(PAIRS, comparisons, comparisons.source, with_human, items)
 
     def compute(self, features: Features) -> MetricResult:
         """Fit every criterion.
@@ -228,10 +233,10 @@ class BradleyTerry(files.JudgmentMetric):
         """
         comparisons = files.get_judgments(features.model, PAIRS, ComparisonFile)
         players = comparisons.players
-        if self.system is not None and self.system not in players:
-            raise UndefinedMetric(f"system {self.system!r} was not compared; the file has {', '.join(players)}")
         # The player under test; None for a file by itself.
-        player = self.system or (features.model.system if features.model.system in players else None)
+        player = self.system or features.model.system or None
+        if player is not None and player not in players:
+            raise UndefinedMetric(f"system {player!r} was not compared; the file has {', '.join(players)}")
         raters = (row.rater for row in comparisons.rows)
         features, notes = files.add_raters_fact(features, raters, comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]

@@ -8,23 +8,23 @@ Undefined with one sample per prompt. Partitions:
 - `threshold`: texts whose embeddings have a cosine of at least `threshold` are one class, and so are texts that a chain
   of such pairs joins: the classes do not depend on the order of the samples.
 - `file`: the user's own classes, of people or of a classifier: `judgments=FILE` with the columns `example_id`, `sample`
-  (0 to k - 1) and `class`, a row for every text.
+  (0 to k - 1) and `class`, a row for every text, and `system` where the file has several.
 
 Source: Zhang et al. 2025, "NoveltyBench" (arXiv 2504.05228): k = 10, classes of a fine-tuned classifier, which `file`
 can bring. The threshold on embeddings is ours.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, Features, Floats, MetricResult, Need, Scope, metric, ranged
+from openended.harness.core import F64, HUMAN, DataError, Features, Floats, MetricResult, Need, Scope, metric, ranged
 from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
-from openended.metrics.judgments import ReadsFile, read_rows
+from openended.metrics.judgments import UNNAMED, ReadsFile, read_rows
 
 _FILE = Need("judgments", by="file")
 _COLUMNS = ("example_id", "sample", "class")
@@ -78,15 +78,15 @@ class Classes:
     """The classes of a file."""
 
     source: str
-    by_text: Mapping[tuple[str, int], str]  # (Example id, sample) → class
+    by_text: Mapping[tuple[str, str, int], str]  # (System, example id, sample) → class
 
-    def read_for(self, ids: Sequence[str]) -> list[str]:
-        """Return the class of each row; samples are counted in the order of the rows."""
+    def read_for(self, system: str, ids: Sequence[str]) -> list[str]:
+        """Return the class of each row of a system; samples are counted in the order of the rows."""
         seen, out = Counter[str](), []
         for example in ids:
-            text = example, seen[example]
+            text = system, example, seen[example]
             if text not in self.by_text:
-                raise DataError(f"{self.source}: no class for sample {text[1]} of {example}")
+                raise DataError(f"{self.source}: no class for sample {text[2]} of {example} ({system})")
             out.append(self.by_text[text])
             seen[example] += 1
         return out
@@ -117,22 +117,26 @@ class DistinctK(SamplesMetric, ReadsFile):
         texts = Need("texts", scope=self.scope)
         return (texts, _FILE) if self.partition == "file" else (texts,)
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Classes:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Classes:
         columns, rows = read_rows(path, renamed)
         missing = [c for c in _COLUMNS if c not in columns]
         if missing:
             raise DataError(f"{path}: no column {', '.join(missing)}; classes have {', '.join(_COLUMNS)}")
-        classes: dict[tuple[str, int], str] = {}
+        classes: dict[tuple[str, str, int], str] = {}
         for row in rows:
             sample = row.number("sample")
             if not sample >= 0 or sample != int(sample):
                 cell = row.cells.get("sample")
                 raise DataError(f"{row.where}: column 'sample': expected 0, 1, 2, …, got {cell!r:.40}")
-            key = row.text("example_id"), int(sample)
+            system = row.text("system") if "system" in columns else UNNAMED
+            key = HUMAN if system in human else system, row.text("example_id"), int(sample)
             if key in classes:
-                raise DataError(f"{row.where}: sample {key[1]} of {key[0]} comes twice")
+                raise DataError(f"{row.where}: sample {key[2]} of {key[1]} ({key[0]}) comes twice")
             classes[key] = row.text("class")
         return Classes(path.name, classes)
+
+    def list_players(self, judged: Classes) -> Collection[str]:
+        return sorted({system for system, _, _ in judged.by_text})
 
     def compute(self, features: Features) -> MetricResult:
         side, prompts = features.model, prompts_of(features.model.ids)
@@ -140,7 +144,7 @@ class DistinctK(SamplesMetric, ReadsFile):
             classes = _count_joined(side.embeddings(self.needs()[0]), prompts, self.threshold)
         elif self.partition == "file":
             classes_of_file: Classes = side.data[_FILE]
-            classes = _count_classes(classes_of_file.read_for(side.ids), prompts)
+            classes = _count_classes(classes_of_file.read_for(side.system, side.ids), prompts)
         else:
             classes = _count_classes(side.texts(self.needs()[0]), prompts)
         values = {"distinct_k": classes, "distinct_share": classes / prompts.sizes}

@@ -436,6 +436,7 @@ class Huse(files.JudgmentMetric):
     titles = {"huse": "HUSE", "huse_q": "HUSE-Q", "huse_d": "HUSE-D", "agreement": "Krippendorff α"}
     targets = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions = {"agreement": "none"}
+    sides = "two"
     resampling = "subsample"  # a text drawn twice is its own nearest neighbor
 
     # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
@@ -447,7 +448,7 @@ class Huse(files.JudgmentMetric):
     log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
     scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
     scale_max: float | None = None  # highest rating that is allowed
-    system: str | None = None  # the model's name in the file; none: the only one there
+    system: str | None = None  # the model's name in the file; none: by judgment_players; of a file alone the only one
     empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
 
     def check(self) -> None:
@@ -472,20 +473,24 @@ class Huse(files.JudgmentMetric):
     def scores_without_run(self, columns: Sequence[str]) -> bool:
         return self.log_probs == "column" or bool(set(files.LOG_PROB) & set(columns))
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Judgments:
-        return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty)
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Judgments:
+        return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty, human=human)
 
-    def check_examples(self, judged: Judgments, ids: Collection[str] | None = None) -> None:
-        rated = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
-        if ids is not None:
-            files.check_rated_examples(judged.source, set(rated[0]) & set(rated[1]), ids)
+    def list_players(self, judged: Judgments) -> Collection[str]:
+        return sorted(set(judged.systems))
 
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[core.Metric, Features]:
+    def check_examples(self, judged: Judgments, player: str, ids: Collection[str]) -> None:
+        rated = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(player))
+        files.check_rated_examples(judged.source, set(rated[0]) & set(rated[1]), ids)
+
+    def from_file(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> tuple[core.Metric, Features]:
         """Score the file without a run; log-probabilities come from its columns."""
-        judged = self.read(path, renamed)
-        human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
+        judged = self.read(path, renamed, human)
+        with_human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
         by_column = replace(self, log_probs="column")
-        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(human), tuple(model))
+        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(with_human), tuple(model))
 
     @property
     def rule(self) -> Rule:
@@ -495,7 +500,8 @@ class Huse(files.JudgmentMetric):
         """Pair ratings by example id and give every text its log-probability and length."""
         judged = files.get_judgments(features.model, RATINGS, Judgments)
         judged.check_scale(self.scale)
-        rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(judged.model_system(self.system))}
+        system = judged.model_system(self.system or features.model.system or None)
+        rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(system)}
         sides = {HUMAN: features.human, "model": features.model}
         runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
         for key, side in sides.items():

@@ -11,13 +11,12 @@ The error of a file by itself is the standard error over texts; in a run the int
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, HUMAN, DataError, Features, Metric, MetricResult, Need, UndefinedMetric, metric
+from openended.harness.core import F64, Features, Metric, MetricResult, Need, UndefinedMetric, metric
 from openended.metrics import judgments as files
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
@@ -42,10 +41,11 @@ class MeanRating(files.JudgmentMetric):
 
     name = "mean_rating"
     bounds = (-np.inf, np.inf)
+    version = 2
     resampling = "bootstrap"
     titles = {"mean_rating": "Mean rating"}
 
-    system: str | None = None  # the run's name in the file; none: the only one there that is not human
+    system: str | None = None  # the run's name in the file; none: by judgment_players
     empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
 
     def needs(self) -> tuple[Need, ...]:
@@ -56,37 +56,34 @@ class MeanRating(files.JudgmentMetric):
         del rows
         return files.are_ratings(columns)
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> dict[str, Judgments]:
-        return files.read_criteria(path, renamed=renamed, empty=self.empty, metric=self.name)
+    def read(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> dict[str, Judgments]:
+        return files.read_criteria(path, renamed=renamed, empty=self.empty, metric=self.name, human=human)
 
-    def check_examples(self, judged: Mapping[str, Judgments], ids: Collection[str] | None = None) -> None:
-        system = self._choose_system(judged)
+    def list_players(self, judged: Mapping[str, Judgments]) -> Collection[str]:
+        return sorted({name for ratings in judged.values() for name in ratings.systems})
+
+    def check_examples(self, judged: Mapping[str, Judgments], player: str, ids: Collection[str]) -> None:
         for ratings in judged.values():
-            if ids is not None:
-                files.check_rated_examples(ratings.source, ratings.rows_of(system), ids)
+            files.check_rated_examples(ratings.source, ratings.rows_of(player), ids)
 
-    def _choose_system(self, judged: Mapping[str, Judgments]) -> str:
-        """Return the run's name in the file."""
-        names = sorted({name for ratings in judged.values() for name in ratings.systems})
-        chosen = [self.system] if self.system is not None else [name for name in names if name != HUMAN]
-        if len(chosen) != 1 or chosen[0] not in names:
-            wrong = f", got {self.system}" if self.system is not None else ""
-            raise DataError(f"metric.mean_rating.system: expected one of {', '.join(names)}, as rated{wrong}")
-        return chosen[0]
-
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
+    def from_file(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> tuple[Metric, Features]:
         """Score the file without a run: no system is under test."""
-        judged = self.read(path, renamed)
+        judged = self.read(path, renamed, human)
         rated = sorted({example for ratings in judged.values() for example in ratings.example_ids})
         source = next(iter(judged.values())).source
-        features = files.build_file_features(RATINGS, judged, source, rated, rated)
-        return self, replace(features, model=replace(features.model, system=""))
+        return self, files.build_file_features(RATINGS, judged, source, rated, rated)
 
     def compute(self, features: Features) -> MetricResult:
         """Average by criterion: of the run's system, or of every system where none is under test."""
         judged = files.get_judgments(features.model, RATINGS, dict)
         ids = features.model.ids
-        system = self._choose_system(judged) if features.model.system else None
+        system = self.system or features.model.system or None
+        if system is not None and system not in (players := self.list_players(judged)):
+            raise UndefinedMetric(f"system {system!r} was not rated; the file has {', '.join(players)}")
         raters = (rater for ratings in judged.values() for rater in ratings.raters)
         features, notes = files.add_raters_fact(features, raters, next(iter(judged.values())).calibration)
         values: dict[str, float] = {}
@@ -95,6 +92,8 @@ class MeanRating(files.JudgmentMetric):
         row_of_id = {example: row for row, example in reversed([*enumerate(ids)])}  # the first of several texts
         for criterion, ratings in judged.items():
             systems = list(dict.fromkeys(ratings.systems))
+            if system is not None and system not in systems:
+                continue  # rated by other criteria alone
             for name in systems if system is None else [system]:
                 rated = {row_of_id[e]: row for e, row in ratings.rows_of(name).items() if e in row_of_id}
                 if not rated:

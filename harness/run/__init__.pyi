@@ -19,6 +19,7 @@ from .pipeline import (
     run_judgments as run_judgments,
     select_metrics_for_file as select_metrics_for_file,
 )
+from .players import check_players as check_players, list_players as list_players, name_system as name_system
 from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (

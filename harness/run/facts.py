@@ -153,7 +153,7 @@ def collect_axes(
         out["task"] = path.name
     else:
         fields = [name for name in vars(task) if name.endswith("_field")]
-        out |= _collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
+        out |= collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
         out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
     out |= _collect_system_axes(settings, decoder, fingerprint)
     if judged:
@@ -188,7 +188,7 @@ def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprin
         return {"model": name, "decoder": "imported", "generations": _shorten(content)}
     out = {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
     if decoder is not None:
-        out |= {"decoder": decoder.name, **_collect_option_axes("decoder", decoder)}
+        out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
         out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
     return out
 
@@ -202,7 +202,7 @@ def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> d
     """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
     if spec is None:
         return {role: None}
-    options = _collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
+    options = collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
     content = {name: value for name, value in spec.identity().items() if f"{role}.{name}" not in options}
     return {role: spec.title, **options, f"{role}.digest": _shorten(core.digest(content))}
 
@@ -221,7 +221,8 @@ def _find_training_step(spec: BackendSpec | None) -> dict[str, core.Json]:
     return {"model.step": step, "model.training": str(path)} if isinstance(step, int) else {}
 
 
-def _collect_option_axes(role: str, spec: core.Spec, without: Iterable[str] = ()) -> dict[str, core.Json]:
+def collect_option_axes(role: str, spec: core.Spec, without: Iterable[str] = ()) -> dict[str, core.Json]:
+    """Return the options of a spec as axes, `decoder.p` for `p`."""
     fields = core.canonicalize(spec)
     values: Mapping[str, core.Json] = fields if isinstance(fields, dict) else {}
     return {f"{role}.{name}": value for name, value in values.items() if name not in {*core.IDENTITY, *without}}

@@ -19,7 +19,8 @@ from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.artifacts import PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.facts import collect_facts
 from openended.harness.run.features import Featurizer
-from openended.harness.run.settings import Settings
+from openended.harness.run.players import find_player
+from openended.harness.run.settings import NO_JUDGMENTS, Settings
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
@@ -76,6 +77,7 @@ class MetricRunner:
             self.builder.build(waiting, lambda _: {})  # noted: an input is missing
             return None
         try:
+            judged, player = self._read_judgments(metric, system)
             inputs = self._collect_inputs(metric, human, model)
         except core.UndefinedMetric as err:
             return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, str(err)), None)
@@ -83,6 +85,10 @@ class MetricRunner:
 
         def write(folder: Path) -> Mapping[str, Any]:
             features, notes = self._load_features(metric, human, model, facts), list[str]()
+            if judged is not None:
+                data = {need: judged for need in metric.needs() if need.kind == "judgments"}
+                sides = [replace(side, data={**side.data, **data}) for side in (features.human, features.model)]
+                features = replace(features, human=sides[0], model=replace(sides[1], system=player))
             if isinstance(metric, TwoSample):
                 features, notes = metric.limit_texts(features)
             try:
@@ -107,6 +113,8 @@ class MetricRunner:
         }
         if ids:
             spec["ids"] = ids
+        if judged is not None:
+            spec["player"] = player
         if code := _digest_plugin(metric):
             spec["code"] = code
         if self.settings.intervals:
@@ -132,7 +140,7 @@ class MetricRunner:
         needs = list_text_needs(metric)
         inputs: dict[str, str | None] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = digest_judgments(self._find_judgments(), self.settings.judgment_columns)
+            inputs["judgments"] = digest_judgments(self.settings)
         if metric.sides != "one":
             inputs |= {f"human {k}": v for k, v in self.featurizer.digests(human, needs).items()}
         if metric.sides != "human":
@@ -148,11 +156,6 @@ class MetricRunner:
         needs = list_text_needs(metric)
         model_side = self.featurizer.side(human if metric.sides == "human" else model, needs)
         human_side = model_side if metric.sides == "one" else self.featurizer.side(human, needs)
-        if isinstance(metric, ReadsFile):
-            columns = self.settings.judgment_columns
-            judged = {n: metric.read(self._find_judgments(), columns) for n in metric.needs() if n.kind == "judgments"}
-            human_side = replace(human_side, data={**human_side.data, **judged})
-            model_side = replace(model_side, data={**model_side.data, **judged})
         others = [self.featurizer.side(other, needs) for other in self.others] if metric.reads_grid else []
         if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
@@ -162,12 +165,18 @@ class MetricRunner:
             human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
         return core.Features(human_side, model_side, facts, tuple(others))
 
-    def _find_judgments(self) -> Path:
-        path = str(self.settings.judgments)  # there is one: see `check_judgments`
+    def _read_judgments(self, metric: core.Metric, system: System) -> tuple[Any, str]:
+        """Return what a metric reads of the file of judgments, and the name of the system there; None without need."""
+        path = self.settings.judgments
+        if not isinstance(metric, ReadsFile) or len(list_text_needs(metric)) == len(metric.needs()):
+            return None, ""
+        if path in (None, NO_JUDGMENTS):
+            raise core.UndefinedMetric("there are no human judgments; judgments=FILE adds them")
         if path.startswith(SIMULATED):
             raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
         check_judgments_file(Path(path))
-        return Path(path)
+        judged = self.settings.read_judgments(metric, Path(path))
+        return judged, find_player(self.settings, metric, judged, human=system == core.HUMAN)
 
 
 def _digest_plugin(metric: core.Metric) -> str:
@@ -270,9 +279,10 @@ def _build_undefined_result(
     )  # fmt: skip
 
 
-def digest_judgments(path: Path, columns: Mapping[str, str]) -> str:
-    """Digest of a file of judgments and of how its columns are read."""
-    return core.digest([core.digest_file(path), dict(columns)]) if columns else core.digest_file(path)
+def digest_judgments(settings: Settings) -> str:
+    """Digest of a file of judgments, of how its columns are read, and of the names of the human text."""
+    names = [dict(settings.judgment_columns), *settings.human_players]
+    return core.digest([core.digest_file(Path(str(settings.judgments))), *names])
 
 
 def list_text_needs(metric: core.Metric) -> tuple[core.Need, ...]:

@@ -1,6 +1,7 @@
 """One run: task × model × decoder × seed, from examples to a run record."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,10 @@ from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import generate
 from openended.harness.run.import_texts import import_generations
 from openended.harness.run.measure import MetricRunner, System, SystemResult, list_text_needs
+from openended.harness.run.players import find_player
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
+from openended.harness.run.settings import NO_JUDGMENTS, Settings
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
@@ -98,7 +100,8 @@ def compute_texts(settings: Settings, session: Session) -> RunTexts:
 
 def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     """Make or plan the rows of both sides."""
-    check_judgments(settings)
+    for remark in check_judgments(settings):
+        builder.session.warn_once(remark)
     check_extras(settings)
     check_q(settings)
     check_samples(settings)
@@ -164,31 +167,40 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> list[System
     return [m for m in out if m is not None]
 
 
-def check_judgments(settings: Settings) -> None:
-    """Read the file of judgments for every metric that needs it."""
+def check_judgments(settings: Settings) -> list[str]:
+    """Read the file of judgments for every metric that needs it; return which of them have no value, and why."""
     readers = settings.list_judging()
-    if settings.judgments is not None and not readers:
-        is_file = not settings.judgments.startswith(SIMULATED)
+    if settings.judgments not in (None, NO_JUDGMENTS) and not readers:
+        is_file = not str(settings.judgments).startswith(SIMULATED)
         able = [m.name for m in list_metrics_for_file(settings)] if is_file else ["huse"]
         raise core.SpecError(
             f"judgments={settings.judgments}: no metric of this run reads judgments; "
             f"add {' or '.join(able)} to metric=[…], or leave it out"
         )
+    remarks: list[str] = []
     for metric in readers:
         if settings.judgments is None:
             raise core.SpecError(
                 f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
             )
-        if not settings.judgments.startswith(SIMULATED):
-            check_judgments_file(Path(settings.judgments))
-            metric.check_examples(metric.read(Path(settings.judgments), settings.judgment_columns))
+        if settings.judgments == NO_JUDGMENTS or settings.judgments.startswith(SIMULATED):
+            continue
+        check_judgments_file(path := Path(settings.judgments))
+        try:
+            find_player(settings, metric, settings.read_judgments(metric, path))
+        except core.UndefinedMetric as err:
+            remarks.append(f"metric {metric.name} has no value of this run: {err}")
+    return remarks
 
 
 def check_rated_examples(settings: Settings, dataset: Dataset) -> None:
     """Refuse judgments of other examples before any text is generated."""
     path = Path(str(settings.judgments))
     for metric in settings.list_judging() if dataset.human is not None and path.is_file() else ():
-        metric.check_examples(metric.read(path, settings.judgment_columns), RowFile(dataset.human_rows.path).ids)
+        judged = settings.read_judgments(metric, path)
+        with suppress(core.UndefinedMetric):
+            player = find_player(settings, metric, judged)
+            metric.check_examples(judged, player, RowFile(dataset.human_rows.path).ids)
 
 
 def check_q(settings: Settings) -> None:
@@ -307,18 +319,26 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     Raises:
         DataError: If the file is missing or a row is wrong.
         UndefinedMetric: If a metric has no value on these judgments.
+        SpecError: If the user typed a system, which nothing reads.
     """
+    typed = dict.fromkeys(word.lstrip("+~").partition("=")[0] for word in overrides)
+    if unused := [option for option in typed if option.partition(".")[0] in ("task", "model", "decoder")]:
+        names = ",".join(metric.name for metric in settings.metrics)
+        raise core.SpecError(
+            f"{', '.join(unused)}: no effect, because metric=[{names}] scores the file of judgments alone; leave "
+            f"{'it' if len(unused) == 1 else 'them'} out, or add a metric of the texts, as metric=[{names},distinct_n]"
+        )
     path, columns = Path(str(settings.judgments)), settings.judgment_columns
     check_judgments_file(path)
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
-    sha = measure.digest_judgments(path, columns)
+    sha = measure.digest_judgments(settings)
     results = []
     for metric in settings.metrics:
         if not isinstance(metric, JudgmentMetric):
             raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
 
         def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
-            scored, features = metric.from_file(path, columns)
+            scored, features = metric.from_file(path, columns, settings.human_players)
             with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
             return save_result(folder, measure.compute_metric(scored, with_columns, core.Plan(settings.intervals)))
 

@@ -17,6 +17,7 @@ from openended.harness.imported import is_built_in_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
 from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, read_rows
 
+NO_JUDGMENTS = "none"  # of `judgments`: values that need them are absent
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 _BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
@@ -25,6 +26,7 @@ _GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report",
 _MOST_TOKENS_PER_WORD = 20  # more have texts of a script without spaces, or a model that does not know the script
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
+PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
 _NAME = "name"  # name of the runs; becomes `experiment`
 
 
@@ -67,6 +69,8 @@ class Settings(core.Spec):
     """Replicates for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
     """Our name of a column of that file → the file's."""
+    judgment_players: Mapping[str, Any] = field(default_factory=dict)
+    """A player's name in that file → the axes of the system that it is, or `human`."""
     runtime: core.Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
@@ -100,7 +104,7 @@ class Settings(core.Spec):
         self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
         loose = not self.task.paired and self.generations is not None
         self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
-        if self.generations is None and self.judgments is None:
+        if self.generations is None and self.judgments in (None, NO_JUDGMENTS):
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise core.SpecError(
                     f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored"
@@ -121,17 +125,27 @@ class Settings(core.Spec):
         Args:
             overrides: What the user typed.
         """
-        if self.judgments is None or self.generations is not None or self.judgments.startswith(SIMULATED):
+        judgments = self.judgments or NO_JUDGMENTS
+        if judgments == NO_JUDGMENTS or self.generations is not None or judgments.startswith(SIMULATED):
             return False
         judged = [metric for metric in self.metrics if isinstance(metric, JudgmentMetric)]
         if len(judged) < len(self.metrics):
             return False
         chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
         names_run = bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
-        if not names_run or not Path(self.judgments).is_file():
+        if not names_run or not Path(judgments).is_file():
             return True
-        columns, _ = read_rows(Path(self.judgments), self.judgment_columns)
+        columns, _ = read_rows(Path(judgments), self.judgment_columns)
         return all(metric.scores_without_run(columns) for metric in judged)
+
+    @property
+    def human_players(self) -> tuple[str, ...]:
+        """Names of the human text in the file of judgments, other than `human`."""
+        return tuple(sorted(name for name, system in self.judgment_players.items() if system == core.HUMAN))
+
+    def read_judgments(self, metric: ReadsFile, path: Path) -> Any:  # noqa: ANN401 - each metric has its own
+        """Read a file of judgments as the user describes its columns and players."""
+        return metric.read(path, self.judgment_columns, self.human_players)
 
     def list_judging(self) -> list[ReadsFile]:
         """List the metrics that read a file of judgments."""
@@ -203,7 +217,8 @@ class Settings(core.Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
-        for name in ("generations_field", "system", "judgment_columns", "continue_after_end", "human_examples"):
+        for name in ("generations_field", "system", "judgment_columns", "judgment_players", "continue_after_end",
+                     "human_examples"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
@@ -267,6 +282,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "outputs_dir": Path(folder),
         "judgments": judgments,
         "judgment_columns": _read_mapping(config, "judgment_columns", "{ours: theirs}"),
+        "judgment_players": _read_players(config.get("judgment_players")),
         "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
     }
     for name in ("max_new_tokens", "min_new_tokens"):
@@ -351,6 +367,25 @@ def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, 
     if not isinstance(node, Mapping) or not all(isinstance(value, str | None) for value in node.values()):
         raise core.SpecError(f"{name}: expected {form}, got {node!r:.60}")
     return {str(key): value for key, value in node.items()}
+
+
+def _read_players(node: object) -> dict[str, Any]:
+    """Return the option that says which system a player of a file of judgments is."""
+    form = "{NAME: {model: gpt2, decoder: nucleus}, OTHER: human}"
+    players = node if node is not None else {}
+    if not isinstance(players, Mapping):
+        raise core.SpecError(f"judgment_players: expected {form}, got {node!r:.60}")
+    for name, system in players.items():
+        axes = system if isinstance(system, Mapping) else {}
+        if system != core.HUMAN and not axes:
+            raise core.SpecError(f"judgment_players.{name}: expected a system, as in {form}, got {system!r:.60}")
+        for axis in axes:
+            if str(axis).partition(".")[0] not in PLAYER_AXES:
+                raise core.SpecError(
+                    f"judgment_players.{name}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
+                    f"{', '.join(PLAYER_AXES)} or an option of theirs, as decoder.p"
+                )
+    return {str(name): system if system == core.HUMAN else dict(system) for name, system in players.items()}
 
 
 def _resolve_auto(node: Mapping[str, Any] | None, task: core.Task) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@ from .base import (
     JUDGE as JUDGE,
     SIMULATED as SIMULATED,
     UNCALIBRATED as UNCALIBRATED,
+    UNNAMED as UNNAMED,
     Empty as Empty,
     FileRow as FileRow,
     JudgmentMetric as JudgmentMetric,

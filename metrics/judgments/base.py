@@ -22,6 +22,7 @@ Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
+UNNAMED = "model"  # the system of a file that names none
 MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
 
 
@@ -201,15 +202,19 @@ T = TypeVar("T")
 class ReadsFile(Metric):
     """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
 
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Any:  # noqa: ANN401
         """Read and check the file; the result is the feature `Need("judgments", by="file")`.
 
-        `renamed` maps our name of a column to the file's.
+        `renamed` maps our name of a column to the file's; `human` holds other names of the human text.
         """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed})")
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed}, {human})")
 
-    def check_examples(self, judged: Any, ids: Collection[str] | None = None) -> None:  # noqa: ANN401
-        """Raise `DataError` if what was read does not fit a run: its system, or, where they are known, its ids."""
+    def list_players(self, judged: Any) -> Collection[str]:  # noqa: ANN401
+        """Return the names of the systems in what was read; the human text is `human`, a nameless one `model`."""
+        raise TypeError(f"{type(self).__name__} does not say whose texts were judged in {judged!r:.40}")
+
+    def check_examples(self, judged: Any, player: str, ids: Collection[str]) -> None:  # noqa: ANN401
+        """Raise `DataError` if none of the texts of a player in what was read is about an example of the run."""
 
 
 class JudgmentMetric(ReadsFile):
@@ -218,7 +223,7 @@ class JudgmentMetric(ReadsFile):
     family: ClassVar[core.Family] = "human"
     direction: ClassVar[core.Direction] = "higher"
     resampling: ClassVar[core.Resampling] = "none"
-    sides: ClassVar[Literal["one", "two", "human"]] = "two"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     @classmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
@@ -229,15 +234,17 @@ class JudgmentMetric(ReadsFile):
         """Return whether a file with these columns can be scored without a run."""
         return True
 
-    def from_file(self, path: Path, renamed: Mapping[str, str] | None = None) -> tuple[Metric, Features]:
-        """Return the metric and features that score a file without any run."""
-        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed})")
+    def from_file(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> tuple[Metric, Features]:
+        """Return the metric and features that score a file without any run: no system is under test."""
+        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed}, {human})")
 
 
 def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
     """Build features from a file of judgments without a run."""
     facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
-    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((core.HUMAN, human), ("model", model))]
+    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((core.HUMAN, human), ("", model))]
     return Features(sides[0], sides[1], facts)
 
 

@@ -5,38 +5,43 @@
 | one comparison per row | `item` (which prompt), `system_a`, `system_b`, `outcome` (`a`, `b` or `tie`) |
 | Chatbot Arena | `question_id`, `model_a`, `model_b`, `winner` |
 | three marks | `winner_model_a`, `winner_model_b`, `winner_tie`, one of them 1 |
+| MAUVE's authors | `Input.model_a`, `Input.model_b`, `Answer.q1`, `Answer.q2`, `Answer.q3` |
 | counts | `system_a`, `system_b`, `wins_a`, `wins_b`, `ties`; or `winner`, `loser`, `wins` |
 
 `criterion`, `rater` and `seconds` are read where the file has them. A matrix of wins has the players' names in its
 first row and column; cell (i, j) counts how often i beat j.
+
+The file of MAUVE's authors (krishnap25/mauve-experiments, human_evaluation.md) has one pair per row with three answers,
+`2a` and `1a` (definitely or slightly A) to `2b`. It records a tie as `1a`, so that no option of ties changes a value.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, I64, DataError, make_random_stream
+from openended.harness.core import F64, HUMAN, I64, DataError, make_random_stream
 from openended.metrics._common import check_choice
 from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
+Layout = Literal["comparisons", "marks", "questions", "counts", "victories"]
 _LEAST_CLUSTERS = 10  # items or raters from which standard errors can be clustered by them
 
 # Ours first; the others are those of released files.
 _ALIASES: Mapping[str, Sequence[str]] = {
-    "item": ("item", "example_id", "question_id", "prompt_id", "conversation_id", "id"),
-    "system_a": ("system_a", "model_a", "player_a"),
-    "system_b": ("system_b", "model_b", "player_b"),
+    "item": ("item", "example_id", "question_id", "prompt_id", "conversation_id", "id", "Input.idx"),
+    "system_a": ("system_a", "model_a", "player_a", "Input.model_a"),
+    "system_b": ("system_b", "model_b", "player_b", "Input.model_b"),
     "outcome": ("outcome", "winner", "preference", "verdict"),
     "criterion": ("criterion",),
-    "rater": ("rater", "rater_slot", "judge", "annotator"),
-    "seconds": ("seconds",),
+    "rater": ("rater", "rater_slot", "judge", "annotator", "WorkerId"),
+    "seconds": ("seconds", "Answer.te"),
     "wins_a": ("wins_a", "a_wins"),
     "wins_b": ("wins_b", "b_wins"),
     "ties": ("ties", "draws"),
@@ -45,10 +50,14 @@ _ALIASES: Mapping[str, Sequence[str]] = {
     "mark_a": ("winner_model_a",),
     "mark_b": ("winner_model_b",),
     "mark_tie": ("winner_tie",),
+    "interesting": ("Answer.q1",),
+    "sensible": ("Answer.q2",),
+    "human_like": ("Answer.q3",),
 }
+_QUESTIONS = ("interesting", "sensible", "human_like")
 _SIDES: Mapping[str, Outcome] = {
-    **dict.fromkeys(("a", "model_a", "system_a", "player_a", "left", "1", "1.0", "first"), "a"),
-    **dict.fromkeys(("b", "model_b", "system_b", "player_b", "right", "2", "2.0", "second"), "b"),
+    **dict.fromkeys(("a", "model_a", "system_a", "player_a", "left", "1", "1.0", "first", "1a", "2a"), "a"),
+    **dict.fromkeys(("b", "model_b", "system_b", "player_b", "right", "2", "2.0", "second", "1b", "2b"), "b"),
     **dict.fromkeys(("tie", "draw", "both", "neither", "equal", "tie (bothbad)", "bothbad", "both_bad"), "tie"),
 }
 _MARKS: Mapping[Outcome, str] = {"a": "mark_a", "b": "mark_b", "tie": "mark_tie"}
@@ -113,14 +122,16 @@ def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) ->
 
 
 def read_comparisons(
-    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: base.Empty = "refuse"
-) -> ComparisonFile:
+    path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: base.Empty = "refuse",
+    human: Collection[str] = (),
+) -> ComparisonFile:  # fmt: skip
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
     Args:
         path: The file.
         renamed: Our name of a column → the file's, where it is none of the usual ones.
         empty: What to do about a row without an outcome.
+        human: Names of the human text other than `human`.
 
     Raises:
         DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
@@ -138,7 +149,8 @@ def read_comparisons(
                 if i != j and not matrix[i, j] >= 0:
                     raise DataError(f"{row.where}: column {name!r}: expected a count of wins, got {row.cells[name]!r}")
         np.fill_diagonal(matrix, 0.0)  # a player does not meet itself: the cell is empty or zero
-        return ComparisonFile(base.format_source(path), (), tuple(columns[1:]), matrix=matrix)
+        names = tuple(HUMAN if name in human else name for name in columns[1:])
+        return ComparisonFile(base.format_source(path), (), names, matrix=matrix)
     column_of = _map_columns(columns)
     if _detect_layout(column_of) is None:
         for name in ("system_a", "system_b", "outcome"):
@@ -147,7 +159,11 @@ def read_comparisons(
     first_lines: dict[tuple[str, ...], str] = {}
     skipped = 0
     for number, row in enumerate(rows):
-        parsed = _parse_row(row, column_of, number)
+        parsed = [
+            replace(c, system_a=HUMAN if c.system_a in human else c.system_a,
+                    system_b=HUMAN if c.system_b in human else c.system_b)
+            for c in _parse_row(row, column_of, number)
+        ]  # fmt: skip
         if not parsed and empty == "refuse":
             how = "metric=[bradley_terry] metric.bradley_terry.empty=skip"
             raise DataError(f"{row.where}: no outcome; {how} leaves such rows out")
@@ -182,7 +198,7 @@ def _map_columns(columns: Sequence[str]) -> dict[str, str]:
     return {name: column for name, column in columns_of.items() if column is not None}
 
 
-def _detect_layout(column_of: Mapping[str, str]) -> Literal["comparisons", "marks", "counts", "victories"] | None:
+def _detect_layout(column_of: Mapping[str, str]) -> Layout | None:
     """Return a file's layout by the columns that it has; None for one of no comparisons."""
     if column_of.get("outcome") == "winner" and "loser" in column_of:
         return "victories"
@@ -192,6 +208,8 @@ def _detect_layout(column_of: Mapping[str, str]) -> Literal["comparisons", "mark
         return "counts"
     if {"mark_a", "mark_b"} <= set(column_of):
         return "marks"
+    if "outcome" not in column_of and not column_of.keys().isdisjoint(_QUESTIONS):
+        return "questions"
     return "comparisons" if "outcome" in column_of else None
 
 
@@ -214,22 +232,22 @@ def _parse_row(row: base.FileRow, column_of: Mapping[str, str], number: int) -> 
             if count < 0:
                 raise DataError(f"{row.where}: expected a count of at least 0, got {count:g}")
         return [Comparison(item, a, b, side, criterion, count=n) for side, n in counts.items() if n > 0]
-    outcome: Outcome | None
-    if layout == "marks":
+    outcomes: dict[str, Outcome | None]  # by criterion
+    if layout == "questions":
+        outcomes = {q: _parse_outcome(row, column_of[q], a, b) for q in _QUESTIONS if q in column_of}
+    elif layout == "marks":
         columns = {side: column_of[name] for side, name in _MARKS.items() if name in column_of}
         marked = [side for side, name in columns.items() if row.cells.get(name) not in (None, "") and row.flag(name)]
         if len(marked) > 1:
             raise DataError(f"{row.where}: {' and '.join(columns[side] for side in marked)} are both set")
-        outcome = marked[0] if marked else None
+        outcomes = {read("criterion"): marked[0] if marked else None}
     else:
-        outcome = _parse_outcome(row, column_of["outcome"], a, b)
-    if outcome is None:
-        return []
+        outcomes = {read("criterion"): _parse_outcome(row, column_of["outcome"], a, b)}
     seconds = row.number(column_of["seconds"]) if "seconds" in column_of else math.nan
     if seconds < 0:
         raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
     item = read("item") or f"{number:06d}"
-    return [Comparison(item, a, b, outcome, read("criterion"), read("rater"), seconds)]
+    return [Comparison(item, a, b, o, criterion, read("rater"), seconds) for criterion, o in outcomes.items() if o]
 
 
 def _parse_outcome(row: base.FileRow, column: str, a: str, b: str) -> Outcome | None:

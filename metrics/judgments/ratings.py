@@ -73,7 +73,7 @@ def are_ratings(columns: Sequence[str]) -> bool:
 
 def read_judgments(
     path: str | Path, *, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
-    empty: base.Empty = "refuse",
+    empty: base.Empty = "refuse", human: Collection[str] = (),
 ) -> Judgments:  # fmt: skip
     """Read ratings by one criterion from a CSV or JSON-lines file, long or wide.
 
@@ -82,6 +82,7 @@ def read_judgments(
         scale: Lowest and highest rating that is allowed; none: any number.
         renamed: Our name of a column → the file's, where it is none of the usual ones.
         empty: What to do about a row without a rating.
+        human: Names of the human text other than `human`.
 
     Raises:
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
@@ -92,17 +93,17 @@ def read_judgments(
     if len(rows_of) > 1:
         raise DataError(f"{path}: ratings by {', '.join(rows_of)}; metric=[mean_rating] reads several criteria")
     rows = [row for rows in rows_of.values() for row in rows]
-    return _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse")
+    return _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse", human=human)
 
 
 def read_criteria(
-    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str
+    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str, human: Collection[str] = ()
 ) -> dict[str, Judgments]:
     """Read the ratings of each criterion, for a metric; the name of the only criterion may be empty."""
     check_choice("empty", empty, base.Empty)
     columns, rows_of = _read_rows(path, renamed)
     return {
-        criterion: _gather_ratings(path, columns, rows, scale=None, empty=empty, metric=metric)
+        criterion: _gather_ratings(path, columns, rows, scale=None, empty=empty, metric=metric, human=human)
         for criterion, rows in rows_of.items()
     }
 
@@ -118,7 +119,7 @@ def _read_rows(path: Path, renamed: Mapping[str, str] | None) -> tuple[list[str]
 
 def _gather_ratings(
     path: Path, columns: Sequence[str], rows: Sequence[base.FileRow], *, scale: Sequence[float] | None,
-    empty: base.Empty, metric: str,
+    empty: base.Empty, metric: str, human: Collection[str],
 ) -> Judgments:  # fmt: skip
     """Gather the ratings of each text; `metric` is named in messages."""
     id_column = base.choose_column(columns, _ID, path)
@@ -135,7 +136,8 @@ def _gather_ratings(
     first_lines: dict[tuple[str, ...], str] = {}
     skipped = 0
     for row in rows:
-        key = (row.text(id_column), _name_system(row, columns, side_column))
+        system = _name_system(row, columns, side_column)
+        key = (row.text(id_column), HUMAN if system in human else system)
         if is_long:
             value = row.number("rating")
             anonymous = f"{len(ratings_of.get(key, ())):06d}"
@@ -209,7 +211,7 @@ def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:
         return row.text("system")
     if not row.flag("is_model"):
         return HUMAN
-    name = row.text("system") if "system" in columns else "model"
+    name = row.text("system") if "system" in columns else base.UNNAMED
     if name == HUMAN:
         raise DataError(f"{row.where}: is_model is 1 but system is {HUMAN!r}")
     return name

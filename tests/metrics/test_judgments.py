@@ -548,12 +548,12 @@ def test_mean_ratings_by_hand(write):
 
 def test_ratings_that_do_not_fit_a_run(write):
     judged = (metric := MeanRating(system="m")).read(write(STUDY))
-    metric.check_examples(judged, ("b", "a"))
+    metric.check_examples(judged, "m", ("b", "a"))
     with pytest.raises(DataError, match="no rated example is in the run: rated a, b, …; the run has x, …"):
-        metric.check_examples(judged, ("x",))
-    for name, got in ((None, ""), ("l", ", got l")):
-        with pytest.raises(DataError, match=f"system: expected one of human, m, n, as rated{got}$"):
-            MeanRating(system=name).check_examples(judged)
+        metric.check_examples(judged, "m", ("x",))
+    unknown = Features(*(Side(s, ("a",), {RATINGS: judged}) for s in ("human", "model")), {})
+    with pytest.raises(UndefinedMetric, match="system 'model' was not rated; the file has human, m, n"):
+        MeanRating().compute(unknown)
     with pytest.raises(DataError, match=r"ratings by clear, varied; metric=\[mean_rating\] reads several criteria"):
         read_judgments(write(STUDY))
     with pytest.raises(ValueError, match="a rating of each text"):

@@ -40,7 +40,7 @@ SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "
 # Options of a grid that ends when comparisons are decided, likewise.
 DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
-_OWN_KEYS = re.compile(r"(report\.(where|names)|model\.engine|hydra\.launcher\.resources)\b")
+_OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|hydra\.launcher\.resources)\b")
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".gz")
 

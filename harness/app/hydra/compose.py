@@ -237,7 +237,7 @@ def refuse_unused_options(words: Sequence[str]) -> None:
         return  # an experiment may score files in addition to the systems that it generates
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", ""):
         for option, file in (("generations_field", "generations"), ("system", "generations"),
-                             ("judgment_columns", "judgments")):  # fmt: skip
+                             ("judgment_columns", "judgments"), ("judgment_players", "judgments")):  # fmt: skip
             if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
                 raise SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")
         return

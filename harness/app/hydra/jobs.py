@@ -165,13 +165,14 @@ def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
 
 
 def _name_rated_system(settings: run.Settings) -> str:
-    names = {str(s) for s in (getattr(m, "system", None) for m in settings.metrics) if s is not None}
+    typed = {str(s) for s in (getattr(m, "system", None) for m in settings.metrics) if s is not None}
+    names = sorted(typed) or run.list_players(settings)
     if len(names) != 1:
         raise SpecError(
-            f"judgments={settings.judgments}: name the run's system by metric.NAME.system, the same of each metric "
-            f"that reads judgments; got {', '.join(sorted(names)) or 'none'}"
+            f"judgments={settings.judgments}: judgment_players={{NAME: {{decoder: DECODER}}}} names each system; got "
+            f"{' and '.join(names) or 'no name'} for {run.name_system(settings)}"
         )
-    return names.pop()
+    return names[0]
 
 
 def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:

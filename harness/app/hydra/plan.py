@@ -113,6 +113,7 @@ def _plan_all(
         if single:
             refuse_single_run(composed[0].settings.judgments)
         check_simulated_raters(job.settings for job in composed)
+        run.check_players(job.settings for job in composed)
         return [_plan_job(job, session) for job in composed]
 
     return _try_experiments(config, jobs, plan_experiment)
@@ -183,8 +184,9 @@ def check_layout(jobs: Sequence[Job]) -> None:
 
 def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
     settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
-    planner = run.run_judgments if settings.is_judgments_only(job.overrides) else run.plan
-    return settings, planner(settings, session)
+    if settings.is_judgments_only(job.overrides):
+        return settings, run.run_judgments(settings, session, job.overrides)
+    return settings, run.plan(settings, session)
 
 
 def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
@@ -202,6 +204,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
         _refuse(errors, len(jobs), total)
     check_layout(composed)
     check_simulated_raters(job.settings for job in composed)
+    run.check_players(job.settings for job in composed)
     if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
         return composed
     checked: dict[str, core.HarnessError | None] = {}

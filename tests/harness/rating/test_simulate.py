@@ -142,11 +142,11 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     assert not given.is_judgments_only()
     measure = MetricRunner(given, SimpleNamespace(builder=None))
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
-        measure._find_judgments()
+        measure._read_judgments(given.metrics[0], "model")
     openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path, code=0)
 
 
 def test_systems_need_names(tmp_path):
     run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    with pytest.raises(SpecError, match=r"name the run's system by metric\.NAME\.system"):
+    with pytest.raises(SpecError, match=r"judgment_players=\{NAME: \{decoder: DECODER\}\} names each system; got no name for"):
         check_simulated_raters([run])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from openended.harness.core import Features, Metric, MetricResult, Need, digest_file, load_members
+from openended.harness.core import Features, Metric, MetricResult, Need, load_members
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, digest_encoding
@@ -226,11 +226,12 @@ def test_judgments_come_of_their_file(start, tmp_path):
         measure(huse, judgments=str(tmp_path / "lost.csv"))
     path = tmp_path / "x.csv"
     path.write_text("a,b\n")
-    plain = digest_judgments(path, {})
-    assert plain == digest_file(path)
-    assert len({plain, digest_judgments(path, {"item": "a"}), digest_judgments(path, {"item": "b"})}) == 3
+    options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
+    chosen = [settings(tmp_path, f"judgments={path}", *filter(None, [option])) for option in options]
+    digests = [digest_judgments(one) for one in chosen]
+    assert len(set(digests)) == 4
     path.write_text("a,c\n")
-    assert digest_judgments(path, {}) != plain
+    assert digest_judgments(chosen[0]) not in digests
 
 
 @pytest.mark.parametrize(

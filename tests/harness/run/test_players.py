@@ -1,0 +1,282 @@
+"""A value of judgments stands in the row of a system only if it is the system's own, in every experiment that has one."""
+
+import csv
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from openended.harness.app.hydra.command_line import parse_command_line
+from openended.harness.app.hydra.compose import Composer
+from openended.harness.app.hydra.grid import list_jobs
+from openended.harness.core import HarnessError, SpecError, UndefinedMetric
+from openended.harness.run.players import check_players, find_player, list_players
+from openended.metrics.bradley_terry import BradleyTerry
+from tests.helpers import openended, run_settings, write_jsonl
+
+# Files as human_evaluation.md of krishnap25/mauve-experiments describes them, with scores that are known: player i of
+# strength a wins a / (a + b) of its a + b comparisons (twice as many rows) with a player of strength b.
+
+SIZES = ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
+PAPER = ("human", *(f"{size} {decoder}" for decoder in ("nucleus", "ancestral") for size in SIZES[::-1]))
+DOCS = ("human", "nucleus", "ancestral", "greedy")
+COLUMNS = (
+    "HITId", "WorkerId", "WorkTimeInSeconds", "Input.idx", "Input.ctx", "Input.model_a", "Input.completiona",
+    "Input.len_a", "Input.model_b", "Input.completionb", "Input.len_b", "Answer.q1", "Answer.q2", "Answer.q3",
+    "Answer.te",
+)  # fmt: skip
+
+
+def write_study(path, players):
+    """Write a study in which the first player is the strongest, for `human_like`; all are equal in `sensible`."""
+    strengths = {player: len(players) - at for at, player in enumerate(players)}
+    rows = []
+    for a, b in itertools.combinations(players, 2):
+        games = 2 * (strengths[a] + strengths[b])
+        for game in range(games + 1):
+            first_wins, seconds = game < 2 * strengths[a], 40
+            if game == games:
+                first_wins, seconds = False, 10  # too fast to be counted
+            sides, letters = ((a, b), "ab") if game % 3 else ((b, a), "ba")
+            degree = 1 + game % 2
+            won, even = letters[not first_wins], letters[game % 2]
+            texts = [(side, f"text, by\n{side}", 50) for side in sides]
+            answers = [f"{degree}{won}", f"{degree}{even}", f"{degree}{won}"]
+            rows.append(
+                [len(rows), f"w{len(rows) % 7}", 90, game, "a context", *texts[0], *texts[1], *answers, seconds]
+            )
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    mean = np.mean([math.log(strength) for strength in strengths.values()])
+    return {player: 100 * (math.log(strength) - mean) for player, strength in strengths.items()}
+
+
+def test_the_file_of_mauves_authors_is_read_as_it_is_described(tmp_path):
+    scores = write_study(tmp_path / "study.csv", PAPER)
+    for ties in ("random", "half"):  # the file tells no ties from wins of side A
+        metric, features = BradleyTerry(ties=ties, min_seconds=25, display_scale=100).from_file(tmp_path / "study.csv")
+        values = metric.compute(features).values
+        for player, score in scores.items():
+            assert values[f"human_like/{player}"] == pytest.approx(score, abs=1e-6)
+            assert values[f"interesting/{player}"] == pytest.approx(score, abs=1e-6)
+            assert values[f"sensible/{player}"] == pytest.approx(0, abs=1e-6)
+    assert metric.read(tmp_path / "study.csv").rows[0].rater.startswith("w")
+
+
+@cache
+def compose(experiment, file, *words):
+    composer = Composer(parse_command_line([f"experiment={experiment}", f"judgments={file}", "seed=0", *words]))
+    settings = [composer.compose_job(job).settings for job in list_jobs(composer, composer.compose_command())]
+    check_players(settings)
+    return settings
+
+
+def score_rows(settings_of_grid):
+    """Return (model, decoder) → the score that a run puts into its row, or None; and that of its human row."""
+    rows = {}
+    for settings in settings_of_grid:
+        for metric in settings.list_judging():
+            judged = settings.read_judgments(metric, settings.judgments)
+            _, features = metric.from_file(settings.judgments)
+            all_scores = metric.compute(features).values
+            assert find_player(settings, metric, judged, human=True) == "human"
+            rows["human", ""] = all_scores["human_like/human"]
+            try:
+                player = find_player(settings, metric, judged)
+                rows[settings.model.title, settings.decoder.name] = all_scores[f"human_like/{player}"]
+            except UndefinedMetric:
+                rows[settings.model.title, settings.decoder.name] = None
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("experiment", "models", "judged", "others"),
+    [
+        ("mauve_table3", ["gpt2-xl"], ["ancestral", "nucleus"], ["greedy", "adversarial"]),
+        ("mauve_table4", SIZES, ["nucleus"], []),
+        ("mauve_table5", SIZES, ["ancestral", "nucleus"], []),
+        ("mauve_table6", SIZES, ["ancestral", "nucleus"], ["greedy", "adversarial"]),
+        ("mauve_table9", SIZES, ["ancestral", "nucleus"], ["greedy"]),
+        ("mauve_table14", SIZES, ["ancestral", "nucleus"], []),
+    ],
+)
+def test_every_table_of_mauve_has_its_row_of_people_from_one_option(tmp_path, experiment, models, judged, others):
+    scores = write_study(tmp_path / "study.csv", PAPER)
+    expected = {(model, decoder): scores[f"{model} {decoder}"] for model in models for decoder in judged}
+    expected |= {(model, decoder): None for model in models for decoder in others}
+    rows = score_rows(compose(experiment, tmp_path / "study.csv"))
+    assert rows == pytest.approx({("human", ""): scores["human"], **expected}, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("experiment", "judged", "others"),
+    [
+        ("mauve_table3", [("docs-m", d) for d in DOCS[1:]], [("docs-m", "adversarial")]),
+        ("mauve_table4", [("docs-s", "nucleus")], [("docs-m", "nucleus")]),
+        ("mauve_table5", [("docs-s", d) for d in DOCS[1:]], []),
+        ("mauve_table6", [("docs-s", d) for d in DOCS[1:]],
+         [("docs-s", "adversarial"), *(("docs-m", d) for d in (*DOCS[1:], "adversarial"))]),
+        ("mauve_table9", [("docs-s", d) for d in DOCS[1:]], [("docs-m", d) for d in DOCS[1:]]),
+        ("mauve_table14", [("docs-s", d) for d in DOCS[1:]], []),
+    ],
+)  # fmt: skip
+def test_on_docs_the_systems_that_were_judged_have_scores_and_the_others_none(tmp_path, experiment, judged, others):
+    scores = {name: score / 100 for name, score in write_study(tmp_path / "study.csv", DOCS).items()}
+    rows = score_rows(compose(f"{experiment}_docs", tmp_path / "study.csv", "metric.bradley_terry.min_seconds=25"))
+    expected = {("human", ""): scores["human"], **{row: scores[row[1]] for row in judged}, **dict.fromkeys(others)}
+    assert rows == pytest.approx(expected, abs=1e-6)
+
+
+def test_table_13_prints_all_nine_players(tmp_path):
+    scores = write_study(tmp_path / "study.csv", PAPER)
+    done = openended("experiment=mauve_table13", "judgments=study.csv", cwd=tmp_path, code=0)
+    lines = {line.strip(): line for line in done.stdout.splitlines()}
+    for player, score in scores.items():
+        assert any(line.startswith(f"{player} ") and f" {score:.2f} [" in line for line in lines), player
+
+
+def test_without_judgments_the_row_of_people_is_absent_and_says_what_to_type(tmp_path):
+    write_texts(tmp_path)
+    done = openended(
+        *TEXTS, "generations=a.jsonl", "metric=[zipf,bradley_terry]", "judgments=none", cwd=tmp_path, code=0
+    )
+    assert "there are no human judgments; judgments=FILE adds them" in " ".join(done.stdout.split())
+
+
+# What is matched, and what is refused
+
+TEXTS = ("task=texts", "task.path=human.jsonl", "num_examples=all", "max_new_tokens=null")
+PAIRS = "bundled:example_pairs.csv"  # greedy, ancestral, nucleus and human
+
+
+def write_texts(folder):
+    for name in ("human", "a", "b"):
+        words = ("one two three", "two three four five", f"four {name} six", "six one one two", f"{name} and on")
+        write_jsonl(folder / f"{name}.jsonl", [{"text": text} for text in words])
+
+
+def read_scores(folder):
+    """Return the row's label → its Bradley-Terry score in the latest report, rounded; an absent one is empty."""
+    *_, latest = sorted(folder.glob("outputs/**/tables/results.csv"), key=lambda path: path.stat().st_mtime_ns)
+    cells = {row["system"]: row["bradley_terry"] for row in csv.DictReader(latest.read_text().splitlines())}
+    return {label: cell and f"{float(cell):.3f}" for label, cell in cells.items()}
+
+
+def test_the_score_of_a_player_never_stands_in_the_row_of_another_system(tmp_path):
+    write_texts(tmp_path)
+    words = ("-m", *TEXTS, "generations=a.jsonl,b.jsonl", "metric=[zipf,bradley_terry]", f"judgments={PAIRS}")
+    done = openended(*words, cwd=tmp_path, code=0)
+    text = " ".join(done.stdout.split())
+    assert "no player of the file is matched to this system; it has ancestral, greedy, human, nucleus" in text
+    assert "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one" in text
+    assert "0.405" not in done.stdout  # the score of the best player
+    assert read_scores(tmp_path) == {"human": "0.573", "a": "", "b": ""}
+    openended(*words, "judgment_players={greedy: {model: b}}", cwd=tmp_path, code=0)
+    assert read_scores(tmp_path) == {"human": "0.573", "a": "", "b": "-0.841"}
+
+
+def test_the_human_text_is_a_player_of_any_name(tmp_path):
+    write_texts(tmp_path)
+    lines = ["system_a,system_b,outcome", *["gold,x,a"] * 3, "gold,x,b"]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines))
+    words = (*TEXTS, "generations=a.jsonl", "metric=[zipf,bradley_terry]", "judgments=pairs.csv")
+    openended(*words, "judgment_players={gold: human, x: {model: a}}", cwd=tmp_path, code=0)
+    assert read_scores(tmp_path) == {"human": "0.549", "a": "-0.549"}  # ln 3 / 2
+    openended(*words, "judgment_players={x: {model: a}}", cwd=tmp_path, code=0)
+    assert read_scores(tmp_path) == {"human": "", "a": "-0.549"}
+
+
+RATINGS = "example_id,system,rating\n" + "".join(
+    f"{i},{s},{r}\n" for i in range(3) for s, r in (("human", 5), ("m", 2))
+)
+
+
+@pytest.mark.parametrize("metric", ["mean_rating", "huse", "bradley_terry", "distinct_k"])
+def test_no_metric_of_a_file_takes_another_systems_judgments(tmp_path, metric):
+    classes = "example_id,sample,class,system\n0,0,x,m\n0,1,y,m\n"
+    text = {"bradley_terry": "system_a,system_b,outcome\nhuman,m,a\n", "distinct_k": classes}.get(metric, RATINGS)
+    (tmp_path / "file.csv").write_text(text)
+    options = ["metric.distinct_k.partition=file"] if metric == "distinct_k" else []
+    settings = run_settings("decoder=greedy", f"metric=[{metric}]", f"judgments={tmp_path / 'file.csv'}", *options)
+    (reader,) = settings.list_judging()
+    judged = settings.read_judgments(reader, tmp_path / "file.csv")
+    assert "m" in reader.list_players(judged)
+    with pytest.raises(UndefinedMetric, match=r"no player of the file is matched to this system; it has .*m"):
+        find_player(settings, reader, judged)
+
+
+@pytest.mark.parametrize("text", [RATINGS.replace(",m,", ",0,").replace("system", "is_model"), None])
+def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
+    """A single run takes it; the same file cannot be about two systems of a grid."""
+    metric, options = "mean_rating", []
+    if text is None:
+        metric, options, text = "distinct_k", ["metric.distinct_k.partition=file"], "example_id,sample,class\n0,0,x\n"
+    path = tmp_path / "file.csv"
+    path.write_text(text.replace("human", "0") if metric == "distinct_k" else
+                    "example_id,is_model,rating\n0,0,5\n0,1,2\n")  # fmt: skip
+    words = (f"metric=[{metric}]", f"judgments={path}", *options)
+    grid = [run_settings(f"decoder={decoder}", *words) for decoder in ("greedy", "ancestral")]
+    (reader,) = grid[0].list_judging()
+    assert find_player(grid[0], reader, grid[0].read_judgments(reader, path)) == "model"
+    check_players([grid[0], grid[0]])
+    with pytest.raises(
+        SpecError, match=r"file\.csv: player model is matched to two systems, decoder=greedy and decoder=ancestral;"
+    ):
+        check_players(grid)
+
+
+def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
+    words = ("metric=[zipf,bradley_terry]", f"judgments={PAIRS}", "judgment_players={nucleus: {decoder: nucleus}}")
+    grid = [run_settings(f"model={model}", *words) for model in ("docs-s", "docs-m")]
+    with pytest.raises(SpecError, match=r"player nucleus is matched to two systems, model=docs-s and model=docs-m"):
+        check_players(grid)
+    check_players([grid[0], run_settings("model=docs-s", "seed=1", *words)])
+    write_texts(tmp_path)
+    words = ("-m", *TEXTS, "metric=[frechet]", "features.human=h.npy", "features.model=a.npy")
+    for name in ("h", "a"):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).normal(size=(5, 3)))
+    done = openended(*words, "generations=a.jsonl,b.jsonl", cwd=tmp_path)
+    assert "features.model=a.npy is matched to two systems" in done.stderr
+
+
+def test_axes_match_as_they_are_typed():
+    players = "judgment_players={x: {decoder: nucleus, decoder.p: 0.95}, y: {decoder: nucleus, decoder.p: 0.9}}"
+    assert list_players(run_settings("decoder=nucleus", players)) == ["x"]
+    assert list_players(run_settings("decoder=nucleus", "decoder.p=0.9", players)) == ["y"]
+    assert list_players(run_settings("decoder=greedy", players)) == []
+    both = "judgment_players={nucleus: {decoder: nucleus}, greedy: {model: docs-s}}"
+    settings = run_settings("decoder=nucleus", both, "metric=[bradley_terry]", f"judgments={PAIRS}")
+    (reader,) = settings.list_judging()
+    with pytest.raises(SpecError, match=r"nucleus and greedy are matched to one system, .*add an axis"):
+        find_player(settings, reader, settings.read_judgments(reader, settings.judgments))
+
+
+@pytest.mark.parametrize(
+    ("players", "message"),
+    [
+        ("{x: {}}", r"judgment_players\.x: expected a system"),
+        ("{x: gpt2}", r"judgment_players\.x: expected a system, .*got 'gpt2'"),
+        ("{x: {decodr: greedy}}", r"no axis 'decodr'; did you mean 'decoder'"),
+        ("[x]", "judgment_players: expected"),
+    ],
+)
+def test_wrong_players(players, message):
+    with pytest.raises(HarnessError, match=message):
+        run_settings(f"judgment_players={players}")
+
+
+@pytest.mark.parametrize("metric", ["mean_rating", "bradley_terry"])
+def test_a_file_alone_takes_no_system(tmp_path, metric):
+    (tmp_path / "file.csv").write_text(
+        RATINGS if metric == "mean_rating" else "system_a,system_b,outcome\nhuman,m,a\nhuman,m,b\n"
+    )
+    for words in (["decoder=greedy"], ["task=docs"], ["-m", "decoder=greedy,nucleus"]):
+        done = openended(f"metric=[{metric}]", "judgments=file.csv", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        option = words[-1].partition("=")[0]
+        assert f"{option}: no effect, because metric=[{metric}] scores the file of judgments alone;" in done.stderr
+    openended(f"metric=[{metric}]", "judgments=file.csv", cwd=tmp_path, code=0)
