@@ -63,7 +63,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
     """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     builder = ArtifactBuilder(session, plan_only=True)
     measure_all(make_texts(settings, builder))
-    for remark in remark_on_batches(settings):
+    for remark in (*check_judgments(settings), *remark_on_batches(settings)):
         session.warn_once(remark)
     return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
 
@@ -100,8 +100,7 @@ def compute_texts(settings: Settings, session: Session) -> RunTexts:
 
 def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     """Make or plan the rows of both sides."""
-    for remark in check_judgments(settings):
-        builder.session.warn_once(remark)
+    check_judgments(settings)
     check_extras(settings)
     check_q(settings)
     check_samples(settings)

@@ -53,7 +53,8 @@ def check_players(grid: Iterable[Settings]) -> None:
     for settings in grid:
         path = Path(str(settings.judgments))
         axes = {axis: value for axis, value in _collect_axes(settings).items() if not axis.startswith("task.")}
-        sources = {("features.model", str(path)) for key, path in settings.vector_files.items() if key == "model"}
+        vectors = settings.vector_files
+        sources: set[tuple[str, ...]] = {("features.model", str(vectors["model"]))} if vectors else set()
         for metric in settings.list_judging() if path.is_file() else ():
             try:
                 if (metric, str(path)) not in read:
@@ -64,9 +65,9 @@ def check_players(grid: Iterable[Settings]) -> None:
             sources.add(("judgments", str(settings.judgments), player))
         for source in sources:
             if (other := systems.setdefault(source, axes)) != axes:
-                option, file, *player = source
-                what = f"{option}={file}" + (f": player {player[0]}" if player else "")
-                advice = "judgment_players={NAME: {AXIS: VALUE}} tells them apart" if player else "give each its own"
+                option, file, *named = source
+                what = f"{option}={file}" + (f": player {named[0]}" if named else "")
+                advice = "judgment_players={NAME: {AXIS: VALUE}} tells them apart" if named else "give each its own"
                 differ = [axis for axis in {**other, **axes} if other.get(axis) != axes.get(axis)]
                 visible = [axis for axis in differ if "." not in axis or axis.partition(".")[0] not in differ]
                 first, second = (" ".join(f"{a}={s[a]}" for a in visible if a in s) for s in (other, axes))

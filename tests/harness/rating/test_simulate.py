@@ -148,5 +148,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
 
 def test_systems_need_names(tmp_path):
     run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    with pytest.raises(SpecError, match=r"judgment_players=\{NAME: \{decoder: DECODER\}\} names each system; got no name for"):
+    with pytest.raises(
+        SpecError, match=r"judgment_players=\{NAME: \{decoder: DECODER\}\} names each system; got no name for"
+    ):
         check_simulated_raters([run])
