@@ -1,10 +1,13 @@
 """Measure how often each test calls equal systems different: the share of p-values below 5 % and below 50 %.
 
     python scripts/equal_systems.py [--worlds 1000] [--tests bold headline] [--write docs/statistics.md]
+    python scripts/equal_systems.py --resolution [--worlds 300] [--write docs/resolution.md]
 
 In each world, all systems follow one law. Values of systems go through the report as records in memory; metrics with a
 p-value of their own compare disjoint draws of docstring passages. Tests that print a decision instead of a p-value
 (bold cells, verdicts, intervals) count as p = 0 where they call equal systems different, else as p = 1.
+
+With `--resolution`, systems differ by what a table says it resolves: how often is the best separated from its rival?
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -25,13 +28,13 @@ from numpy.random import Generator
 from openended.harness import core
 from openended.harness.core import F64, Plan, Ragged, Replicates
 from openended.harness.report.analysis.paired import compare_values, compute_equality_p_value
+from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.claims import write_headline
 from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
-from openended.harness.report.tables.frame import Cell, mark_best_cells
+from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
-from openended.harness.report.tables.table import Column
 from openended.harness.results import Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
@@ -123,18 +126,74 @@ def compare_distances(rng: Generator, n: int, apart: float) -> float:
     return math.nan if test is None else test.nearer
 
 
-def lose_bold(rng: Generator, n: int, systems: int, method: Method | Literal["intervals"]) -> float:
-    """Return 0 if one of the systems is not bold in their column."""
-    results = build_results(draw_values(rng, "normal", systems, 1, n), "examples" if method == "intervals" else method)
-    cells = [Cell(item.mean, source=item, interval=item.interval) for item in results.values]
+def build_column(results: Results) -> tuple[Quantity, list[Cell]]:
+    """Return a column of a table with the cells of all systems."""
+    human = next((item for item in results.values if item.system == "human"), None)
+    models = [item for item in results.values if item is not human]
+    cells = [Cell(i.mean, n=i.seeds, source=i, interval=i.interval, human=human) for i in models]
+    return Quantity("m", "m", "M", models[0].direction, decimals=9), cells
+
+
+def mark_bold(results: Results, *, tests: bool = True) -> list[bool]:
+    """Return which systems are bold, with or without paired tests."""
+    column, cells = build_column(results)
 
     def test(cell: Cell, best: Cell) -> float:
-        if method == "intervals" or cell.source is None or best.source is None:
+        if not tests or cell.source is None or best.source is None:
             return math.nan
         return compute_equality_p_value(results, results.values, cell.source, best.source)
 
-    _, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=9), cells, ["model"] * systems, test)
-    return float(all(cell.best for cell in marked))
+    return [cell.best for cell in mark_best_cells(column, cells, ["model"] * len(cells), test)[1]]
+
+
+def lose_bold(
+    rng: Generator, n: int, systems: int, method: Method | Literal["intervals"] = "seeds", seeds: int = 1
+) -> float:
+    """Return 0 if some of the systems are bold in their column, and others are not."""
+    texts = draw_values(rng, "normal", systems, seeds, n)
+    results = build_results(texts, "examples" if method == "intervals" else method)
+    return float(len(set(mark_bold(results, tests=method != "intervals"))) == 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A column in which a best system is nearer to the human value, or has a higher value, than all others."""
+
+    method: Method = "examples"
+    human: bool = False  # whether the human value is best
+    distance: float = 0.0  # of the best system to the human value
+    sides: bool = False  # whether its rivals are on the other side of the human value
+    n: int = 100
+
+    def draw(self, rng: Generator, systems: int, difference: float, behind: float) -> Results:
+        """Return results of the best system, its rival, and others that are so many differences behind the rival."""
+        shifts = -difference * np.array([0.0, 1.0, *[1.0 + behind] * (systems - 2), 0.0])[: systems + self.human]
+        if self.human:
+            shifts[:systems] -= self.distance
+            shifts[1:systems] *= -1 if self.sides else 1
+        values = draw_values(rng, "normal", systems + self.human, 1, self.n) + shifts[:, None, None]
+        return build_results(values[:systems], self.method, values[systems, 0] if self.human else None)
+
+    def resolve(self, rng: Generator, systems: int, difference: float, behind: float) -> float:
+        """Return the difference that the report says is resolved in such a world."""
+        results = self.draw(rng, systems, difference, behind)
+        ranked = rank_cells(*build_column(results), ["model"] * systems)
+        first, second, *_ = (results.values[at] for at in ranked)
+        return compute_resolution(results, results.values, first, second, systems)
+
+    def measure_power(self, systems: int, behind: float, worlds: int) -> float:
+        """Return how often the best is separated from its rival that is behind by what another world resolves."""
+        title, difference = f"{self}, {systems}, {behind}", 0.5
+        for step in range(4):  # until the difference is the one that its worlds resolve
+            streams = (core.make_random_stream(step, title, world) for world in range(50))
+            difference = float(np.median([self.resolve(rng, systems, difference, behind) for rng in streams]))
+        separated = 0
+        for world in range(worlds):
+            rng = core.make_random_stream(9, title, world)
+            resolved = self.resolve(rng, systems, difference, behind)
+            best, rival, *_ = mark_bold(self.draw(rng, systems, resolved, behind))
+            separated += best and not rival
+        return separated / worlds
 
 
 def get_ahead(rng: Generator, n: int, systems: int) -> float:
@@ -225,11 +284,23 @@ TESTS: dict[str, Test] = {
         for rule, method in (("sign flips", "examples"), ("t tests", "bootstrap"), ("intervals", "intervals"))
         for k in (2, 5, 10, 20)
     },
+    **{f"bold cells, {seeds} seeds, 5 systems": partial(lose_bold, n=60, systems=5, seeds=seeds) for seeds in (2, 5)},
     **{f"headline, {k} systems": partial(get_ahead, n=60, systems=k) for k in (2, 5)},
     **{f"finding about {k} systems": partial(reach_verdict, n=60, systems=k) for k in (2, 10)},
     **{f"damage without effect, strengths: {k}": partial(detect_no_damage, n=60, strengths=k) for k in (1, 3)},
     **{f"frontier {kind}, 100 texts": partial(leave_frontier, n=100, kind=kind) for kind in ("gap", "area")},
 }
+CONTESTS = {
+    "↑, means over examples": Contest(),
+    **{f"↑, replicates ({method})": Contest(method) for method in METHODS},
+    "≈, both far from the human value": Contest(human=True, distance=2.0),
+    "≈, the best at the human value": Contest(human=True),
+    "≈, the best 0.2 from it": Contest(human=True, distance=0.2),
+    "≈, on its two sides": Contest(human=True, distance=0.2, sides=True),
+    "≈, replicates (halves), the best at the human value": Contest("halves", human=True),
+}
+FIELDS = [(2, 0.0), *((k, behind) for k in (5, 10) for behind in (0.0, 2.0))]
+"""Numbers of systems, and how far the others are behind the rival."""
 
 
 def measure(title: str, worlds: int, seed: int = 0) -> F64:
@@ -245,8 +316,18 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--worlds", type=int, default=1000)
     parser.add_argument("--tests", nargs="*", default=[""], help="beginnings of the names of tests; default: all")
     parser.add_argument("--write", type=Path, default=None)
+    parser.add_argument("--resolution", action="store_true")
     options = parser.parse_args(words)
     rows = []
+    if options.resolution:
+        for title, contest in CONTESTS.items():
+            if title.startswith(tuple(options.tests)):
+                shares = [100 * contest.measure_power(*field, options.worlds) for field in FIELDS]
+                rows.append(f"| {title} | {' | '.join(f'{share:.0f}' for share in shares)} |")
+                print(rows[-1], flush=True)
+        if options.write:
+            replace_rows(options.write, "resolution", rows, columns=(1,))
+        return
     for title in TESTS:
         if title.startswith(tuple(options.tests)):
             p_values = measure(title, options.worlds)

@@ -13,10 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
 from openended.harness.core import DataError, format_duration, suggest
-from openended.harness.report.analysis.paired import LEVEL, estimate_difference
-from openended.harness.results import Results, SystemValue, group_by, group_systems, parse_sizes
+from openended.harness.report.analysis.paired import LEVEL, compute_student_quantile, estimate_difference, estimate_middle
+from openended.harness.results import (
+    Results,
+    SystemValue,
+    find_human_value,
+    find_target,
+    group_by,
+    group_systems,
+    parse_sizes,
+)
 
-RESOLVED = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(0.8)
+POWER = 0.8
+RESOLVED = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(POWER)
 """The smallest difference that is resolved, in standard errors: 2.8."""
 
 
@@ -29,20 +38,43 @@ def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
     return math.ceil(n * (RESOLVED * std_error / difference) ** 2)
 
 
-def describe_resolution(models: Sequence[SystemValue], results: Results) -> tuple[str, ...]:
-    """Return a line with the smallest difference of two systems that these texts resolve, for every value.
+def compute_resolution(
+    results: Results, items: Sequence[SystemValue], best: SystemValue, rival: SystemValue, systems: int
+) -> float:
+    """Return the smallest difference at which a table of so many systems separates the best from its nearest rival.
 
-    It is the median over neighboring systems.
+    It does so with 80 % power if all other systems are separated: the rival is the last of Holm's order. If a target is
+    best, the difference is that of the distances to it. Both values must then differ, as must their middle and the
+    target. The smaller of these is the difference of the distances; the other exceeds it by twice the smaller distance.
+    NaN if it is unknown.
     """
-    errors: dict[str, list[float]] = {}
-    for items in group_by(models, lambda item: (item.pair, item.signature)).values():
-        for a, b in itertools.pairwise(item for item in items if math.isfinite(item.mean)):
-            errors.setdefault(a.title, []).append(estimate_difference(results, a, b)[1])
-    medians = {title: statistics.median(e) for title, of in errors.items() if (e := [x for x in of if x > 0])}
-    if not medians:
-        return ()
-    listed = ", ".join(f"{title} {RESOLVED * error:.2g}" for title, error in medians.items())
-    return (f"Smallest difference of two systems that these texts resolve at 5 % with 80 % power: {listed}.",)
+    from scipy.optimize import brentq
+    from scipy.special import stdtr
+
+    (apart, *errors), excess = estimate_difference(results, best, rival), 0.0
+    tests = [(errors, 0.0)]
+    if (target := find_target(best, items)) is not None:
+        human = find_human_value(items, best) if best.target is None else None
+        middle, *middle_errors = estimate_middle(results, best, rival, human, target)
+        # The square of the excess has the variance of both as its bias.
+        square = (abs(middle) - abs(apart)) ** 2 - errors[0] ** 2 - middle_errors[0] ** 2
+        excess = math.sqrt(max(square, 0.0))
+        is_one_side = abs(middle) > abs(apart)
+        tests = [(errors, 0.0 if is_one_side else excess), (middle_errors, excess if is_one_side else 0.0)]
+    if not all(error > 0 for (error, _), _ in tests):
+        return math.nan
+    level = LEVEL / (math.comb(systems, 2) - systems + 2)
+    limits = [compute_student_quantile(freedom, 1 - level) for (_, freedom), _ in tests]
+
+    def compute_power(difference: float) -> float:
+        """Return the probability that all tests are significant, as if they were independent."""
+        bounded = zip(tests, limits, strict=True)
+        powers = (stdtr(df, (difference + more) / error - limit) for ((error, df), more), limit in bounded)
+        return float(math.prod(powers))
+
+    bounds = zip(tests, limits, strict=True)
+    most = max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
+    return float(brentq(lambda difference: compute_power(difference) - POWER, 0.0, most))
 
 
 def format_power(results: Results, metrics: Sequence[str], differences: Mapping[str, float]) -> Iterator[str]:

@@ -25,11 +25,12 @@ RULE = (
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
-BoldRule = Literal["", "tests", "intervals", "printed"]
+BoldRule = Literal["", "tests", "intervals", "printed", "seeds"]
 BOLD: Mapping[BoldRule, str] = {
     "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
     "intervals": "best, or not separated from it by the intervals (Holm over all pairs, p ≥ 0.05)",
     "printed": "best printed value (not tested)",
+    "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
 }
 
 
@@ -237,16 +238,15 @@ def mark_best_cells(
 ) -> tuple[Quantity, list[Cell]]:
     """Mark the best cells of a quantity, and note in the quantity how they were found.
 
-    Cells of systems are compared by tests if there are any, else by intervals, else by the printed value. A cell that
-    cannot be tested, and one with the same printed value as the best, is not separated from it. Naive systems and
-    damaged texts are never marked, and nothing is in a quantity whose scoring model is out of its domain.
+    Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
+    is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested, and one with the same
+    printed value as the best, is not separated from it. Nothing is marked in a quantity whose scoring model is out of
+    its domain.
     """
-    systems = [at for at, kind in enumerate(kinds) if kind == "model"]
-    costs = {at: compute_cost(quantity, cells[at], cells[at].value) for at in systems if _competes(cells[at].source)}
-    costs = {at: cost for at, cost in costs.items() if math.isfinite(cost)}
-    if len(systems) < 2 or not costs or quantity.out_of_domain:
+    costs = rank_cells(quantity, cells, kinds)
+    if kinds.count("model") < 2 or not costs or quantity.out_of_domain:
         return quantity, list(cells)
-    best = min(costs, key=lambda at: costs[at])
+    best = next(iter(costs))
     texts = {
         at: format_fixed(cost, quantity.decimals or 0) for at, cost in costs.items()
     }  # printed alike, they are ties
@@ -258,9 +258,21 @@ def mark_best_cells(
     }
     corrected = {rule: correct_by_holm(tests, math.comb(len(costs), 2)) for rule, tests in p_values.items()}
     rule: BoldRule = next((rule for rule in p_values if corrected[rule]), "printed")
-    if rule != "printed":
+    if rule == "printed" and any(cells[at].n > 1 for at in costs):
+        rule, marked = "seeds", set()
+    elif rule != "printed":
         marked |= {at for at in costs if corrected[rule].get(at, 1.0) >= LEVEL}
     return replace(quantity, bold=rule), [replace(cell, best=at in marked) for at, cell in enumerate(cells)]
+
+
+def rank_cells(quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str]) -> dict[int, float]:
+    """Return the positions of the cells that may be best → their costs, best first.
+
+    Naive systems and damaged texts never are.
+    """
+    systems = (at for at, kind in enumerate(kinds) if kind == "model" and _competes(cells[at].source))
+    costs = {at: compute_cost(quantity, cells[at], cells[at].value) for at in systems}
+    return dict(sorted(((at, cost) for at, cost in costs.items() if math.isfinite(cost)), key=lambda item: item[1]))
 
 
 def _competes(source: SystemValue | None) -> bool:

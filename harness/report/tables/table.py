@@ -139,9 +139,10 @@ class Table:
         return [f"{'; '.join(parts)}."] if parts else []
 
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
-        """Return how the cells in bold were found → the titles of these values."""
+        """Return how the cells in bold were found, or why there are none → the titles of these values."""
         cells = ((row.cells[at], column) for at, column in enumerate(self.columns) for row in self.rows)
-        marked = list(dict.fromkeys(cell.quantity or column for cell, column in cells if cell.best))
+        pairs = [(cell.quantity or column, cell.best) for cell, column in cells]
+        marked = list(dict.fromkeys(quantity for quantity, best in pairs if best or quantity.bold == "seeds"))
         rules = {rule: [q.title for q in marked if (q.bold or "printed") == rule] for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
 

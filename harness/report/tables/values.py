@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
-from openended.harness.report.analysis.power import describe_resolution
+from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.frame import (
     RULE,
@@ -18,6 +18,7 @@ from openended.harness.report.tables.frame import (
     Quantity,
     choose_column_decimals,
     format_fixed,
+    rank_cells,
     style_cells,
 )
 from openended.harness.report.tables.selection import TablePart
@@ -109,10 +110,10 @@ class _ValueFrame:
             return compute_equality_p_value(results, part.items, cell.source, best.source)
 
         kinds = [role for role, *_ in rows]
-        entries, quantities = list[FrameEntry](), list[Quantity]()
+        entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
         for at, column in enumerate(built):
             quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, compare)
-            quantities.append(quantity)
+            styled.append((quantity, cells))
             entries += [
                 FrameEntry(
                     {**axes, **column.axes},
@@ -128,7 +129,7 @@ class _ValueFrame:
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
-        tested = {(quantity.metric, quantity.key) for quantity in quantities if quantity.bold == "tests"}
+        tested = {(quantity.metric, quantity.key) for quantity, _ in styled if quantity.bold == "tests"}
         estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Mean over {counts} seeds, as the column says."] if counts else []
@@ -137,8 +138,8 @@ class _ValueFrame:
             ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
             tuple(entries),
             (
-                *describe_coverage(quantities), *estimates, *describe_resolution(models, results),
-                *list_run_notes(models, results, label),
+                *describe_coverage(quantity for quantity, _ in styled), *estimates,
+                *describe_resolution(styled, kinds, results, part.items), *list_run_notes(models, results, label),
             ),
             heads={"system": "System"},
             warnings=(
@@ -354,6 +355,28 @@ def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
     listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
     line = f"Coverage of 95 % intervals of 100 real texts, as measured, where it is far from 95 %: {listed}."
     return (line,) if listed else ()
+
+
+def describe_resolution(
+    styled: Iterable[tuple[Quantity, Sequence[Cell]]],
+    kinds: Sequence[str],
+    results: Results,
+    items: Sequence[SystemValue],
+) -> tuple[str, ...]:
+    """Return a line with the smallest difference at which the tests separate the best system from its nearest rival."""
+    listed, targets = list[str](), False
+    for quantity, cells in styled:
+        ranked = [source for i in rank_cells(quantity, cells, kinds) if (source := cells[i].source) is not None]
+        if quantity.bold == "tests" and len(ranked) > 1:
+            resolved = compute_resolution(results, items, ranked[0], ranked[1], len(ranked))
+            if math.isfinite(resolved):
+                listed.append(f"{quantity.title} {resolved:.2g}")
+                targets |= quantity.direction not in ("higher", "lower")
+    if not listed:
+        return ()
+    where = " (≈, →: in their distances to the human value or the target)" if targets else ""
+    head = "Paired tests separate the best system from its nearest rival with 80 % power if they differ by"
+    return (f"{head} {', '.join(listed)}{where}.",)
 
 
 def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:

@@ -150,9 +150,9 @@ def _write_caption(table: Table) -> str:
         clauses.append("in parentheses: the standard deviation that the metric reports")
     quantities = table.list_quantities()
     clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
-    if rules := table.find_bold_rules():
+    if rules := table.find_bold_rules().keys() - {"seeds"}:
         tests = {"tests": "a paired test", "intervals": "their intervals"}
-        by = " or ".join(tests[rule] for rule in rules if rule in tests)
+        by = " or ".join(tests[rule] for rule in tests if rule in rules)
         clauses.append(f"bold: the best value{f' and all that {by} cannot separate from it' if by else ''}")
     clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.warnings]
     return f"{'; '.join([title, *clauses])}."

@@ -17,7 +17,7 @@ from openended.harness.report.analysis.group_sequential import (
     PlannedComparison,
     judge_comparisons,
 )
-from openended.harness.report.analysis.power import compute_needed_texts, describe_resolution, format_power
+from openended.harness.report.analysis.power import compute_needed_texts, format_power
 from openended.harness.report.build import make_tables
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
@@ -253,12 +253,40 @@ def test_a_decision_follows_the_direction_of_the_value(tmp_path, direction, huma
     assert decisions[0].looks[0].difference == pytest.approx(-0.5, abs=0.1)
 
 
+def read_resolution(results):
+    """Return the number that the table prints."""
+    (line,) = (line for line in best_rows(results)[0].remarks if "80 % power" in line)
+    return float(line.rpartition(" m ")[2].split()[0].rstrip("."))
+
+
+def test_the_table_says_what_it_resolves_of_the_best_and_its_nearest_rival(tmp_path):
+    """The two best have errors of 0.3 each: s.e. 0.3 sqrt(2 / 120) = 0.0387; that of greedy is ten times larger.
+
+    Of three pairs, Holm's order tests the best and its nearest rival second, at 5 / 2 %: 2.27 + 0.85 = 3.12 errors.
+    """
+    rng = np.random.default_rng(0)
+    texts = systems(rng, (0.0, 0.5, 0.5))
+    texts["greedy"] = texts["greedy"] - 9.0 + 4.0 * rng.normal(size=120)
+    assert read_resolution(written(tmp_path, texts, kind="bootstrap")) == pytest.approx(3.12 * 0.0387, rel=0.15)
+
+
+@pytest.mark.parametrize("place", [0.0, 8.0])
+def test_a_column_with_a_target_resolves_differences_of_distances(tmp_path, place):
+    """Independent texts of deviation 1 and n = 120; a - b has 1.41 / sqrt(120), a + b - 2 h 2.45 / sqrt(120).
+
+    Far from the human value, only the difference decides. At it, both must be significant, the second with 2.8 errors,
+    and the first has a power of 1.
+    """
+    rng = np.random.default_rng(3)
+    rows, human = rng.normal(size=(2, 120)), rng.normal(size=120)
+    rows, human = rows - rows.mean(axis=1, keepdims=True) + [[place], [place + 0.1]], human - human.mean()
+    results = written(tmp_path, dict(zip(("greedy", "nucleus"), rows, strict=True)), "match_human", "bootstrap", human)
+    expected = 2.8 * (math.sqrt(2) if place else math.sqrt(6)) / math.sqrt(120)
+    assert read_resolution(results) == pytest.approx(expected, rel=0.2)
+
+
 def test_power_is_that_of_paired_differences(tmp_path):
-    """120 texts; the system's own errors have a deviation of 0.3 each: s.e. 0.3 sqrt(2 / 120) = 0.0387, 2.80 of it 0.108."""
-    results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
-    (line,) = describe_resolution(results.values, results)
-    resolved = float(line.rpartition(" m ")[2].rstrip("."))
-    assert resolved == pytest.approx(0.108, rel=0.15)
+    results, resolved = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5))), 0.108
     (text,) = [t for t in format_power(results, ["m"], {"m": resolved / 2}) if "nucleus" not in t]
     needed = int(text.partition(" needs ")[2].partition(" ")[0].replace(",", ""))
     assert needed == pytest.approx(4 * 120, rel=0.35), "half the difference, four times the texts"

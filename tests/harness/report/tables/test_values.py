@@ -3,12 +3,12 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
 from openended.harness.report import build_report
-from openended.harness.report.analysis.power import describe_resolution
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
@@ -146,7 +146,7 @@ def test_gaps_to_human(tmp_path):
     assert [c.heading for c in made.columns] == ["|Δ m| ↓", "up ↑"]
     assert [[c.value for c in r.cells] for r in made.rows] == [[1.5, 2.0], [3.0, 1.0]]  # |11.5 - 10|; |mean(6, 8) - 10|
     assert [r.seeds for r in made.rows] == [1, 2]
-    assert best(made) == ["greedy"]
+    assert best(made) == [], "two seeds are not tested"
 
 
 def test_perplexity_is_never_alone(tmp_path):
@@ -247,7 +247,8 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
     results = read_results([tmp_path])
     assert value_tables.list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
     assert value_tables.list_run_notes(results.values, results, label) == ("5 records skipped",)
-    assert describe_resolution(results.values, results) == (), "without replicates nothing is said"
+    (table,) = make_tables(results, Layout(), "t")
+    assert not any("power" in remark for remark in table.remarks), "without replicates nothing is said"
 
 
 def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
@@ -473,6 +474,22 @@ def test_tests_decide_then_intervals_then_the_printed_value():
         cells = {"a": Cell(0.1, interval=(0.07, 0.13)), "b": Cell(0.5, interval=(0.47, 0.53)), "c": CELLS["c"]}
         cells["c"] = Cell(0.9, interval=(0.89, 0.91))
         assert mark(cells, direction="match_human", human=human) == ("intervals", best)
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_nothing_is_best_of_means_over_seeds_that_no_test_compares(tmp_path, seeds):
+    """Of equal systems without replicates, one would else be bold in every column."""
+    rng = np.random.default_rng(seeds)
+    for decoder in ("greedy", "ancestral", "nucleus"):
+        for seed in range(seeds):
+            values, directions = dict(zip("abc", rng.normal(size=3), strict=True)), {"b": "lower", "c": "match_human"}
+            write(tmp_path, decoder, values, seed, dict.fromkeys("abc", 0.0), "higher", directions=directions)
+    made = table(tmp_path, metrics=("m.*",))
+    assert [best(made, column) for column in range(3)] == [[], [], []]
+    for shown in (made, made.transpose()):
+        (line,) = shown.explain_bold()
+        assert line.startswith("Bold: nothing, since no test compares these means")
+    assert "bold: the best" not in to_latex(made)
 
 
 def test_a_cell_that_cannot_be_tested_is_not_separated():
