@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
 from openended.harness.core import DataError, format_duration, suggest
-from openended.harness.report.analysis.paired import LEVEL, compute_student_quantile, estimate_difference, estimate_middle
+from openended.harness.report.analysis.paired import (
+    LEVEL,
+    compute_student_quantile,
+    estimate_difference,
+    estimate_middle,
+)
 from openended.harness.results import (
     Results,
     SystemValue,
