@@ -11,7 +11,7 @@ from openended.harness.report.tables.pictures import COLORS, choose_style
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import group_systems, read_embeddings, select_values
 
-GRAY = {"color": "#999999", "marker": ".", "markersize": 2.5, "markeredgewidth": 0}
+GRAY = {"color": "#999999", "marker": ".", "markersize": 4, "markeredgewidth": 0}
 
 
 def show_texts(part: Part) -> Plot | None:
@@ -30,7 +30,7 @@ def show_texts(part: Part) -> Plot | None:
     for index, (system, (human, model)) in enumerate(sides):
         name, style = part.name("label", system.name), choose_style(index + 3)
         (px, py), (qx, qy) = (((side - center) @ plane).T for side in (human, model))
-        look = GRAY | {"color": style["color"], "marker": style["marker"], "markersize": 1.8}
+        look = GRAY | {"color": style["color"]}
         series = [
             Series(mark="dots", x=px, y=py, label="P", look=GRAY),
             Series(mark="dots", x=qx, y=qy, label=name, look=look),

@@ -50,7 +50,7 @@ def show_metrics(part: Part) -> Plot | None:
         visible = {rank: value for value in values if (rank := ranks.get(tuple(value.axes.items()))) is not None}
         series = [
             Series(
-                mark="dots", x=[value.mean], y=[rank], left=[value.reach[0]], right=[value.reach[1]], label=names[rank],
+                mark="dots", x=[value.mean], y=[rank], left=[value.reach[0]], right=[value.reach[1]], style=names[rank],
                 like=systems[rank].items[0], axes=value.axes,
             )
             for rank, value in sorted(visible.items())

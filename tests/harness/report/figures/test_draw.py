@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import Features, Replicates, Side, SpecError
-from openended.harness.report.build import make_tables
+from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
 from openended.harness.report.figures.draw import draw_all, draw_or_keep
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
@@ -207,6 +208,15 @@ def test_a_figure_that_several_experiments_cannot_share_is_left_out_with_a_reaso
     assert {p.png.stem for p in draw_all(results, tmp_path, [Layout(figures=only)])} == {"precision_recall"}
     assert "no figure divergence: greedy has several values of mauve" in caplog.text
     assert not draw_all(results, tmp_path, [load_layout("findings")])
+
+
+def test_a_report_runs_without_the_folder_of_figures(tmp_path, monkeypatch, caplog):
+    write_run(tmp_path, "nucleus", 0)
+    monkeypatch.setitem(sys.modules, "openended.harness.report.figures.draw", None)
+    report = build_report([tmp_path / "runs"], tmp_path / "report")
+    assert (report.folder / "report.html").is_file()
+    assert not [path for path in report.paths if path.suffix == ".png"]
+    assert "no figures: this installation has no openended.harness.report.figures" in caplog.text
 
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
