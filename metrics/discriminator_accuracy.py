@@ -172,7 +172,6 @@ class DiscriminatorAccuracy(TwoSample):
     version = 2
     direction = "lower"
     bounds = (0.0, 1.0)
-    coverage = {"accuracy": 89}  # docs/statistics.md, 100 texts
     titles = {"accuracy": "Disc. acc."}
     targets = {"accuracy": 0.5}  # chance
 

@@ -55,7 +55,6 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
 
     name = "energy_distance"
     version = 2
-    coverage = {"energy_distance": 100}  # docs/statistics.md, 100 texts
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
 
     space: Space = "surface"  # dLMbench

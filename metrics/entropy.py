@@ -15,6 +15,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from openended.harness.core import Features, MetricResult, Plan, metric
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
@@ -72,6 +74,12 @@ class Entropy(TextMetric):
         values |= {f"entropy_{n}": self._scale * statistics.corpus_entropy(index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
         return self.report(features, f"text_entropy_{1 if 1 in self.orders else self.orders[0]}", values, by_text)
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        """The mean over texts is at most that of the most even text, and near it where hardly any n-gram recurs."""
+        low, high = super().bounds_of(key, result)
+        rows = result.per_example.get(key)
+        return (low, high) if rows is None else (low, float(np.max(rows, where=~np.isnan(rows), initial=0.0)))
 
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
-from openended.metrics.families import ComparisonMetric, Mask, ReplicatesByName, Values
+from openended.metrics.families import HALF_SCALE, ComparisonMetric, Mask, ReplicatesByName, Values, enlarge
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
@@ -129,7 +129,6 @@ class Face(ComparisonMetric):
         "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf),
         "js": (0.0, float(np.log(2.0))),
     }  # fmt: skip
-    coverage = {"so": 84, "pearson": 100, "spearman": 88, "kl": 100, "js": 100}  # docs/statistics.md, 100 texts
     titles = {
         "so": "FACE-SO", "pearson": "FACE-Pearson", "spearman": "FACE-Spearman", "emd": "FACE-EMD", "kl": "FACE-KL",
         "js": "FACE-JS",
@@ -165,8 +164,9 @@ class Face(ComparisonMetric):
         for spectra, ids in prepared:
             first = plan.halves(ids)
             sums, counts = first.astype(np.float64) @ spectra, np.count_nonzero(first, axis=1)[:, None]
-            rest = np.maximum(len(spectra) - counts, 1)
-            means.append((sums / np.maximum(counts, 1), (spectra.sum(axis=0) - sums) / rest))
-        halves = zip(*means, strict=True)
-        draws = np.array([[[*dict(_compare(*pair)).values()] for pair in zip(*half, strict=True)] for half in halves])
-        return {name: Replicates(draws[:, :, at]) for at, name in enumerate(result.values)}
+            rest, center = np.maximum(len(spectra) - counts, 1), spectra.mean(axis=0)
+            halves = sums / np.maximum(counts, 1), (spectra.sum(axis=0) - sums) / rest
+            means.append([center + HALF_SCALE * (half - center) for half in halves])
+        both = zip(*means, strict=True)
+        draws = np.array([[[*dict(_compare(*pair)).values()] for pair in zip(*half, strict=True)] for half in both])
+        return {name: Replicates(enlarge(draws[:, :, at], HALF_SCALE)) for at, name in enumerate(result.values)}

@@ -284,7 +284,6 @@ class Frechet(TwoSample):
     bounds = (0.0, np.inf)
     ranges = {"frechet_infinity": (-np.inf, np.inf)}
     shares_space = True
-    coverage = {"frechet": 99}  # docs/statistics.md, 100 texts
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
 

@@ -102,7 +102,6 @@ class KnnPrecisionRecall(TwoSample):
     direction = "higher"
     bounds = (0.0, 1.0)
     ranges = {"density": (0.0, np.inf)}
-    coverage = {"precision": 99, "density": 99, "coverage": 99}  # docs/statistics.md, 100 texts
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
     shares_space = True

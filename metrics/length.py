@@ -42,7 +42,6 @@ class Length(core.Metric):
     family = "text"
     direction = "match_human"
     bounds = (0.0, np.inf)
-    coverage = {"length_sd": 84, "hit_limit": 100}  # docs/statistics.md, 100 texts
     ranges = {"hit_limit": (0.0, 1.0)}
     resampling = "bootstrap"
     sides = "one"

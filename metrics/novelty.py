@@ -159,8 +159,6 @@ class Novelty(ComparisonMetric):
     bounds = (0.0, 1.0)
     ranges = dict.fromkeys(("longest_copy", "mean_longest_copy"), (0.0, np.inf))  # words
     resampling = "bootstrap"
-    # Few n-grams are copied, and most of them in a few texts: docs/statistics.md, 100 passages.
-    coverage = {"mean_longest_copy": 89, "novelty_4": 99, "novelty_6": 80, "novelty_8": 76, "novelty_10": 62}
     titles = {
         **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
@@ -189,6 +187,11 @@ class Novelty(ComparisonMetric):
         values |= {"longest_copy": longest.max(), "mean_longest_copy": longest.mean()}
         primary = f"novelty_{4 if 4 in self.orders else self.orders[0]}"
         return self.result(features, primary, values, per_example={"mean_longest_copy": longest})
+
+    def rows_of(self, key: str, result: MetricResult) -> F64 | None:
+        longest = result.per_example["mean_longest_copy"]
+        order = key.removeprefix("novelty_")
+        return (longest >= int(order)).astype(np.float64) if order.isdigit() else super().rows_of(key, result)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged) -> ReplicatesByName:
         """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""

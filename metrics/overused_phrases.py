@@ -112,7 +112,6 @@ class OverusedPhrases(ComparisonMetric):
     family = "text"
     direction = "lower"
     bounds = (0.0, 1.0)
-    coverage = {"overused_words": 88}  # docs/statistics.md, 100 texts
     titles = {"overused_words": "Overused words", "overused_trigrams": "Overused trigrams"}
 
     prior: float = ranged(500.0, "(0, inf]", "a positive number")  # phrases that the prior counts for

@@ -89,7 +89,6 @@ class RankHistogram(PermutationMetric):
 
     name = "rank_histogram"
     family = "scored"
-    coverage = {"rank_histogram": 99}  # docs/statistics.md, 100 texts
     titles = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
 
     divergence: Divergence = "chi2"  # andreamiele/ranking_divergence

@@ -212,6 +212,9 @@ class Repetition(TextMetric):
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
         return self.report(features, "loop_rate", values, by_text)
 
+    def rows_of(self, key: str, result: MetricResult) -> F64 | None:
+        return super().rows_of(f"seq_{key}" if key.startswith("rep_") else key, result)
+
     def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
         """Resample texts for means over texts; take halves or subsets where texts are compared."""
         corpus, order = self.corpus(features), self.self_repetition_order

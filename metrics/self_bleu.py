@@ -135,7 +135,6 @@ class SelfBleu(TextMetric):
     version = 2
     bounds = (0.0, 1.0)
     resampling = "subsample"  # a repeated text would be its own perfect reference
-    coverage = {"self_bleu_1": 100, "self_bleu_3": 99}  # docs/statistics.md, 100 texts
     titles = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5)

@@ -109,7 +109,6 @@ class Vendi(TwoSample):
     bounds = (1.0, np.inf)
     sides = "one"
     ceiling = False
-    coverage = {"vendi": 100}  # docs/statistics.md, 100 texts
     titles = {"vendi": "Vendi"}
 
     order: float | Literal["inf"] = 1.0  # Friedman and Dieng 2023

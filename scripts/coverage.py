@@ -1,7 +1,7 @@
 """Measure the coverage of intervals and the false positives of tests for every metric, on made-up or real texts.
 
     python scripts/coverage.py [--draws 400] [--n 200] [--metrics mauve,zipf] [--texts made-up|docs|FILE] [--samples 1]
-                               [--seconds 60] [--write docs/statistics.md]
+                               [--seconds 60] [--fixed-tokens 48] [--write docs/statistics.md]
 
 Each of many worlds (`scripts/worlds.py`) has one human side and two systems that follow one law: made-up texts on the
 same prompts, or disjoint draws of docstring passages or of the texts of a file of generations. The script counts the
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
+import re
 import sys
 import time
 from collections import defaultdict
@@ -34,6 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.worlds import MODEL, draw, draw_passages, load_pool
 
+MARKS = Path(__file__).resolve().parents[1] / "harness/report/tables/coverage.yaml"
+LEAST_INTERVALS = 20  # of a mark
 END = "<!-- end -->"
 LEFT_OUT = ("std_error", "inverse_penalty", "n_test", "p_value")
 """Values that are not estimated from texts, and standard errors of other values."""
@@ -98,7 +102,7 @@ def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Repl
     for key, draws in metric.replicates(features, result, Plan(), **shared).items():
         if key in result.values and np.isfinite(draws.draws).all():
             replicates = replace(draws, prompts=len(set(features.model.ids)))
-            value, rows = result.values[key], result.per_example.get(key)
+            value, rows = result.values[key], metric.rows_of(key, result)
             interval = estimate_interval(replicates, value, metric.bounds_of(key, result), rows, prompts)
             resampled[key] = value, replicates, interval
     return resampled
@@ -162,6 +166,19 @@ def replace_rows(page: Path, heading: str, rows: Sequence[str], columns: Sequenc
     page.write_text(before + mark + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
 
 
+def write_marks(page: Path, marks: Path = MARKS) -> None:
+    """Write the least and the greatest coverage, by value and n, of the page's tables of real texts."""
+    shares: dict[str, dict[str, dict[int, list[int]]]] = {}
+    for heading in re.findall(r"<!-- (measured on .*) -->", page.read_text(encoding="utf-8")):
+        for row in read_rows(page, heading):
+            name, key, _, n, count, coverage, _, ratio = (cell.strip(" *") for cell in row.split("|")[1:-1])
+            if "–" not in (coverage, ratio) and int(count) >= LEAST_INTERVALS:
+                percents = shares.setdefault(name, {}).setdefault(key, {}).setdefault(int(n), [])
+                percents[:] = min([*percents, round(float(coverage))]), max([*percents, round(float(coverage))])
+    lines = [f"{name}: {json.dumps(keys)}".replace('"', "") for name, keys in sorted(shares.items())]
+    marks.write_text("\n".join(["# Written by scripts/coverage.py --write", *lines]) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Run the simulations and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -171,6 +188,7 @@ def main() -> None:
     parser.add_argument("--texts", default="made-up", help="made-up, docs, or a file of references and generations")
     parser.add_argument("--seconds", type=float, default=math.inf, help="CPU seconds for each metric")
     parser.add_argument("--samples", type=int, help="texts a prompt; default: as many as the metric needs")
+    parser.add_argument("--fixed-tokens", type=int, help="cut texts to this length where a metric can")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     names = [name for name in options.metrics.split(",") if name]
@@ -180,13 +198,16 @@ def main() -> None:
             continue
         start = time.process_time()
         arguments = {option: getattr(options, option) for option in ("texts", "samples", "seconds")}
-        shares = simulate(cls(), options.n, options.draws, **arguments)  # type: ignore[arg-type]
+        cut = {"fixed_tokens": options.fixed_tokens} if options.fixed_tokens and hasattr(cls, "fixed_tokens") else {}
+        shares = simulate(cls(**cut), options.n, options.draws, **arguments)  # type: ignore[arg-type]
         rows += [row for row in shares if row.key not in LEFT_OUT]
         print(f"{name}: {time.process_time() - start:.1f} s", flush=True)
         print("\n".join(format_table([row]).splitlines()[-1] for row in shares), flush=True)
     if options.write:
         heading = "measured" if options.texts == "made-up" else f"measured on {Path(options.texts).stem}"
+        heading += f", {options.fixed_tokens} tokens each" if options.fixed_tokens else ""
         replace_rows(options.write, heading, format_table(rows).splitlines()[2:], columns=(1, 4))
+        write_marks(options.write)
 
 
 if __name__ == "__main__":

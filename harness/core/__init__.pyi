@@ -75,6 +75,7 @@ from .registry import (
 )
 from .resampling import (
     COUNT as COUNT,
+    LEAST_DIFFERENT as LEAST_DIFFERENT,
     LEVEL as LEVEL,
     MOST as MOST,
     SHARE as SHARE,

@@ -159,8 +159,6 @@ class Metric(Spec):
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
-    coverage: ClassVar[Mapping[str, int]] = {}
-    """Measured coverage of a value's 95 % interval on real text, percent, where it is outside 90 to 98."""
     targets: ClassVar[Mapping[str, float]] = {}
     """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
 
@@ -178,6 +176,10 @@ class Metric(Spec):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:  # noqa: ARG002 - some depend on n
         """Return the least and the greatest number that a value can be: no interval leaves them."""
         return self.ranges.get(key, (0.0, 1.0) if key == "p_value" else self.bounds)
+
+    def rows_of(self, key: str, result: MetricResult) -> F64 | None:
+        """Return a number of each text that says which texts make a value vary; None: unknown."""
+        return result.per_example.get(key)
 
     @property
     def needs_prompts(self) -> bool:

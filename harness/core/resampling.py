@@ -13,7 +13,7 @@ replicates of their difference are the differences of their replicates. `docs/st
 
 A share of 0 or 1 has replicates that are all equal; Wilson's interval covers it too. Its number of independent texts is
 the one that gives the variance of the replicates; without variation it is the number of prompts. For other values no
-size of the error is known if the replicates do not vary.
+size of the error is known if the replicates do not vary, or if a handful of texts make all of the variation.
 
 Source: Efron and Tibshirani 1993, "An introduction to the bootstrap"; Politis, Romano and Wolf 1999, "Subsampling";
 Shao and Wu 1989 (deleting many); Hoeffding 1948 (complete U-statistics); Wilson 1927; Brown, Cai and DasGupta 2001;
@@ -41,10 +41,12 @@ Ids = Sequence[str] | NDArray[np.str_]
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval
+LEAST_DIFFERENT = 5  # minimum number of prompts whose texts differ from the most common value
 MOST = 200_000  # maximum number of texts: the (replicates × texts) tables must fit into memory
 METHODS = {1: "bootstrap", 2: "halves"}  # number of rows of `draws` → method
 WILSON = "wilson"
 SHARE = 0.9  # share of the prompts in a subset
+_FEW_EVENTS = 3.5  # of one kind, below which Wilson's limit is too near
 _FLOOR = 0.25  # lower bound of the variance, as a share of the variance of the halves' difference
 _POISSON = np.cumsum(np.exp(-1.0) / np.array([math.factorial(k) for k in range(12)]))
 
@@ -321,13 +323,13 @@ def estimate_interval(
     replicates: Replicates, value: float, bounds: Sequence[float] = (-math.inf, math.inf), rows: F64 | None = None,
     prompts: I64 | None = None, level: float = LEVEL,
 ) -> Interval | None:  # fmt: skip
-    """Return the interval of a value; None if its replicates do not vary and it is not a share.
+    """Return the interval of a value; None if its replicates do not vary, or almost no text does, and it is no share.
 
     Args:
         replicates: Of the value.
         value: The value.
         bounds: Least and greatest number that the value can be.
-        rows: The rows whose mean the value is, if it is one.
+        rows: The rows whose mean the value is, if it is one, or what else tells which texts make it vary.
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
     """
@@ -337,22 +339,38 @@ def estimate_interval(
         if replicates.varies and 0 < value < 1:
             return wilson_interval(value, value * (1 - value) / replicates.std_error() ** 2, replicates, level)
         return wilson_interval(value, count, replicates, level)
-    return replicates.interval(value, bounds, level) if replicates.varies else None
+    few = rows is not None and _count_different(rows, prompts) < LEAST_DIFFERENT
+    return replicates.interval(value, bounds, level) if replicates.varies and not few else None
+
+
+def _count_different(rows: F64, prompts: I64 | None) -> int:
+    """Return how many prompts have a row that differs from the most common value."""
+    finite = np.isfinite(rows)
+    _, kind, counts = np.unique(rows[finite].round(12), return_inverse=True, return_counts=True)
+    differs = kind != np.argmax(counts, keepdims=True)
+    return int(np.count_nonzero(differs)) if prompts is None else len(np.unique(prompts[finite][differs]))
 
 
 def wilson_interval(share: float, count: float, replicates: Replicates, level: float = LEVEL) -> Interval:
     """Return Wilson's interval of a share of `count` independent texts.
 
+    Where at most three texts are of one kind, the limit next to it is that of a Poisson count, which is farther away
+    (Brown, Cai and DasGupta 2001, "modified Wilson interval").
+
     >>> made = wilson_interval(0.0, 100, Replicates(np.zeros((1, 8))))
     >>> made.low, round(made.high, 4)
     (0.0, 0.037)
     """
-    from scipy.special import ndtri
+    from scipy.special import gammaincinv, ndtri
 
     z = float(ndtri(0.5 + level / 2))
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     away = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2) / (1 + z * z / count)
     low, high = (0.0 if share == 0 else max(middle - away, 0.0)), (1.0 if share == 1 else min(middle + away, 1.0))
+    if 0 < share * count < _FEW_EVENTS:
+        low = min(low, float(gammaincinv(share * count, 1 - level)) / count)
+    if 0 < (1 - share) * count < _FEW_EVENTS:
+        high = max(high, 1.0 - float(gammaincinv((1 - share) * count, 1 - level)) / count)
     return Interval(low, high, replicates.std_error(), level, WILSON, replicates.draws.size)
 
 

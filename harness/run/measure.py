@@ -250,11 +250,14 @@ def add_intervals(
     too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))
     for k, r in sound.items() if not too_few else ():
         bounds = metric.bounds_of(k, result)
-        interval = core.estimate_interval(r, values[k], bounds, result.per_example.get(k), prompts)
+        interval = core.estimate_interval(r, values[k], bounds, metric.rows_of(k, result), prompts)
         if interval is not None:
             intervals[k] = asdict(interval)
+    without = [k for k in sound if k not in intervals]
+    flat = [k for k in without if too_few or not sound[k].varies]
     reasons = {
-        too_few or "no variation seen": [k for k in sound if k not in intervals],
+        too_few or "no variation seen": flat,
+        f"fewer than {core.LEAST_DIFFERENT} texts differ from the others": [k for k in without if k not in flat],
         "a draw of so few texts has no value": [k for k in defined if k not in sound],
     }
     notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]

@@ -37,7 +37,7 @@ KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
     "examples": 1, "human": 3, "chat": 1, "generate": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
-    "gradients": 1, "next_token": 1, "measure": 1,
+    "gradients": 1, "next_token": 1, "measure": 2,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 

@@ -29,6 +29,7 @@ from openended.metrics.families.text import (
     require_defined as require_defined,
 )
 from openended.metrics.families.two_sample import (
+    HALF_SCALE as HALF_SCALE,
     JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,
     CellCounts as CellCounts,
     ClusterFit as ClusterFit,
@@ -40,6 +41,7 @@ from openended.metrics.families.two_sample import (
     Quantized as Quantized,
     Space as Space,
     TwoSample as TwoSample,
+    enlarge as enlarge,
     mark_sides as mark_sides,
     sort_ids as sort_ids,
     sort_order as sort_order,

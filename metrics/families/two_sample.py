@@ -24,7 +24,7 @@ Estimates = tuple[Mapping[str, float], ReplicatesByName]  # values of a system a
 LEAST_TEXTS = 200  # for an interval of a value of cells; docs/statistics.md
 # Clusterings of one space, of one start each, that differences are averaged over; iterations of k-means.
 JOINT_CLUSTERINGS, JOINT_ITERATIONS = 30, 50
-JOINT_SCALE = 1 / 3  # of the halves that are scored for their errors
+HALF_SCALE = 1 / 3  # of the halves that are scored for their errors
 ClusterFit = Literal["pair", "joint", "reference"]
 
 
@@ -400,8 +400,8 @@ class Quantized(TwoSample):
 
     @property
     def half_scale(self) -> float:
-        """The scale of the halves of a joint estimate: docs/resolution.md."""
-        return JOINT_SCALE
+        """The scale of the halves: docs/statistics.md."""
+        return HALF_SCALE
 
     def average(
         self, features: Features, primary: str, runs: Sequence[ClusteringRun], *, notes: Sequence[str] = (),
@@ -414,10 +414,10 @@ class Quantized(TwoSample):
         return self.result(features, primary, means, sd=sd, notes=notes, arrays=arrays)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
-        return self.score_all_halves(features, plan, prepared)
+        return self.score_all_halves(features, plan, prepared, self.half_scale)
 
     def score_all_halves(
-        self, features: Features, plan: Plan, runs: Sequence[ClusteringRun], scale: float = 1.0
+        self, features: Features, plan: Plan, runs: Sequence[ClusteringRun], scale: float
     ) -> dict[str, Replicates]:
         """Score halves of the texts with the clusterings of all texts; each clustering's own values are the repeats.
 
@@ -437,7 +437,7 @@ class Quantized(TwoSample):
                 sums[name] = sums.get(name, 0.0) + draws / len(runs)
         values = _collect_values(runs)
         of_values = ((name, draws.reshape(2, -1)) for name, draws in sums.items() if name in values)
-        return {name: Replicates(_enlarge(draws, scale), values[name]) for name, draws in of_values}
+        return {name: Replicates(enlarge(draws, scale), values[name]) for name, draws in of_values}
 
     def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
         names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm")
@@ -454,7 +454,7 @@ def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:
     return cache(cluster), count
 
 
-def _enlarge(draws: F64, scale: float) -> F64:
+def enlarge(draws: F64, scale: float) -> F64:
     """Return the values of halves, shape (2, splits), from those of histograms at a scale."""
     if scale == 1:
         return draws

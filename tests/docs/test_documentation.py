@@ -20,8 +20,6 @@ def test_every_metric_has_a_page_whose_example_runs(name):
     assert page.startswith("# ")
     missing = [part for part in ("**Measures:**", "**Does not measure:**", "```python exec") if part not in page]
     assert not missing, f"docs/metrics/{name}.md: no {', '.join(missing)}; length.md has all parts"
-    for key, percent in load_members("metric")[name].coverage.items():
-        assert f"`{key}` {percent} %" in " ".join(page.split()), f"docs/metrics/{name}.md: no coverage of {key}"
     (code,) = re.findall(r"```python exec[^\n]*\n(.*?)```", page, flags=re.DOTALL)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

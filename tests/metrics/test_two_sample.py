@@ -17,7 +17,7 @@ from openended.metrics.clipped_density_coverage import clipped_density_coverage,
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
-from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, _enlarge, standardize
+from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, enlarge, standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
@@ -622,6 +622,6 @@ def test_halves_at_a_scale_have_the_errors_of_halves_where_a_value_is_quadratic(
         return np.stack([rows @ slope + np.einsum("ij,jk,ik->i", rows, curvature, rows)
                          for rows in (1 + scale * moved, 1 - scale * moved)])  # fmt: skip
 
-    errors = [core.Replicates(_enlarge(score(scale), scale)).std_error() for scale in (1, 1 / 3)]
+    errors = [core.Replicates(enlarge(score(scale), scale)).std_error() for scale in (1, 1 / 3)]
     assert errors[1] == pytest.approx(errors[0], rel=1e-9)
     assert core.Replicates(score(1 / 3)).std_error() < errors[0] / 2

@@ -4,6 +4,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
@@ -32,6 +35,7 @@ NOT_HUMAN = {
 NOT_MEASURED = "Not measured for this system."
 NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 NOT_COMPARABLE = "not comparable"
+LEAST_COVERED, MOST_COVERED = 92, 98  # percent; outside, a line says so
 MAX_LISTED = 4  # systems that one line names
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "The two human sets have different prompts, so a system can score above this ceiling."
@@ -349,11 +353,27 @@ def list_warnings(
 
 
 def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
-    """Return a line with the intervals shown that contain the true value less or more often than they say."""
-    metrics = load_members("metric")
-    shares = ((c.title, getattr(metrics.get(c.metric), "coverage", {}).get(c.key)) for c in quantities if c.interval)
-    listed = ", ".join(f"{title} {percent} %" for title, percent in shares if percent is not None)
-    line = f"Coverage of 95 % intervals of 100 real texts, as measured, where it is far from 95 %: {listed}."
+    """Return a line with the intervals shown that contain the true value less or more often than they say.
+
+    The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
+    run: `scripts/coverage.py` writes them.
+    """
+    measured_shares = yaml.safe_load(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
+    listed = []
+    for quantity in (c for c in quantities if c.interval):
+        shares, sizes = (
+            measured_shares.get(quantity.metric, {}).get(quantity.key),
+            measured.parse_sizes(quantity.signature),
+        )
+        if shares and sizes:
+            nearest = min(shares, key=lambda size: abs(math.log(size / max(min(sizes), 1))))
+            low, high = shares[nearest]
+            if low < LEAST_COVERED or high > MOST_COVERED:
+                span = f"{low}" if low == high else f"{low} to {high}"
+                listed.append(f"{quantity.title} {span} % ({nearest} texts)")
+    line = (
+        f"Coverage of 95 % intervals by kind of real text, as measured, where it is far from 95 %: {', '.join(listed)}."
+    )
     return (line,) if listed else ()
 
 

@@ -161,7 +161,8 @@ def test_a_value_is_drawn_from_the_influence_of_its_texts(plan):
 @pytest.mark.parametrize(
     ("events", "n", "low", "high"),
     # Brown, Cai and DasGupta's formula by hand: z = 1.95996; 0 of 10: z^2 / (n + z^2) = 3.8415 / 13.8415
-    [(0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (5, 10, 0.236593, 0.763407), (1, 100, 0.001767, 0.054486)],
+    [(0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (5, 10, 0.236593, 0.763407), (1, 100, 0.000513, 0.054486)],
+    # Next to 0, the limit is Poisson's: of a mean -ln 0.95 = 0.051293, one event or more have a probability of 5 %.
 )
 def test_wilson_interval(events, n, low, high):
     made = wilson_interval(events / n, n, FLAT)
@@ -179,6 +180,32 @@ def test_the_interval_of_a_share_covers_it(p, n):
         assert made.low < made.high
         held += made.low <= p <= made.high
     assert held / 300 > 0.91
+
+
+@pytest.mark.parametrize("rate", [0.17, 0.2, 0.35, 0.7, 1.1])  # expected events; Wilson's own interval: from 84 %
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_interval_of_a_rare_share_covers_it(rate, mirrored):
+    n, covered = 300, 0.0
+    for events in range(20):
+        made = wilson_interval(1 - events / n if mirrored else events / n, n, FLAT)
+        share = 1 - rate / n if mirrored else rate / n
+        covered += (
+            (made.low <= share <= made.high)
+            * math.comb(n, events)
+            * (rate / n) ** events
+            * (1 - rate / n) ** (n - events)
+        )
+    assert covered > 0.93
+
+
+def test_a_mean_of_texts_of_which_few_differ_has_no_interval(plan):
+    rows = np.zeros(60)
+    for differing in (4, 5):
+        rows[:differing] = np.linspace(0.2, 0.4, differing)
+        made = estimate_interval(plan.mean(IDS[:60], rows), float(rows.mean()), (0.0, 1.0), rows)
+        assert (made is None) == (differing < 5)
+    prompts = np.repeat(np.arange(30), 2)
+    assert estimate_interval(plan.mean(IDS[:60], rows), float(rows.mean()), (0.0, 1.0), rows, prompts) is None
 
 
 def test_samples_of_a_prompt_count_for_less_than_prompts():
