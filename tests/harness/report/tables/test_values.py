@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy import stats
 
 from openended.harness.core import OUT_OF_DOMAIN, SpecError, describe_out_of_domain
@@ -12,7 +14,7 @@ from openended.harness.report import build_report
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.frame import Cell, mark_best_cells
+from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.table import Column, Table, TableRow
@@ -512,3 +514,16 @@ def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
     assert table.caveats() == [caveat, "few texts"]
     assert r"MAUVE$^\dagger$ $\uparrow$" in to_latex(table)
     assert r"; $\dagger$ embedder docs-m was trained" in to_latex(table)
+
+
+def test_intervals_far_from_95_percent_are_named_with_their_coverage_at_the_nearest_measured_size():
+    """Self-BLEU-1 is too wide on every kind of text, Entropy-1 right; `scripts/coverage.py` measures 100 and 300."""
+    shares = yaml.safe_load((Path(value_tables.__file__).with_name("coverage.yaml")).read_text("utf-8"))
+    for texts, nearest in ((120, 100), (250, 300), (5000, 300)):
+        signature = f"self_bleu|n:{texts}"
+        shown = [Quantity("self_bleu", "self_bleu_1", "Self-BLEU-1", signature=signature, interval=True),
+                 Quantity("entropy", "text_entropy_1", "Entropy-1", signature=signature, interval=True),
+                 Quantity("self_bleu", "self_bleu_1", "hidden", signature=signature)]  # fmt: skip
+        low, high = shares["self_bleu"]["self_bleu_1"][nearest]
+        (line,) = value_tables.describe_coverage(shown)
+        assert line.endswith(f"where it is far from 95 %: Self-BLEU-1 {low} to {high} % ({nearest} texts).")
