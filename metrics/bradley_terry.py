@@ -25,7 +25,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, HUMAN, Features, Metric, MetricResult, Need, UndefinedMetric, metric, ranged
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    Features,
+    JudgmentMetric,
+    Metric,
+    MetricResult,
+    Need,
+    UndefinedMetric,
+    metric,
+    ranged,
+)
 from openended.metrics import judgments as files
 from openended.metrics._common import Values
 from openended.metrics.judgments import ComparisonFile, Empty, FileRow, TieRule, Wins
@@ -186,7 +197,7 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
 
 
 @metric
-class BradleyTerry(files.JudgmentMetric):
+class BradleyTerry(JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name = "bradley_terry"

@@ -22,9 +22,21 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, DataError, Features, Floats, MetricResult, Need, Scope, metric, ranged
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    UNNAMED,
+    DataError,
+    Features,
+    Floats,
+    MetricResult,
+    Need,
+    ReadsFile,
+    Scope,
+    metric,
+    ranged,
+)
 from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
-from openended.metrics.judgments import UNNAMED, ReadsFile, read_rows
 
 _FILE = Need("judgments", by="file")
 _COLUMNS = ("example_id", "sample", "class")
@@ -118,6 +130,8 @@ class DistinctK(SamplesMetric, ReadsFile):
         return (texts, _FILE) if self.partition == "file" else (texts,)
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Classes:
+        from openended.metrics.judgments import read_rows
+
         columns, rows = read_rows(path, renamed)
         missing = [c for c in _COLUMNS if c not in columns]
         if missing:

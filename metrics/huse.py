@@ -427,7 +427,7 @@ def _subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
 
 
 @core.metric
-class Huse(files.JudgmentMetric):
+class Huse(core.JudgmentMetric):
     """HUSE, HUSE-Q and HUSE-D from a file of ratings."""
 
     name = "huse"

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, Metric, MetricResult, Need, UndefinedMetric, metric
+from openended.harness.core import F64, Features, JudgmentMetric, Metric, MetricResult, Need, UndefinedMetric, metric
 from openended.metrics import judgments as files
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
@@ -36,7 +36,7 @@ def mean_ratings(ratings: ArrayLike) -> F64:
 
 
 @metric
-class MeanRating(files.JudgmentMetric):
+class MeanRating(JudgmentMetric):
     """Mean rating of the run's system by criterion; of a file by itself, of every system."""
 
     name = "mean_rating"

@@ -17,8 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from openended import metrics as metrics
-    from openended.harness.app import integrations as integrations
+    from openended import integrations as integrations, metrics as metrics
     from openended.harness.app.api import Evaluation as Evaluation, evaluate as evaluate, measure as measure
     from openended.harness.app.compute_mauve import compute_mauve as compute_mauve
 
@@ -32,10 +31,8 @@ __all__ = ["Evaluation", "__version__", "compute_mauve", "evaluate", "integratio
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
     # Only when asked for: `import openended` alone must stay light.
-    if name == "metrics":
-        return import_module("openended.metrics")
-    if name == "integrations":
-        return import_module("openended.harness.app.integrations")
+    if name in ("integrations", "metrics"):
+        return import_module(f"openended.{name}")
     if name in ("Evaluation", "evaluate", "measure"):
         return getattr(import_module("openended.harness.app.api"), name)
     if name == "compute_mauve":

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
+from openended.harness.backends.denoiser.backend import DenoiserSpec, load_denoiser
 from openended.tasks.unconditional import Unconditional
 
 F64 = NDArray[np.float64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openended.harness.generation import denoising
+from openended.harness.backends.denoiser import denoising
 
 _AXES = "abcdefgh"
 

@@ -147,8 +147,8 @@ def evaluate(
     has_vectors = bool(scoring_models["embedder"] or vectors)
     chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
     if unused := sorted(typed.keys() - chosen.keys()):
-        is_metric = unused[0] in core.load_members("metric")
-        hint = "; add it to them" if is_metric else core.suggest(unused[0], core.load_members("metric"))
+        names = core.list_members("metric")
+        hint = "; add it to them" if unused[0] in names else core.suggest(unused[0], names)
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
         "metric": chosen,
@@ -201,11 +201,7 @@ def measure(
 
 def make_metric(name: str, options: Mapping[str, Any]) -> core.Metric:
     """Build a metric from its name and options."""
-    (full_name,) = core.resolve_metric_names([name]) if name in core.load_members("metric") else (name,)
-    cls = core.load_members("metric").get(full_name)
-    if cls is None:
-        raise core.SpecError(f"no metric {name!r}; openended.metrics has {', '.join(core.load_members('metric'))}")
-    return cast("core.Metric", core.construct(cls, options, f"metric.{name}"))
+    return cast("core.Metric", core.construct(core.load_member("metric", name), options, f"metric.{name}"))
 
 
 def _select_metrics(

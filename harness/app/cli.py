@@ -6,13 +6,14 @@ import importlib
 import pkgutil
 import sys
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 from openended.harness import core
 from openended.harness.core import BAD_INPUT, FAILED, INTERRUPTED, MEMORY_RAN_OUT, print_error
 
 _COMMANDS = "openended.harness.app.commands"
-# Commands whose modules are elsewhere below `openended.harness`.
-_OTHERS = {"finetune": "app.finetune", "rate": "rating.commands", "report": "report.cli"}
+# Commands whose modules are elsewhere below `openended`; one whose folder was taken away is not listed.
+_OTHERS = {"finetune": "integrations.finetune", "rate": "harness.rating.commands", "report": "harness.report.cli"}
 # Words that are commands of other programs.
 _NO_COMMANDS = {
     "help": "openended --help",
@@ -77,18 +78,23 @@ def list_commands() -> dict[str, str]:
     """Return command → module; the module of `import` has another name, because `import` is a Python keyword."""
     found_modules = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
     modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in found_modules}
-    modules |= {name: f"openended.harness.{module}" for name, module in _OTHERS.items()}
+    others = {name: f"openended.{module}" for name, module in _OTHERS.items()}
+    modules |= {name: module for name, module in others.items() if _find_file(module).is_file()}
     return dict(sorted(modules.items()))
+
+
+def _find_file(module: str) -> Traversable:
+    """Return the file of a module without importing it."""
+    _, *folders, name = module.split(".")
+    return resources.files("openended").joinpath(*folders, f"{name}.py")
 
 
 def format_help() -> str:
     """Return what `openended --help` prints: commands, options, and the choices of every group."""
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # The source is read, not imported, so that help is fast.
-    harness = resources.files("openended.harness")
     for name, module in list_commands().items():
-        file = harness.joinpath(*module.split(".")[2:-1], f"{module.rpartition('.')[2]}.py")
-        docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        docstring = ast.get_docstring(ast.parse(_find_file(module).read_text(encoding="utf-8"))) or ""
         out.append(f"  {docstring.splitlines()[0] if docstring else name}")
     out += [
         "",

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from openended.harness import models
-from openended.harness.core import DeviceMap
+from openended.harness.core import Advance, DeviceMap
+from openended.harness.decoders import Emit, GenerationRequest
 from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, load_model, sketch_gradients
 
@@ -15,11 +16,13 @@ from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, 
 class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
-    generate = generate_texts
     score = models.compute_token_nll
     sketch_gradients = sketch_gradients
     q_statistics = compute_q_statistics
     embed_and_score = embed_and_score
+
+    def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+        generate_texts(self, request, emit, advance)
 
     @cached_property
     def _is_batch_dependent(self) -> bool:  # in reduced precision a trial, which every stage asks for

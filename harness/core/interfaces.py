@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 import numpy as np
@@ -368,3 +369,49 @@ class CausalModel(Protocol):
         self, jobs: Sequence[Any], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
         advance: Advance | None = None,
     ) -> None: ...  # fmt: skip
+
+
+UNNAMED = "model"  # the system of a file of judgments that names none
+SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
+
+
+class ReadsFile(Metric):
+    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Any:  # noqa: ANN401
+        """Read and check the file; the result is the feature `Need("judgments", by="file")`.
+
+        `renamed` maps our name of a column to the file's; `human` holds other names of the human text.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed}, {human})")
+
+    def list_players(self, judged: Any) -> Collection[str]:  # noqa: ANN401
+        """Return the names of the systems in what was read; the human text is `human`, a nameless one `model`."""
+        raise TypeError(f"{type(self).__name__} does not say whose texts were judged in {judged!r:.40}")
+
+    def check_examples(self, judged: Any, player: str, ids: Collection[str]) -> None:  # noqa: ANN401
+        """Raise `DataError` if none of the texts of a player in what was read is about an example of the run."""
+
+
+class JudgmentMetric(ReadsFile):
+    """A metric that reads a file of human judgments and has its own standard errors."""
+
+    family: ClassVar[Family] = "human"
+    direction: ClassVar[Direction] = "higher"
+    resampling: ClassVar[Resampling] = "none"
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+
+    @classmethod
+    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[Any]) -> bool:
+        """Return whether the metric reads files with these columns (the cells are not checked)."""
+        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
+
+    def scores_without_run(self, columns: Sequence[str]) -> bool:  # noqa: ARG002
+        """Return whether a file with these columns can be scored without a run."""
+        return True
+
+    def from_file(
+        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
+    ) -> tuple[Metric, Features]:
+        """Return the metric and features that score a file without any run: no system is under test."""
+        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed}, {human})")

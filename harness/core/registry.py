@@ -6,7 +6,6 @@ import dataclasses
 import difflib
 import importlib
 import logging
-import pkgutil
 import re
 import sys
 import textwrap
@@ -28,20 +27,15 @@ log = logging.getLogger(__name__)
 C = TypeVar("C")
 S = TypeVar("S", bound=Spec)
 
-# Group → packages whose modules define the bundled members.
-_PACKAGES = {
-    "metric": ("openended.metrics",),
-    "task": ("openended.tasks",),
-    "decoder": (
-        "openended.harness.decoders", "openended.harness.generation",
-    ),
-    "model": (
-        "openended.harness.models", "openended.harness.backends", "openended.harness.backends.openai",
-        "openended.harness.backends.vllm",
-    ),
-}  # fmt: skip
-_members: dict[str, dict[str, type]] = {group: {} for group in _PACKAGES}
-_loaded: set[str] = set()
+_HOME = Path(__file__).parents[2]  # where the folders of the package are
+# Group → folders whose modules define the bundled members.
+_FOLDERS = {
+    "metric": ("metrics",),
+    "task": ("tasks",),
+    "decoder": ("harness/decoders", "harness/generation", "harness/backends"),
+    "model": ("harness/models", "harness/backends"),
+}
+_members: dict[str, dict[str, type]] = {group: {} for group in _FOLDERS}
 _broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why
 
 
@@ -102,37 +96,74 @@ def model(cls: type[C]) -> type[C]:
     return _register("model", cls)
 
 
-def load_members(group: str) -> Mapping[str, type]:
-    """Return name → class of a group, sorted; imports bundled modules and the plug-ins."""
-    if group not in _loaded:
-        for package in _PACKAGES[group]:
-            for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-                if not module.name.startswith("_"):
-                    importlib.import_module(f"{package}.{module.name}")
-        _loaded.add(group)
-        for _, cls in load_plugins(group).values():
-            _add(group, cls)
-    return dict(sorted(_members[group].items()))
+@lru_cache
+def list_bundled_members(group: str) -> Mapping[str, str]:
+    """Return name → path of the bundled classes of a group, read from their source, so that none is imported."""
+    declared = re.compile(rf'^@(?:core\.)?{group}\nclass (\w+).*?^    name = "(\w+)"', re.MULTILINE | re.DOTALL)
+    index: dict[str, str] = {}
+    for path in sorted(path for folder in _FOLDERS[group] for path in (_HOME / folder).rglob("*.py")):
+        module = ".".join(("openended", *path.relative_to(_HOME).with_suffix("").parts))
+        index |= {name: f"{module}.{cls}" for cls, name in declared.findall(path.read_text(encoding="utf-8"))}
+    return index
 
 
 @lru_cache
-def load_plugins(group: str) -> Mapping[str, tuple[str, type]]:
-    """Return name → (package, class) of the plug-ins: the entry points `openended.<group>s`.
+def list_plugins(group: str) -> Mapping[str, EntryPoint]:
+    """Return name → entry point of the plug-ins of a group; none is imported."""
+    points = {point.name: point for point in entry_points(group=f"openended.{group}s")}
+    for name in points.keys() & list_bundled_members(group).keys() if group in _FOLDERS else ():
+        log.warning("%s %s of %s was left out: the name is taken", group, name, points.pop(name).value)
+    return points
 
-    A plug-in that cannot be used is left out with a warning.
-    """
-    loaded: dict[str, tuple[str, type]] = {}
-    for point in sorted(entry_points(group=f"openended.{group}s"), key=lambda point: point.name):
-        package = point.dist.name if point.dist is not None else point.value
-        try:
-            cls = point.load()
-            _check_plugin(group, point.name, cls)
-            loaded[point.name] = package, cls
-        except (Exception, SystemExit) as err:
-            reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
-            _broken[group, point.name] = f"{reason} (package {package})"
-            log.warning("%s %s of %s was left out: %s", group, point.name, package, reason)
-    return loaded
+
+def list_members(group: str) -> list[str]:
+    """Return the names of the classes of a group, plug-ins included, sorted; none is imported."""
+    return sorted({*list_bundled_members(group), *list_plugins(group), *_members[group]})
+
+
+def find_member(group: str, name: str) -> type | None:
+    """Return a class of a group by its name, importing its module alone; None if there is none that can be used."""
+    if name not in _members[group]:
+        if path := list_bundled_members(group).get(name):
+            importlib.import_module(path.rpartition(".")[0])
+        else:
+            load_plugin(group, name)
+    return _members[group].get(name)
+
+
+def load_member(group: str, name: str) -> type:
+    """Return a class of a group by its name; raise `SpecError` if there is none that can be used."""
+    cls = find_member(group, name)
+    if cls is None and (broken := find_broken_plugin(group, name)):
+        raise SpecError(f"{group} {name!r} is a plug-in that cannot be used: {broken}")
+    if cls is None:
+        raise SpecError(f"no {group} {name!r}{suggest(name, list_members(group))}")
+    return cls
+
+
+def load_members(group: str) -> Mapping[str, type]:
+    """Return name → class of a whole group, sorted, where facts of all are needed; imports all their modules."""
+    members = {name: find_member(group, name) for name in list_members(group)}
+    return {name: cls for name, cls in members.items() if cls is not None}
+
+
+@lru_cache
+def load_plugin(group: str, name: str) -> tuple[str, type] | None:
+    """Return package and class of a plug-in; None, with a warning, if it cannot be used."""
+    point = list_plugins(group).get(name)
+    if point is None:
+        return None
+    package = point.dist.name if point.dist is not None else point.value
+    try:
+        cls = point.load()
+        _check_plugin(group, name, cls)
+        _add(group, cls)
+    except (Exception, SystemExit) as err:
+        reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
+        _broken[group, name] = f"{reason} (package {package})"
+        log.warning("%s %s of %s was left out: %s", group, name, package, reason)
+        return None
+    return package, cls
 
 
 def is_bundled(cls: type) -> bool:
@@ -150,8 +181,8 @@ def _check_plugin(group: str, name: str, cls: Any) -> None:  # noqa: ANN401 - wh
 
 def find_broken_plugin(group: str, name: str) -> str | None:
     """Return why a plug-in cannot be used; None if it can, or does not exist."""
-    if group in _PACKAGES:
-        load_plugins(group)
+    if group in _FOLDERS:
+        load_plugin(group, name)
     return _broken.get((group, name))
 
 
@@ -185,21 +216,15 @@ def construct(cls: type[S], node: object, label: str) -> S:
 
 
 def _find(group: str, target: str, label: str) -> type:
-    """Find a class by its path; only the module of a bundled class is imported, to keep planning fast."""
-    module = target.rpartition(".")[0]
-    if module.startswith(tuple(f"{package}." for package in _PACKAGES[group])):
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as err:
-            raise SpecError(f"{label}: no module {module!r} for _target_ {target!r} ({err})") from err
-        classes = {_get_class_path(c): c for c in _members[group].values()}
-    else:
-        classes = {_get_class_path(c): c for c in load_members(group).values()}
-    if target not in classes:
-        close = difflib.get_close_matches(target, classes, n=1)
+    """Find a class by its path; no other module is imported."""
+    names = {_get_class_path(cls): name for name, cls in _members[group].items()}
+    names |= {point.value.replace(":", "."): name for name, point in list_plugins(group).items()}
+    names |= {path: name for name, path in list_bundled_members(group).items()}
+    if target not in names:
+        close = difflib.get_close_matches(target, names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"choose one by its name, {group}=NAME"
         raise SpecError(f"{label}: _target_ {target!r} is not a registered {group}; {hint}")
-    return classes[target]
+    return load_member(group, names[target])
 
 
 def _get_class_path(cls: type) -> str:
@@ -220,8 +245,7 @@ _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 
 def list_choices(group: str) -> dict[str, str]:
     """Return option → one-line description, sorted by name; plug-ins are listed without being imported."""
-    others = {point.name: point for point in entry_points(group=f"openended.{group}s")}
-    titles = {name: _describe_plugin(point) for name, point in others.items()}
+    titles = {name: _describe_plugin(point) for name, point in list_plugins(group).items()}
     return dict(sorted({**titles, **list_bundled_choices(group)}.items()))
 
 
@@ -327,17 +351,16 @@ def read_node(group: str, name: str) -> Mapping[str, Any]:
 
 def resolve_metric_names(requested: Iterable[str]) -> list[str]:
     """Expand names of metrics (plug-ins included) and of sets into a sorted list; raise `SpecError` for others."""
-    metrics, sets = load_members("metric"), list_bundled_choices("metric")
+    metrics, sets = list_members("metric"), list_bundled_choices("metric")
     names: set[str] = set()
     for name in requested:
-        if name in metrics:
-            names.add(name)
-        elif name in sets:
+        if name in sets and name not in metrics:
             names.update(resolve_metric_names(read_node("metric", name)["defaults"]))
-        elif broken := find_broken_plugin("metric", name):
-            raise SpecError(f"metric {name!r} is a plug-in that cannot be used: {broken}")
         elif name.endswith(".py"):
             raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
-        else:
+        elif name not in metrics:
             raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
+        else:
+            load_member("metric", name)
+            names.add(name)
     return sorted(names)

@@ -71,6 +71,11 @@ def run_command(command: str, work: Callable[[], object], *, after_interrupt: st
     except MemoryError:
         print_error(command, MEMORY_RAN_OUT)
         return FAILED
+    except ModuleNotFoundError as err:
+        if not (err.name or "").startswith("openended."):
+            raise
+        print_error(command, f"this installation lacks {err.name}, which the command needs")
+        return BAD_INPUT
     except KeyboardInterrupt as err:
         sys.stderr.write("\n")  # the terminal has written ^C
         print_error(command, f"interrupted; {after_interrupt}")

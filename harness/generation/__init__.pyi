@@ -1,4 +1,3 @@
-from .denoising import DenoisingDecoder as DenoisingDecoder, Llada as Llada, Mdlm as Mdlm
 from .generate import generate_texts as generate_texts
 from .kv_cache.choose import choose_runner_kind as choose_runner_kind, depends_on_batch as depends_on_batch
 from .slots import sort_prompts as sort_prompts

@@ -1,19 +1,21 @@
 """Generate all texts of a request, with smaller batches when memory runs out."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from openended.harness.core import Advance, CausalModel, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
-from openended.harness.generation.denoising import DenoisingDecoder
-from openended.harness.generation.denoising_loop import denoise_texts
 from openended.harness.generation.token_loop import QChooser, decode_rows
 from openended.harness.models import check_device, free_memory, is_out_of_memory
 
 _log = logging.getLogger(__name__)
 
 
-def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+def generate_texts(
+    lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None,
+    run: Callable[..., None] | None = None,
+) -> None:  # fmt: skip
     """Continue every prompt of a request.
 
     A text depends only on (seed, example id, sample), prompt, decoder and model: not on the batch size, the order of
@@ -25,6 +27,7 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
             out.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
+        run: Continues the prompts, given model, decoder, request, `emit` and `advance`; None: the decoder itself does.
     """
     decoder = request.decoder
     if request.batch_size < 1:
@@ -45,10 +48,10 @@ def generate_texts(lm: CausalModel, request: GenerationRequest, emit: Emit, adva
     while request.prompts:
         size = min(request.batch_size, len(request.prompts))
         try:
-            if isinstance(decoder, QDecoder):
+            if run is not None:
+                run(lm, decoder, request, note, advance)
+            elif isinstance(decoder, QDecoder):
                 decode_rows([lm], request, note, advance, QChooser(lm, decoder, request))
-            elif isinstance(decoder, DenoisingDecoder):
-                denoise_texts(lm, decoder, request, note, advance)
             else:
                 decoder.run(lm, request, note, advance)
             return

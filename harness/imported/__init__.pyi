@@ -12,7 +12,6 @@ from .files import (
     is_valid_text as is_valid_text,
     read_records as read_records,
 )
-from .framework_outputs import OUTPUT_TITLES as OUTPUT_TITLES
 from .generations import (
     GROVER_FIELDS as GROVER_FIELDS,
     compute_fingerprint as compute_fingerprint,
@@ -26,6 +25,7 @@ from .pairing import (
     import_texts as import_texts,
     import_unpaired as import_unpaired,
 )
+from .records import OUTPUT_TITLES as OUTPUT_TITLES
 from .systems import (
     Damage as Damage,
     HumanTexts as HumanTexts,

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
 from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.imported import framework_outputs
+from openended.harness.imported.records import ReadSummary, Records, may_be_framework_output
 from openended.harness.models import limit_memory
 
 log = logging.getLogger(__name__)
@@ -79,9 +79,9 @@ def digest_files(path: Path) -> str:
     return core.digest([[p.name, core.digest_file(p)] for p in files]) if path.is_dir() else core.digest_file(path)
 
 
-def read_records(path: Path, summary: framework_outputs.ReadSummary | None = None) -> Iterator[TextRecord]:
+def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[TextRecord]:
     """Yield the records of a file or folder; what is left out is counted in `summary`, and logged at the end."""
-    count, summary = 0, summary or framework_outputs.ReadSummary()
+    count, summary = 0, summary or ReadSummary()
     for file in list_files(path):
         whole = path.is_dir() and detect_kind(file) == ".txt"
         one_text = "".join(line for _, line in _read_lines(file)) if whole else ""
@@ -191,7 +191,7 @@ def download_if_on_hub(path: str) -> str:
         raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {core.format_error(err)})") from err
 
 
-def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[str | None, framework_outputs.Records]:
+def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind = detect_kind(file)
     if kind in (".csv", ".tsv"):
@@ -205,11 +205,20 @@ def open_records(file: Path, summary: framework_outputs.ReadSummary) -> tuple[st
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
+        from openended.harness.imported import framework_outputs
+
         return framework_outputs.INSPECT.title, framework_outputs.read_inspect_archive(file, summary)
     if file.suffix == ".json" and (document := _open_document(file, summary)):
         return document
     try:
-        return framework_outputs.open_json_lines(file, summary)
+        rows = core.read_jsonl(file, unwrap=True)
+        first = next(rows, None)
+        rows = chain([first], rows) if first else rows
+        if first is None or not may_be_framework_output(first[1]):
+            return None, rows
+        from openended.harness.imported import framework_outputs
+
+        return framework_outputs.open_json_lines(file, first[1], rows, summary)
     except DataError as err:
         if Path(file.name.removesuffix(".gz")).suffix in (*KINDS, ".json"):
             raise
@@ -226,7 +235,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_blocks(file: Path) -> framework_outputs.Records:
+def _read_blocks(file: Path) -> Records:
     """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
     for is_separator, lines in groupby(_read_lines(file), lambda line: _SEPARATOR.fullmatch(line[1]) is not None):
         block = list(lines)
@@ -235,7 +244,7 @@ def _read_blocks(file: Path) -> framework_outputs.Records:
             yield block[0][0], {"text": text}
 
 
-def _read_parquet(file: Path) -> framework_outputs.Records:
+def _read_parquet(file: Path) -> Records:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -264,7 +273,7 @@ def _read_parquet(file: Path) -> framework_outputs.Records:
         raise DataError(f"{file}: not a readable Parquet file ({core.shorten_error(err)})") from err
 
 
-def _read_npz(path: Path) -> framework_outputs.Records:
+def _read_npz(path: Path) -> Records:
     import numpy as np
 
     try:
@@ -286,7 +295,7 @@ def _read_npz(path: Path) -> framework_outputs.Records:
         yield number, {IDS_FIELD: row.tolist()}
 
 
-def _open_document(file: Path, summary: framework_outputs.ReadSummary) -> tuple[str, framework_outputs.Records] | None:
+def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | None:
     """Return title and records of a file that is one JSON value; None if it is something else (JSON lines, say)."""
     with core.open_text(file) as handle:
         try:
@@ -303,6 +312,10 @@ def _open_document(file: Path, summary: framework_outputs.ReadSummary) -> tuple[
         raise
     field = next((name for name in JSON_FIELDS if isinstance(content, dict) and name in content), None)
     if field is None:
+        if not may_be_framework_output(content):
+            return None
+        from openended.harness.imported import framework_outputs
+
         return framework_outputs.open_output_document(content, file, summary)
     texts = content[field]
     if not isinstance(texts, list) or not texts:

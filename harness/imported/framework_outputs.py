@@ -5,18 +5,14 @@ A record keeps its own fields (`--field` may name one) and gets `text`, `id`, an
 """
 
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, read_jsonl, shorten_error
-
-Cells = Mapping[str, Any]
-Records = Iterator[tuple[int, Cells]]  # (line number, fields) of each record
+from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, shorten_error
+from openended.harness.imported.records import Cells, ReadSummary, Records
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
@@ -25,21 +21,6 @@ _ID = (str, int)
 _READ = ("id", "sample", "prompt", "human", "text", "stop")  # of a sample, which has a megabyte with its events
 _HEADER = "header.json"  # of an archive of Inspect
 _MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
-
-
-@dataclass(slots=True)
-class ReadSummary:
-    """What became of the records of a file, other than texts that were read."""
-
-    dropped: Counter[str] = field(default_factory=Counter)  # reason → number of records left out
-    truncated: int = 0  # texts that the framework cut at a length limit
-    texts: int = 0
-
-    def line(self) -> str:
-        """Return one line with all counts; empty where every record is a whole text."""
-        parts = [f"left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
-        parts += [f"cut at the framework's length limit: {self.truncated}"] if self.truncated else []
-        return "; ".join([f"texts read: {self.texts}", *parts]) if parts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +204,6 @@ _BATCH = OutputFormat(
     "batch output (OpenAI, vLLM)", _read_batch, {"custom_id": _ID, "response": (dict, type(None))},
     "response.body.model",
 )  # fmt: skip
-OUTPUT_TITLES = frozenset(form.title for form in (INSPECT, _ALPACA_EVAL, _LM_EVAL, _ANSWERS, _MESSAGES, _BATCH))
 
 
 def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tuple[str, Records] | None:  # noqa: ANN401
@@ -239,14 +219,9 @@ def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tupl
     return None
 
 
-def open_json_lines(path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+def open_json_lines(path: Path, first: Cells, rows: Records, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return title and records of JSON lines, unknown ones as they are; of several filters the first is read."""
-    rows = read_jsonl(path, unwrap=True)
-    first = next(rows, None)
-    if first is None:
-        return None, rows
-    rows = chain([first], rows)
-    match first[1]:
+    match first:
         case {"arguments": dict() | None, "resps": list()}:
             form = _LM_EVAL
         case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:

@@ -11,7 +11,7 @@ from typing import IO, Any, NoReturn
 
 from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
 from openended.harness.imported import files
-from openended.harness.imported.framework_outputs import ReadSummary
+from openended.harness.imported.records import ReadSummary
 from openended.harness.models import limit_memory
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.framework_outputs import OUTPUT_TITLES, ReadSummary
 from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
+from openended.harness.imported.records import OUTPUT_TITLES, ReadSummary
 from openended.harness.models import cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 

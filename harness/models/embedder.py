@@ -1,9 +1,10 @@
 """The spec of an embedder: a model, a layer, a pooling and a maximum length."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, load_members, option, ranged
+from openended.harness.core import REQUIRED, DataError, Json, Spec, load_member, option, ranged
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
@@ -52,9 +53,13 @@ class EmbedderSpec(Spec):
             self.require(self.kind != "sentence", "lengths", "none for a sentence model")
 
     def model_spec(self) -> ModelSpec:
+        return self._model_spec
+
+    @cached_property
+    def _model_spec(self) -> ModelSpec:
         model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
         if self.backend == "vllm":
-            return cast("ModelSpec", load_members("model")["vllm"](**vars(model)))
+            return cast("ModelSpec", load_member("model", "vllm")(**vars(model)))
         return model
 
     @property

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from openended.harness import core
-from openended.harness.core import DataError
+from openended.harness.core import SIMULATED, DataError
 from openended.harness.rating.design import KEY, StudyKey, find_key, read_key
 from openended.harness.rating.study import FORM, compute_seal
 from openended.metrics.correlation import rank_correlation
-from openended.metrics.judgments import SIMULATED, agreement
+from openended.metrics.judgments import agreement
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
 

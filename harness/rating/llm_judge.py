@@ -437,7 +437,7 @@ def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list
             for name, rated in by_criterion.items() for i, j in np.argwhere(~np.isnan(rated.ratings))
         ]  # fmt: skip
     units = [rated for rated in _iterate_units(rows, kind) if not rated[0].startswith(JUDGE)]
-    human_units = [rated for rated in units if not rated[0].startswith(judgments.SIMULATED)]
+    human_units = [rated for rated in units if not rated[0].startswith(core.SIMULATED)]
     if not units:
         raise DataError(f"--people {path}: all raters in it are judges; expected judgments of people")
     out: dict[Unit, list[float]] = defaultdict(list)

@@ -33,7 +33,7 @@ from .tables.frame import arrow as arrow
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.selection import select_pairs as select_pairs
 from .tables.table import Table as Table
-from .trackers.track import (
+from .tracking import (
     TrackerOptions as TrackerOptions,
     build_tracker_options as build_tracker_options,
     require_tracker as require_tracker,

@@ -130,9 +130,9 @@ def _describe_models(runs: Sequence[Run], signatures: Mapping[str, str]) -> str:
 
 def _list_options(name: str, signature: str) -> str:
     """Return the options of a metric that differ from its defaults, in brackets; empty for none."""
-    from openended.harness.core import load_members, render_option
+    from openended.harness.core import find_member, render_option
 
-    metric = load_members("metric").get(name)
+    metric = find_member("metric", name)
     if metric is None:
         return ""
     try:

@@ -153,7 +153,7 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
 
 def _build_metric(runs: list[Run], name: str) -> TwoSample:
     """Build the metric from the records of runs, which must agree."""
-    cls = core.load_members("metric").get(name)
+    cls = core.find_member("metric", name)
     if cls is None or not issubclass(cls, TwoSample) or not cls.shares_space:
         raise _NoSpaceError
     nodes = [run.metrics.get(name) for run in runs]

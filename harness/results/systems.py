@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core import SpecError, compare_signatures, load_members, parse_signature, render_option
+from openended.harness.core import SpecError, compare_signatures, find_member, parse_signature, render_option
 from openended.harness.decoders import Decoder
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def sort_values(items: Iterable[SystemValue], axes: Sequence[str]) -> list[Syste
     def make_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
         value = item.axes.get(axis, "")
         if axis == "decoder":  # decoders that are not installed come last
-            rank = getattr(load_members("decoder").get(value, Decoder), "table_rank")  # noqa: B009
+            rank = getattr(find_member("decoder", value) or Decoder, "table_rank")  # noqa: B009
             return rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
         if axis == "model":
             return 0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value)
@@ -421,7 +421,7 @@ def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] 
 
 def format_options(metric: str, options: Mapping[str, str]) -> str:
     """Format options as `option=value, …` without those at the metric's default; if all are, the first is shown."""
-    metric_class = load_members("metric").get(metric)  # None if the metric's plugin is not installed
+    metric_class = find_member("metric", metric)  # None if the metric's plugin is not installed
     fields = dataclasses.fields(metric_class) if metric_class is not None else ()
     usual = {f.name: render_option(f.default) for f in fields}
     words = {k: f"{k}={v}" for k, v in options.items()}

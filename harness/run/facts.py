@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness import core
+from openended.harness import core, imported
 from openended.harness.decoders import Decoder
-from openended.harness.imported import compute_fingerprint, detect_kind, is_built_in_system
+from openended.harness.imported import compute_fingerprint, detect_kind
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.artifacts import TextRows
 from openended.harness.run.dataset import HUMAN_ROWS, Dataset
@@ -158,7 +158,7 @@ def collect_axes(
     out |= _collect_system_axes(settings, decoder, fingerprint)
     if judged:
         out |= {"model": None, "decoder": "rated"}
-    built_in = settings.generations is not None and is_built_in_system(settings.generations)
+    built_in = settings.generations is not None and imported.is_built_in_system(settings.generations)
     out["seed"] = settings.seed if built_in or (decoder is not None and decoder.stochastic) else None
     length, least = settings.max_new_tokens, settings.least_length
     out |= {"num_examples": settings.num_examples, "max_new_tokens": length, "samples": settings.samples}
@@ -180,7 +180,7 @@ def _collect_system_axes(settings: Settings, decoder: Decoder | None, fingerprin
 
     file = settings.generations
     if file is not None:
-        if is_built_in_system(file) or settings.task.open_bundled_system(file) is not None:
+        if imported.is_built_in_system(file) or settings.task.open_bundled_system(file) is not None:
             content = core.digest([fingerprint, file])
         else:
             content = compute_fingerprint(find_generations(file, planning=True))  # independent of the path

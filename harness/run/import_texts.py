@@ -1,5 +1,7 @@
 """The texts of the system under test where no model generates: those of a file, naive systems, damaged human texts."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

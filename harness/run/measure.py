@@ -23,7 +23,6 @@ from openended.harness.run.players import find_player
 from openended.harness.run.settings import NO_JUDGMENTS, Settings
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
-from openended.metrics.judgments import SIMULATED, ReadsFile, check_judgments_file
 
 log = logging.getLogger(__name__)
 
@@ -168,12 +167,14 @@ class MetricRunner:
     def _read_judgments(self, metric: core.Metric, system: System) -> tuple[Any, str]:
         """Return what a metric reads of the file of judgments, and the name of the system there; None without need."""
         path = self.settings.judgments
-        if not isinstance(metric, ReadsFile) or len(list_text_needs(metric)) == len(metric.needs()):
+        if not isinstance(metric, core.ReadsFile) or len(list_text_needs(metric)) == len(metric.needs()):
             return None, ""
         if path in (None, NO_JUDGMENTS):
             raise core.UndefinedMetric("there are no human judgments; judgments=FILE adds them")
-        if path.startswith(SIMULATED):
+        if path.startswith(core.SIMULATED):
             raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
+        from openended.metrics.judgments import check_judgments_file
+
         check_judgments_file(Path(path))
         judged = self.settings.read_judgments(metric, Path(path))
         return judged, find_player(self.settings, metric, judged, human=system == core.HUMAN)

@@ -24,7 +24,6 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import NO_JUDGMENTS, Settings
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
-from openended.metrics.judgments import SIMULATED, JudgmentMetric, check_judgments_file, read_rows
 
 # Kind of feature → what the model that computes it must be able to do.
 _ABILITIES: Mapping[str, tuple[Ability, ...]] = {
@@ -170,7 +169,7 @@ def check_judgments(settings: Settings) -> list[str]:
     """Read the file of judgments for every metric that needs it; return which of them have no value, and why."""
     readers = settings.list_judging()
     if settings.judgments not in (None, NO_JUDGMENTS) and not readers:
-        is_file = not str(settings.judgments).startswith(SIMULATED)
+        is_file = not str(settings.judgments).startswith(core.SIMULATED)
         able = [m.name for m in list_metrics_for_file(settings)] if is_file else ["huse"]
         raise core.SpecError(
             f"judgments={settings.judgments}: no metric of this run reads judgments; "
@@ -182,8 +181,10 @@ def check_judgments(settings: Settings) -> list[str]:
             raise core.SpecError(
                 f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
             )
-        if settings.judgments == NO_JUDGMENTS or settings.judgments.startswith(SIMULATED):
+        if settings.judgments == NO_JUDGMENTS or settings.judgments.startswith(core.SIMULATED):
             continue
+        from openended.metrics.judgments import check_judgments_file
+
         check_judgments_file(path := Path(settings.judgments))
         try:
             find_player(settings, metric, settings.read_judgments(metric, path))
@@ -293,16 +294,20 @@ def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Set
     if settings.judgments is None or not alone:
         return settings
     able = list_metrics_for_file(settings)
+    from openended.metrics.judgments import read_rows
+
     columns, _ = read_rows(Path(settings.judgments), settings.judgment_columns)
     return replace(settings, metrics=tuple(m for m in able if m.scores_without_run(columns)) or able)
 
 
-def list_metrics_for_file(settings: Settings) -> tuple[JudgmentMetric, ...]:
+def list_metrics_for_file(settings: Settings) -> tuple[core.JudgmentMetric, ...]:
     """Return the metrics that can read the file of judgments."""
+    from openended.metrics.judgments import check_judgments_file, read_rows
+
     path = Path(str(settings.judgments))
     check_judgments_file(path)
     columns, rows = read_rows(path, settings.judgment_columns)
-    kinds = [cls for cls in core.load_members("metric").values() if issubclass(cls, JudgmentMetric)]
+    kinds = [cls for cls in core.load_members("metric").values() if issubclass(cls, core.JudgmentMetric)]
     fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
     if not fed:
         raise core.DataError(
@@ -328,15 +333,17 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             f"{'it' if len(unused) == 1 else 'them'} out, or add a metric of the texts, as metric=[{names},distinct_n]"
         )
     path, columns = Path(str(settings.judgments)), settings.judgment_columns
+    from openended.metrics.judgments import check_judgments_file
+
     check_judgments_file(path)
     builder = ArtifactBuilder(session, plan_only=settings.plan_only)
     sha = measure.digest_judgments(settings)
     results = []
     for metric in settings.metrics:
-        if not isinstance(metric, JudgmentMetric):
+        if not isinstance(metric, core.JudgmentMetric):
             raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
 
-        def write(folder: Path, metric: JudgmentMetric = metric) -> Mapping[str, Any]:
+        def write(folder: Path, metric: core.JudgmentMetric = metric) -> Mapping[str, Any]:
             scored, features = metric.from_file(path, columns, settings.human_players)
             with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
             return save_result(folder, measure.compute_metric(scored, with_columns, core.Plan(settings.intervals)))

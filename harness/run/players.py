@@ -7,10 +7,9 @@ from typing import Any
 from openended.harness import core
 from openended.harness.run.facts import collect_option_axes, derive_system_name
 from openended.harness.run.settings import Settings
-from openended.metrics.judgments import UNNAMED, ReadsFile
 
 
-def find_player(settings: Settings, metric: ReadsFile, judged: Any, *, human: bool = False) -> str:  # noqa: ANN401
+def find_player(settings: Settings, metric: core.ReadsFile, judged: Any, *, human: bool = False) -> str:  # noqa: ANN401
     """Return the name that a run's system, or its human text, has in what was read from a file.
 
     Raises:
@@ -38,8 +37,8 @@ def find_player(settings: Settings, metric: ReadsFile, judged: Any, *, human: bo
         )
     if matched:
         return matched[0]
-    if set(players) - {core.HUMAN} == {UNNAMED}:  # the file is about one system and does not name it
-        return UNNAMED
+    if set(players) - {core.HUMAN} == {core.UNNAMED}:  # the file is about one system and does not name it
+        return core.UNNAMED
     raise core.UndefinedMetric(
         f"no player of the file is matched to this system; it has {names}; "
         "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one"
@@ -49,7 +48,7 @@ def find_player(settings: Settings, metric: ReadsFile, judged: Any, *, human: bo
 def check_players(grid: Iterable[Settings]) -> None:
     """Refuse a grid in which one player, or one file of vectors, would give its value to several systems."""
     systems: dict[tuple[str, ...], dict[str, str]] = {}
-    read: dict[tuple[ReadsFile, str], Any] = {}
+    read: dict[tuple[core.ReadsFile, str], Any] = {}
     for settings in grid:
         path = Path(str(settings.judgments))
         axes = {axis: value for axis, value in _collect_axes(settings).items() if not axis.startswith("task.")}

@@ -11,11 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from openended.harness import core
+from openended.harness import core, imported
 from openended.harness.decoders import Decoder
-from openended.harness.imported import is_built_in_system
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
-from openended.metrics.judgments import SIMULATED, JudgmentMetric, ReadsFile, read_rows
 
 NO_JUDGMENTS = "none"  # of `judgments`: values that need them are absent
 AUTO = "auto"  # path of a scoring model that is chosen by the task
@@ -98,7 +96,7 @@ class Settings(core.Spec):
             raise core.SpecError("scorer.chat_template: expected false (only the model under test chats), got true")
         self.require(self.generations != "", "generations", "a file of texts, or null")
         if self.generations is not None:
-            is_built_in_system(self.generations)  # raises for an unknown one
+            imported.is_built_in_system(self.generations)  # raises for an unknown one
         names = {name for name, path in self.features.items() if path is not None}
         self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
         self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
@@ -126,15 +124,17 @@ class Settings(core.Spec):
             overrides: What the user typed.
         """
         judgments = self.judgments or NO_JUDGMENTS
-        if judgments == NO_JUDGMENTS or self.generations is not None or judgments.startswith(SIMULATED):
+        if judgments == NO_JUDGMENTS or self.generations is not None or judgments.startswith(core.SIMULATED):
             return False
-        judged = [metric for metric in self.metrics if isinstance(metric, JudgmentMetric)]
+        judged = [metric for metric in self.metrics if isinstance(metric, core.JudgmentMetric)]
         if len(judged) < len(self.metrics):
             return False
         chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
         names_run = bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
         if not names_run or not Path(judgments).is_file():
             return True
+        from openended.metrics.judgments import read_rows
+
         columns, _ = read_rows(Path(judgments), self.judgment_columns)
         return all(metric.scores_without_run(columns) for metric in judged)
 
@@ -143,13 +143,13 @@ class Settings(core.Spec):
         """Names of the human text in the file of judgments, other than `human`."""
         return tuple(sorted(name for name, system in self.judgment_players.items() if system == core.HUMAN))
 
-    def read_judgments(self, metric: ReadsFile, path: Path) -> Any:  # noqa: ANN401 - each metric has its own
+    def read_judgments(self, metric: core.ReadsFile, path: Path) -> Any:  # noqa: ANN401 - each metric has its own
         """Read a file of judgments as the user describes its columns and players."""
         return metric.read(path, self.judgment_columns, self.human_players)
 
-    def list_judging(self) -> list[ReadsFile]:
+    def list_judging(self) -> list[core.ReadsFile]:
         """List the metrics that read a file of judgments."""
-        readers = (metric for metric in self.metrics if isinstance(metric, ReadsFile))
+        readers = (metric for metric in self.metrics if isinstance(metric, core.ReadsFile))
         return [metric for metric in readers if any(need.kind == "judgments" for need in metric.needs())]
 
     @property

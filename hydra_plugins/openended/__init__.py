@@ -1,5 +1,5 @@
 """Where Hydra looks for what this project adds to it: re-exports only."""
 
-from openended.harness.app import ExperimentSections, PluginPackages
+from openended.harness.app import ComputedConfigs, PluginPackages
 
-__all__ = ["ExperimentSections", "PluginPackages"]
+__all__ = ["ComputedConfigs", "PluginPackages"]

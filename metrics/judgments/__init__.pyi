@@ -1,12 +1,8 @@
 from .base import (
     JUDGE as JUDGE,
-    SIMULATED as SIMULATED,
     UNCALIBRATED as UNCALIBRATED,
-    UNNAMED as UNNAMED,
     Empty as Empty,
     FileRow as FileRow,
-    JudgmentMetric as JudgmentMetric,
-    ReadsFile as ReadsFile,
     add_raters_fact as add_raters_fact,
     agreement as agreement,
     build_file_features as build_file_features,

@@ -7,22 +7,21 @@ people are labeled. A judge's file says in its column `calibration` how the judg
 import dataclasses
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, DataError, Features, Metric, Need, Side
+from openended.harness.core import F64, SIMULATED, DataError, Features, Need, Side
 
 Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _MISSING = frozenset({"", "na", "nan", "null", "none"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "model", "1.0"}), frozenset({"0", "false", "no", "human", "0.0"})
-UNNAMED = "model"  # the system of a file that names none
 MOST = 1e15  # of any rating, length or log-probability: squares of more lose every digit
 
 
@@ -130,7 +129,7 @@ def format_source(path: Path) -> str:
 # Raters.
 
 
-JUDGE, SIMULATED = "judge:", "simulated:"
+JUDGE = "judge:"
 UNCALIBRATED = "not calibrated"
 _MOST_LEVELS = 100  # distinct ratings; the coincidence matrix grows with their square for every text
 
@@ -197,48 +196,6 @@ def agreement(ratings: F64) -> float:
 
 
 T = TypeVar("T")
-
-
-class ReadsFile(Metric):
-    """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
-
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Any:  # noqa: ANN401
-        """Read and check the file; the result is the feature `Need("judgments", by="file")`.
-
-        `renamed` maps our name of a column to the file's; `human` holds other names of the human text.
-        """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed}, {human})")
-
-    def list_players(self, judged: Any) -> Collection[str]:  # noqa: ANN401
-        """Return the names of the systems in what was read; the human text is `human`, a nameless one `model`."""
-        raise TypeError(f"{type(self).__name__} does not say whose texts were judged in {judged!r:.40}")
-
-    def check_examples(self, judged: Any, player: str, ids: Collection[str]) -> None:  # noqa: ANN401
-        """Raise `DataError` if none of the texts of a player in what was read is about an example of the run."""
-
-
-class JudgmentMetric(ReadsFile):
-    """A metric that reads a file of human judgments and has its own standard errors."""
-
-    family: ClassVar[core.Family] = "human"
-    direction: ClassVar[core.Direction] = "higher"
-    resampling: ClassVar[core.Resampling] = "none"
-    sides: ClassVar[Literal["one", "two", "human"]] = "one"
-
-    @classmethod
-    def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
-        """Return whether the metric reads files with these columns (the cells are not checked)."""
-        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
-
-    def scores_without_run(self, columns: Sequence[str]) -> bool:
-        """Return whether a file with these columns can be scored without a run."""
-        return True
-
-    def from_file(
-        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> tuple[Metric, Features]:
-        """Return the metric and features that score a file without any run: no system is under test."""
-        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed}, {human})")
 
 
 def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, DataError
+from openended.harness.core import F64, HUMAN, UNNAMED, DataError
 from openended.metrics._common import check_choice
 from openended.metrics.judgments import base
 
@@ -211,7 +211,7 @@ def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:
         return row.text("system")
     if not row.flag("is_model"):
         return HUMAN
-    name = row.text("system") if "system" in columns else base.UNNAMED
+    name = row.text("system") if "system" in columns else UNNAMED
     if name == HUMAN:
         raise DataError(f"{row.where}: is_model is 1 but system is {HUMAN!r}")
     return name

@@ -16,7 +16,7 @@ CONF = Path(__file__).parents[2] / "conf"
 GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
 CLASSES = {  # the groups whose YAML names no class
     "runtime": "openended.harness.core.runtime.Runtime",
-    "tracker": "openended.harness.report.trackers.track.TrackerOptions",
+    "tracker": "openended.harness.report.tracking.TrackerOptions",
 }
 NOTHING = {("scorer", "none"), ("embedder", "none")}
 SETS = ("all", "distributional", "diversity", "paper", "stress", "text", "two_sample")  # of metrics

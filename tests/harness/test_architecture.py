@@ -29,19 +29,20 @@ LAYERS = (
     {"results"},
     {"report", "rating"},
     {"app"},
+    {"integrations"},
     {"__main__"},
 )
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",
 )  # fmt: skip
-MAY_USE_HYDRA = ("harness.app.", "harness.report.cli")
-OWN = sorted(p for top in ("harness", "metrics", "tasks") for p in (ROOT / top).rglob("*.py"))
+MAY_USE_HYDRA = ("harness.app.", "harness.report.cli", "integrations.")
+OWN = sorted(p for top in ("harness", "metrics", "tasks", "openended/integrations") for p in (ROOT / top).rglob("*.py"))
 FILES = OWN + sorted((ROOT / "scripts").rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("openended.").removesuffix(".__init__")
 
 
 MODULES = {module_name(path): path for path in OWN}

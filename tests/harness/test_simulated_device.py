@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.backends.denoiser import DenoiserSpec
+from openended.harness.backends.denoiser.backend import DenoiserSpec
+from openended.harness.backends.denoiser.denoising import Llada, Mdlm
 from openended.harness.core import DataError, build, list_choices, read_node
 from openended.harness.decoders import Decoder, Prompt, sampling
 from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.denoising import Llada, Mdlm
 from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
 from openended.harness.models import EmbedderSpec, ModelSpec, families
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
 from openended.harness.models.transformers import gather_outputs, load_embedder
-from tests.harness.generation import test_denoising, test_generate
+from tests.harness.backends.denoiser import test_denoising
+from tests.harness.generation import test_generate
 from tests.harness.generation.models import FAMILIES, family, gpt2, llama
 from tests.helpers import embedding, generation, openended, q_request, ragged, scoring
 from tests.lazy import sampler_worlds, simulated_device, torch

@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from openended.harness.backends.denoiser.denoising import draw_in_float32
 from openended.harness.core import load_members
-from openended.harness.generation.denoising import draw_in_float32
 from scripts import bench, power
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 from tests.helpers import ROOT

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness import rating
 from openended.harness.app.commands import make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -45,9 +44,13 @@ def write_script(shell: str) -> str:
             cases.append(f'    "{name} "*) words="{" ".join(f"{option}=" for option in options)}" ;;')
             continue
         run = importlib.import_module(module).main
+        subcommands: Sequence[str] = ()
         if name == "rate":
-            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in rating.COMMANDS]
-        more = " ".join(rating.COMMANDS) if name == "rate" else "bash zsh" if name == "completion" else ""
+            from openended.harness import rating
+
+            subcommands = tuple(rating.COMMANDS)
+            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in subcommands]
+        more = " ".join(subcommands) if subcommands else "bash zsh" if name == "completion" else ""
         cases.append(f'    "{name} "*) words="{f"{more} {_list_flags(run)}".strip()}" ;;')
     setup = _ZSH if shell == "zsh" else ""
     return _SCRIPT.format(shell=shell, setup=setup, cases="\n".join(cases), commands=" ".join(list_commands()))

@@ -56,9 +56,7 @@ def _read_yaml(group: str, name: str) -> str:
         return text
     import yaml
 
-    if broken := core.find_broken_plugin(group, name):
-        raise SpecError(f"{group} {name!r} is a plug-in that cannot be used: {broken}")
-    return yaml.safe_dump(core.defaults(core.load_plugins(group)[name][1]), sort_keys=False)
+    return yaml.safe_dump(core.defaults(core.load_member(group, name)), sort_keys=False)
 
 
 main = make_main(

@@ -9,24 +9,25 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import entry_points
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
 from hydra.core.config_search_path import ConfigSearchPath
-from hydra.core.config_store import ConfigStore
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from openended.harness.core import (
     SpecError,
     defaults,
+    find_member,
     find_repeated,
     list_bundled_choices,
-    load_plugins,
+    list_plugins,
+    load_member,
     read_option_yaml,
+    read_plugin_yaml,
 )
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
@@ -74,8 +75,11 @@ def apply_using(words: Sequence[str]) -> list[str]:
     return [chosen if word.startswith(f"{CHOICE}=") else word for word in others]
 
 
-class ExperimentSections(ConfigSource):  # type: ignore[misc]
-    """Gives Hydra the sections of experiments as experiments, and the experiments without their sections."""
+class ComputedConfigs(ConfigSource):  # type: ignore[misc]
+    """Gives Hydra configurations that no file holds: sections of experiments, and plug-ins without a YAML.
+
+    An experiment with sections is given without them. A plug-in is imported when it is chosen.
+    """
 
     __module__ = PLUGINS
 
@@ -86,54 +90,58 @@ class ExperimentSections(ConfigSource):  # type: ignore[misc]
     def load_config(self, config_path: str) -> ConfigResult:
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
-        experiment, using = split_name(_parse_experiment(config_path))
-        config: Any = OmegaConf.create(read_option_yaml(CHOICE, experiment))
+        group, name = _split_path(config_path)
+        if group != CHOICE:
+            node = defaults(load_member(group, name))
+            # A run can have several metrics, so each needs its own key.
+            config: Any = OmegaConf.create({name: node} if group == "metric" else node)
+            return self._give(config, package=None)
+        experiment, using = split_name(name)
+        config = OmegaConf.create(read_option_yaml(CHOICE, experiment))
         parts = {option: config.pop(f"{GROUP}={option}") for option in sections(experiment)}
         if using:
             base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
             config = OmegaConf.merge(base, parts[using] or {})
-        return ConfigResult(
-            config=config, path=self.full_path(), provider=self.provider, header={"package": "_global_"}
-        )
+        return self._give(config, package="_global_")
+
+    def _give(self, config: DictConfig, *, package: str | None) -> ConfigResult:
+        return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
 
     def available(self) -> bool:
         return True
 
-    def is_group(self, config_path: str) -> bool:  # noqa: ARG002 - the groups are those of `conf/`
-        return False
+    def is_group(self, config_path: str) -> bool:
+        return config_path in PLUGIN_GROUPS and bool(list_plugins(config_path))
 
     def is_config(self, config_path: str) -> bool:
-        name = _parse_experiment(config_path)
-        return bool(name and (sections(name) or split_name(name)[1]))
+        group, name = _split_path(config_path)
+        if group == CHOICE:
+            return bool(sections(name) or split_name(name)[1])
+        return (
+            group in PLUGIN_GROUPS
+            and name in list_plugins(group)
+            and read_plugin_yaml(group, name) is None
+            and find_member(group, name) is not None
+        )
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return []  # what can be chosen is listed by `conf/`
+        return sorted(list_plugins(config_path))  # all else that can be chosen is listed by `conf/`
 
 
-def _parse_experiment(config_path: str) -> str:
+def _split_path(config_path: str) -> tuple[str, str]:
     group, _, name = config_path.removesuffix(".yaml").rpartition("/")
-    return name if group == CHOICE else ""
+    return group, name
 
 
 class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
-    """Adds the YAMLs of plug-in packages; classes without YAML get a node of their defaults."""
+    """Adds the YAMLs of plug-in packages."""
 
     __module__ = PLUGINS
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Extend the search path; raises `SpecError` if an entry point `openended.conf` names no package."""
-        search_path.prepend("openended", f"{ExperimentSections.scheme()}://{CHOICE}")
-        folders = []
+        search_path.prepend("openended", f"{ComputedConfigs.scheme()}://{CHOICE}")
         for point in entry_points(group="openended.conf"):
             if find_spec(point.value) is None:
                 raise SpecError(f"entry point openended.conf: no package {point.value!r}")
             search_path.append("openended", f"pkg://{point.value}")
-            folders.append(files(point.value))
-        store = ConfigStore.instance()
-        for group in PLUGIN_GROUPS:
-            for name, (package, cls) in load_plugins(group).items():
-                if any((folder / group / f"{name}.yaml").is_file() for folder in folders):
-                    continue  # Hydra would use the stored node as the schema of that YAML
-                # A run can have several metrics, so each needs its own key.
-                node = {name: defaults(cls)} if group == "metric" else defaults(cls)
-                store.store(group=group, name=name, node=node, provider=package)

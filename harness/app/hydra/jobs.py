@@ -14,11 +14,10 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig
 
-from openended.harness import rating, report, run, storage
+from openended.harness import report, run, storage
 from openended.harness.app.hydra import grid_state
 from openended.harness.app.hydra.compose import Job, to_plain
-from openended.harness.core import HarnessError, SpecError, format_error, shorten_error, show_progress
-from openended.metrics.judgments import SIMULATED
+from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, shorten_error, show_progress
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +159,8 @@ def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
     for settings in jobs:
         if needs_whole_grid(settings.judgments):
             _name_rated_system(settings)
+            from openended.harness import rating
+
             for protocol in str(settings.judgments).removeprefix(SIMULATED).split("+"):
                 rating.load_protocol(protocol)
 
@@ -181,6 +182,10 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
     for texts in jobs:
         if needs_whole_grid(texts.settings.judgments):
             groups.setdefault(str(texts.settings.judgments), []).append(texts)
+    if not groups:
+        return {}
+    from openended.harness import rating
+
     files = {}
     for source, group in groups.items():
         systems: dict[str, Path] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from openended.harness import core, results as measured
-from openended.harness.core import DataError, SpecError, compare_signatures, load_members, parse_signature
+from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.tables import selection
@@ -155,9 +155,9 @@ class _ValueFrame:
 
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
-        titles = {name: getattr(cls, "titles", {}) for name, cls in load_members("metric").items()}
+        titles = {metric: getattr(find_member("metric", metric), "titles", {}) for metric, _ in self.pairs}
         keys = {
-            metric: sorted({*titles.get(metric, {}), *(i.key for i in self.models if i.metric == metric)})
+            metric: sorted({*titles[metric], *(i.key for i in self.models if i.metric == metric)})
             for metric, _ in self.pairs
         }
         requested = [pattern.partition(".") for pattern in self.layout.metrics]
@@ -293,7 +293,7 @@ def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
         value = format_fixed(item.mean, column.decimals or 0)
         missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
         return Cell(note=f"{missing} {CEILING}: {value} at n {n}.")
-    task = load_members("task").get(item.axes.get("task", ""))
+    task = find_member("task", item.axes.get("task", ""))
     prompts = f" {UNSHARED}" if getattr(task, "prompted", True) else ""
     note = f"{CEILING}{f' (n {n})' if n else ''}.{prompts}"
     return Cell(item.mean, metric_error=item.metric_error, note=note, source=item)

@@ -17,11 +17,12 @@ from concurrent import futures
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from openended.harness.core import Json, Spec, construct, digest_file, format_error, require_package, write_text
+from openended.harness.core import Json, digest_file, format_error, write_text
+from openended.harness.report.tracking import TrackerOptions
 from openended.harness.results import format_axis_value, read_results
 
 if TYPE_CHECKING:
@@ -37,34 +38,6 @@ _TABLE = ("system", "metric", "key", "value", "low", "high", "sd", "status", "si
 _MAX_TEXT = 6000  # characters of a parameter that MLflow stores
 _OTHER = re.compile(r"[^\w\-. :/]", re.ASCII)  # characters that MLflow refuses in names
 _RGBA = 4  # TensorBoard's number for it
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrackerOptions(Spec):
-    """Where finished runs are logged; not part of any key or signature."""
-
-    name: ClassVar[str] = "tracker"
-
-    kind: Literal["none", "trackio", "wandb", "mlflow", "tensorboard"] = "none"
-    project: str = "openended"
-    """Project of Trackio and Weights & Biases, experiment of MLflow."""
-    uri: str | None = None
-    """`mlflow`: a folder or a tracking server; null: a folder below the outputs."""
-    mode: Literal["offline", "online"] | None = None
-    """`wandb`: offline writes a folder for `wandb sync`; online sends everything at once; null: offline."""
-
-    def check(self) -> None:
-        """Check that the project has a name and that no option is given that the tracker does not have."""
-        self.require(bool(self.project.strip()), "project", "a name")
-        self.require(self.uri is None or self.kind == "mlflow", "uri", "null, unless tracker=mlflow")
-        self.require(self.mode is None or self.kind == "wandb", "mode", "null, unless tracker=wandb")
-
-    def list_hosts(self) -> dict[str, str]:
-        """Return host → what the tracker sends there; empty if everything stays on this machine."""
-        host = self.uri if self.uri is not None and "://" in self.uri and not self.uri.startswith("file:") else None
-        if self.kind == "wandb" and self.mode == "online":
-            host = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-        return {host: f"results and the key of your login ({self.kind})"} if host is not None else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,29 +186,17 @@ TRACKERS: dict[str, Callable[[TrackedJob, TrackerOptions, Path], None]] = {
 """Name of a tracker, its package and its extra → the function that logs a job to it, given a folder for its files."""
 
 
-def build_tracker_options(node: object) -> TrackerOptions:
-    """Build the options from a YAML node; raises `SpecError` if an option is unknown or its value is not accepted."""
-    return construct(TrackerOptions, node or {}, "tracker")
-
-
-def require_tracker(options: TrackerOptions) -> None:
-    """Raise `ExtraNotInstalled` if the tracker's package is missing."""
-    if options.kind != "none":
-        require_package(options.kind, options.kind)
-
-
 def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) -> None:
     """Log the runs of finished run folders below `outputs`; one that the tracker already has is skipped."""
-    if options.kind != "none":
-        for folder in folders:
-            job_id = f"{folder.parent.name}/{folder.name}"
-            _track(job_id, partial(describe_run, folder, job_id), options, outputs)
+    for folder in folders:
+        job_id = f"{folder.parent.name}/{folder.name}"
+        _track(job_id, partial(describe_run, folder, job_id), options, outputs)
 
 
 def track_report(folder: Path, options: TrackerOptions, outputs: Path) -> None:
     """Log the tables and figures of a report; an equal report is skipped."""
     table = folder / "results.parquet"
-    if options.kind != "none" and table.is_file():
+    if table.is_file():
         name = folder.name if folder.name != "report" else folder.parent.parent.name
         job_id = f"{name}/report-{digest_file(table)[:8]}"
         _track(job_id, partial(describe_report, folder, name, job_id), options, outputs)

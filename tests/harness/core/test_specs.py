@@ -79,8 +79,8 @@ def test_a_name_is_held_by_one_class_and_unknown_ones_are_refused():
 
     with pytest.raises(SpecError, match="is not a registered metric"):
         core.build("metric", {"_target_": "os.system"})
-    with pytest.raises(SpecError, match="no module"):
-        core.build("metric", {"_target_": "openended.metrics.nothing.Nothing"})
+    with pytest.raises(SpecError, match=r"did you mean 'openended\.metrics\.mauve\.Mauve'"):
+        core.build("metric", {"_target_": "openended.metrics.mauve.Mauv"})
 
     held = next(iter(core.load_members("metric").values()))
     with pytest.raises(SpecError, match="taken by"):

@@ -18,8 +18,8 @@ import pytest
 
 from openended.harness import imported
 from openended.harness.core import DataError, SpecError
-from openended.harness.imported.framework_outputs import ReadSummary
 from openended.harness.imported.generations import load_plain_pickle
+from openended.harness.imported.records import ReadSummary
 from tests.helpers import write_jsonl
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from openended.harness.backends.denoiser import DenoiserSpec, load_denoiser
+from openended.harness.backends.denoiser.backend import DenoiserSpec, load_denoiser
 from openended.harness.core import DataError
 from openended.harness.models import ModelSpec, list_bundled_models, load_tokenizer
 from openended.harness.models.transformers import load_model

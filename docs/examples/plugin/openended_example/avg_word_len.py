@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openended.harness.core import Features, Metric, MetricResult, Need, UndefinedMetric, metric
+from openended.plugins import Features, Metric, MetricResult, Need, UndefinedMetric, metric
 
 
 def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:

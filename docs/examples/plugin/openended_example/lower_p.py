@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from openended.harness.core import decoder, ranged
-from openended.harness.decoders import truncation_rules
-from openended.harness.decoders.base import SamplingDecoder
-from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
+from openended.plugins import DescendingLogits, SamplingDecoder, Truncation, decoder, ranged, truncation_rules
 
 
 @decoder

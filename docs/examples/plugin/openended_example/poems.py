@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from openended.harness.core import Example, Task, Tokenizer, digest, ranged, task
+from openended.plugins import Example, Task, Tokenizer, digest, ranged, task
 
 LINES = (  # William Blake, "The Tyger" and "The Lamb", 1789 and 1794
     "Tyger Tyger, burning bright, in the forests of the night",

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openended.harness.core import load_members
+from openended.harness.core import list_members
 from openended.harness.report.tables.formats.text import clean, split_widths
 from openended.harness.report.tables.frame import DAGGER, arrow
 from openended.harness.report.tables.table import Column, Table, TableRow
@@ -360,7 +360,7 @@ def write_label(text: str) -> str:
     >>> write_label("docs-s beam num_beams=4 no_repeat_ngram_size=4, length=96")
     'docs-s Beam 4 + no 4-gram repeat, length\xa0=\xa096'
     """
-    names, decoders, out = {"human": "Human"}, load_members("decoder"), ""
+    names, decoders, out = {"human": "Human"}, list_members("decoder"), ""
     for word in text.split(" "):
         bare = word.removesuffix(",")
         name, sign, value = bare.partition("=")

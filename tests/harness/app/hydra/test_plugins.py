@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hydra.core.config_store import ConfigStore
 
 import openended as oe
-from openended.harness.app.hydra.experiments import PLUGIN_GROUPS as GROUPS
 from openended.harness.core import registry
 from tests.docs.commands import PLUGIN, read_commands
 from tests.harness.app.test_api import HUMAN, NUCLEUS
@@ -54,20 +52,16 @@ def plugin(installed, monkeypatch):
     monkeypatch.syspath_prepend(str(installed))
 
     def forget():
-        registry.load_plugins.cache_clear()
-        registry._loaded.clear()
+        registry.load_plugin.cache_clear()
+        registry.list_plugins.cache_clear()
 
     forget()
-    store = ConfigStore.instance().repo
-    before = {group: dict(store.get(group, {})) for group in GROUPS}
     yield installed
     forget()
     for members in registry._members.values():
         for name, cls in list(members.items()):
             if cls.__module__.startswith(("openended_example", "raising")):
                 del members[name]
-    for group, names in before.items():
-        store[group] = names
     for name in [name for name in sys.modules if name.startswith(("openended_example", "raising"))]:
         del sys.modules[name]
 
@@ -80,7 +74,6 @@ def test_its_names_and_options_work_with_and_without_a_yaml(plugin, tmp_path):
     )  # fmt: skip
     assert "Word length" in done.stdout
     assert "lower_p p=0.9 by=0.5" in done.stdout
-    assert "ConfigStore" not in done.stderr
     (record,) = tmp_path.glob("outputs/runs/*/*/record.json")
     found = json.loads(record.read_text())
     assert found["axes"]["task.words"] == 2

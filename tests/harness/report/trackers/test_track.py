@@ -10,8 +10,10 @@ import pytest
 
 from openended.harness.app import cli
 from openended.harness.core import SpecError, require_package
+from openended.harness.report import tracking
 from openended.harness.report.trackers import track
-from openended.harness.report.trackers.track import TrackedJob, build_tracker_options, close_entry, track_runs
+from openended.harness.report.trackers.track import TrackedJob, close_entry
+from openended.harness.report.tracking import build_tracker_options, track_runs
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import exit_code
 
@@ -122,7 +124,7 @@ def test_options_are_checked_before_anything_runs(monkeypatch):
         build_tracker_options({"kind": "wandbb"})
     with pytest.raises(SpecError, match="uri"):
         build_tracker_options({"kind": "wandb", "uri": "http://localhost:1"})
-    track.require_tracker(build_tracker_options({"kind": "none"}))
+    tracking.require_tracker(build_tracker_options({"kind": "none"}))
     job = track.TrackedJob("id", "name", "group", {"a": 1, "b": None}, {})
     assert job.list_texts() == {"a": "1"}
 
@@ -132,7 +134,7 @@ def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tm
     monkeypatch.chdir(tmp_path)
     small = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "intervals=0", "tracker=mlflow"]
     for package, code in (("json", 0), ("json", 0), ("no_such_package", 2)):
-        monkeypatch.setattr(track, "require_package", lambda _, extra, name=package: require_package(name, extra))
+        monkeypatch.setattr(tracking, "require_package", lambda _, extra, name=package: require_package(name, extra))
         assert exit_code(cli.main, *small) == code
         assert len(fake.jobs) == 2, "the run and its report, once"
     assert fake.jobs[0].id.startswith("default/")
@@ -142,7 +144,7 @@ def test_a_command_logs_its_run_and_an_absent_package_is_told_before_it(fake, tm
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-REAL = track.TrackerOptions(project="texts")
+REAL = tracking.TrackerOptions(project="texts")
 REASON = "needs the real package in an environment of its own: pip install 'openended[{}]'"
 
 

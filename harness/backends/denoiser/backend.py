@@ -10,9 +10,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from openended.harness import models
+from openended.harness.backends.denoiser.denoising import DenoisingDecoder, Llada, Mdlm
+from openended.harness.backends.denoiser.denoising_loop import denoise_texts
 from openended.harness.core import Advance, CausalModel, DataError, DeviceMap, Json, SpecError, model, option, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest
-from openended.harness.generation import DenoisingDecoder, Llada, Mdlm, generate_texts
+from openended.harness.generation import generate_texts
 from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class DenoiserSpec(ModelSpec):
     """A masked language model, or a diffusion model, that fills positions in any order."""
 
     name = "denoiser"
-    loader = "openended.harness.backends.denoiser:load_denoiser"
+    loader = "openended.harness.backends.denoiser.backend:load_denoiser"
     runs_in_process = False  # neither `model=transformers` nor Ray's workers load it
     denoises = True
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
@@ -188,7 +190,7 @@ class DenoiserBackend:
                 )
             before, after = (tuple(self.tokenizer.encode(part)) for part in parts)
             prompts[number] = replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
-        generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance)
+        generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance, denoise_texts)
 
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:

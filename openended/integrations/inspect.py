@@ -1,6 +1,6 @@
 """The metrics inside Inspect, and a scorer that collects the texts for them.
 
-    from openended.harness.app.integrations.inspect import mauve, texts
+    from openended.integrations.inspect import mauve, texts
 
     Task(dataset=…, solver=generate(), scorer=texts(), metrics=[mauve(embedder="gpt2-large")])
 
@@ -18,9 +18,9 @@ from typing import Any
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from openended.harness.app.integrations.measure_texts import METRICS, check_options, measure_texts
 from openended.harness.core import DataError, HarnessError
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, read_records
+from openended.integrations.measure_texts import METRICS, check_options, measure_texts
 
 logger = logging.getLogger(__name__)
 

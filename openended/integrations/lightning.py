@@ -7,7 +7,7 @@ try:
 except ImportError:
     import pytorch_lightning as lightning
 
-from openended.harness.app.training.monitor import TrainingMonitor
+from openended.integrations.monitor import TrainingMonitor
 
 
 class LightningCallback(lightning.Callback):  # type: ignore[misc]

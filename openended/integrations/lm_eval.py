@@ -1,13 +1,13 @@
 """The metrics inside lm-evaluation-harness, as metrics and an aggregation of its registries, and tasks for them.
 
     metric_list:
-      - metric: !function openended.harness.app.integrations.lm_eval.mauve
+      - metric: !function openended.integrations.lm_eval.mauve
         embedder: gpt2-large
 
 The function of a metric returns both texts of a document, and its aggregation computes the number of all of them.
 Versions of lm-evaluation-harness that read entry points find the metrics by name: `metric: mauve`.
 
-`python -m openended.harness.app.integrations.lm_eval` prints the folder of the tasks, for `--include_path`.
+`python -m openended.integrations.lm_eval` prints the folder of the tasks, for `--include_path`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 from lm_eval.api.registry import register_aggregation, register_metric
 
-from openended.harness.app.integrations.measure_texts import METRICS, measure_texts
-from openended.harness.core import SpecError, Task, construct, digest, load_members
+from openended.harness.core import Task, construct, digest, load_member
+from openended.integrations.measure_texts import METRICS, measure_texts
 
 logger = logging.getLogger(__name__)
 
@@ -85,10 +85,7 @@ def load_examples(
     from datasets import Dataset
 
     del others
-    classes = load_members("task")
-    if openended_task not in classes:
-        raise SpecError(f"openended_task: no task {openended_task!r}; expected one of {', '.join(sorted(classes))}")
-    task: Task = construct(classes[openended_task], dict(task_options or {}), f"task.{openended_task}")
+    task: Task = construct(load_member("task", openended_task), dict(task_options or {}), f"task.{openended_task}")
     task.fetch()
     examples = islice(task.examples(None, Counter()), num_examples)
     return {"test": Dataset.from_list([{"id": e.id, "prompt": e.prompt, "human": e.human} for e in examples])}

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness import run, storage
-from openended.harness.app.hydra.compose import Composer
-from openended.harness.app.hydra.search_space import Objective
+from openended.harness.app import Composer, Objective
 from openended.harness.backends import make_backend
 from openended.harness.core import DataError, HarnessError, Json, SpecError, format_error
 from openended.harness.models import ModelSpec, wrap_model

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from openended.harness.backends.denoiser import denoising
 from openended.harness.core import Advance, DataError, SpecError, copy_to_device, copy_to_host, make_random_stream
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, forbid_end
-from openended.harness.generation import denoising
-from openended.harness.generation.token_loop import build_generation
+from openended.harness.generation import build_generation
 from openended.harness.models import describe_broken_weights
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ def log(tmp_path_factory):
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
     from inspect_ai.solver import generate
 
-    from openended.harness.app.integrations.inspect import kid, mauve, texts, zipf
+    from openended.integrations.inspect import kid, mauve, texts, zipf
 
     folder = tmp_path_factory.mktemp("inspect")
     outputs = [ModelOutput.from_content("mockllm/model", text) for text in NUCLEUS]
@@ -65,8 +65,8 @@ def test_a_metric_that_cannot_be_computed_costs_nothing_else(log):
 def test_other_scorers_need_human_texts(tmp_path, caplog):
     from inspect_ai.scorer import SampleScore, Score
 
-    from openended.harness.app.integrations.inspect import distinct_n
     from openended.harness.core.errors import SpecError
+    from openended.integrations.inspect import distinct_n
 
     scores = [SampleScore(score=Score(value=1, answer=text), sample_id=i) for i, text in enumerate(NUCLEUS)]
     assert math.isnan(distinct_n(outputs_dir=str(tmp_path))(scores)["distinct_2"])
@@ -85,7 +85,7 @@ def test_the_names_are_found_through_the_entry_point():
     """`inspect score --scorer openended/texts` resolves these names in an installed package."""
     from inspect_ai._util.registry import registry_info
 
-    from openended.harness.app.integrations.inspect import mauve, texts
+    from openended.integrations.inspect import mauve, texts
 
     assert registry_info(mauve()).name in ("mauve", "openended/mauve")
     assert registry_info(texts()).name in ("texts", "openended/texts")

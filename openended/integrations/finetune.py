@@ -25,9 +25,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
-from openended.harness.app.hydra.compose import Composer, to_plain
-from openended.harness.app.hydra.jobs import LogOptions
-from openended.harness.app.hydra.run_command import run_hydra
+from openended.harness.app import Composer, LogOptions, run_hydra, to_plain
 from openended.harness.models import (
     LanguageModel,
     ModelSpec,
@@ -151,7 +149,7 @@ def _train(
     )  # fmt: skip
     trainer = Trainer(model=lm.model, args=arguments, train_dataset=Blocks())
     if spec.evaluate_steps is not None:
-        from openended.harness.app.training.trainer import TrainerCallback
+        from openended.integrations.trainer import TrainerCallback
 
         options = [f"runtime.device={device}", *spec.evaluate_options]
         callback = TrainerCallback(

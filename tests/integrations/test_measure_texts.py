@@ -6,8 +6,8 @@ import math
 import pytest
 
 import openended as oe
-from openended.harness.app.integrations.measure_texts import METRICS, check_options, measure_texts
 from openended.harness.core.errors import SpecError
+from openended.integrations.measure_texts import METRICS, check_options, measure_texts
 from tests.harness.app.test_api import HUMAN, NUCLEUS
 
 

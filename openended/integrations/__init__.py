@@ -9,4 +9,4 @@ _CALLBACKS = {"LightningCallback": "lightning", "TrainerCallback": "trainer"}
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's own
     if name not in _CALLBACKS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"openended.harness.app.training.{_CALLBACKS[name]}"), name)
+    return getattr(import_module(f"openended.integrations.{_CALLBACKS[name]}"), name)

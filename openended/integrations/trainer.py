@@ -4,8 +4,8 @@ from typing import Any
 
 import transformers
 
-from openended.harness.app.training.monitor import TrainingMonitor
 from openended.harness.core import SpecError
+from openended.integrations.monitor import TrainingMonitor
 
 
 class TrainerCallback(transformers.TrainerCallback):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from tests.helpers import openended, write_jsonl
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval: pip install 'openended[lm-eval]'")
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 
-FUNCTION = "openended.harness.app.integrations.lm_eval"
+FUNCTION = "openended.integrations.lm_eval"
 TASK = f"""\
 task: mine
 custom_dataset: !function {FUNCTION}.load_examples
@@ -110,9 +110,9 @@ def test_entry_points_name_registered_objects():
 def test_the_packaged_tasks_name_functions_and_options_that_exist():
     from lm_eval.tasks import TaskManager
 
-    from openended.harness.app.integrations.lm_eval import TASKS, load_examples
-    from openended.harness.app.integrations.measure_texts import check_options
     from openended.harness.core import construct, load_members
+    from openended.integrations.lm_eval import TASKS, load_examples
+    from openended.integrations.measure_texts import check_options
 
     manager = TaskManager(include_path=str(TASKS), include_defaults=False)
     assert set(manager.all_tasks) == {f"openended_{name}" for name in ("docs", "jsonl", "webtext", "writing_prompts")}

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openended.harness.backends.denoiser import denoising
+from openended.harness.backends.denoiser.denoising_loop import STEPS, Canvas, denoise_texts
 from openended.harness.core import SpecError, make_random_stream
 from openended.harness.decoders import GenerationRequest, Prompt
-from openended.harness.generation import denoising
-from openended.harness.generation.denoising_loop import STEPS, Canvas, denoise_texts
 from tests.lazy import sampler_worlds, torch
 from tests.oracles import denoising as slow
 

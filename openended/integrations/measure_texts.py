@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openended.harness.app.api import evaluate, make_metric
+from openended.harness.app import evaluate, make_metric
 from openended.harness.core import HarnessError, SpecError
 
 logger = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.backends.denoiser import DenoiserBackend, DenoiserSpec, find_mask_id
+from openended.harness.backends.denoiser.backend import DenoiserBackend, DenoiserSpec, find_mask_id
+from openended.harness.backends.denoiser.denoising import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
 from openended.harness.backends.transformers import TransformersBackend
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, Generation, Runtime, SpecError, load_members
 from openended.harness.decoders import GenerationRequest, Nucleus
 from openended.harness.decoders.base import Prompt
 from openended.harness.generation.contrastive import ContrastiveDecoding
-from openended.harness.generation.denoising import DenoisingDecoder, Duo, FirstHitting, Llada, Mdlm, Remdm
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.session import Session
 from openended.harness.storage.store import Store

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 import openended as oe
-from openended.harness.app import finetune as ft
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, read_json
 from openended.harness.models import ModelSpec, load_model
 from openended.harness.results import read_results
 from openended.harness.storage import RowFile, read_record
+from openended.integrations import finetune as ft
 from openended.tasks.docs import Docs
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.webtext import WebText

@@ -1,1 +1,0 @@
-"""Evaluate a model while it trains; each callback needs its framework."""

@@ -1,0 +1,1 @@
+"""Denoisers: models that fill positions in any order, their samplers, and the loop that runs them."""

@@ -1,0 +1,55 @@
+"""What a package imports to add metrics, tasks, decoders or models to `openended` (docs/examples/plugin has one)."""
+
+from openended.harness.core import (
+    DataError,
+    Example,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Side,
+    SpecError,
+    Task,
+    Tokenizer,
+    UndefinedMetric,
+    decoder,
+    digest,
+    load_member,
+    metric,
+    model,
+    option,
+    ranged,
+    task,
+)
+from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder, truncation_rules
+from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
+from openended.harness.models import ModelSpec
+
+__all__ = [
+    "DataError",
+    "Decoder",
+    "DescendingLogits",
+    "Example",
+    "Features",
+    "Metric",
+    "MetricResult",
+    "ModelSpec",
+    "Need",
+    "QDecoder",
+    "SamplingDecoder",
+    "Side",
+    "SpecError",
+    "Task",
+    "Tokenizer",
+    "Truncation",
+    "UndefinedMetric",
+    "decoder",
+    "digest",
+    "load_member",
+    "metric",
+    "model",
+    "option",
+    "ranged",
+    "task",
+    "truncation_rules",
+]

@@ -1,0 +1,114 @@
+"""What one run loads, and what can be taken away: extensions are reached through a registry, never by name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT
+
+GRID = ("-m", "decoder=greedy,nucleus", "metric=[mauve,distinct_n]", "num_examples=40")
+MOST_LINES = 28_500  # of the modules that `GRID` loads
+COUNT = """
+import atexit, pathlib, sys
+
+@atexit.register
+def count():
+    files = [m.__file__ for n, m in list(sys.modules.items()) if n.startswith("openended") and m.__file__]
+    print("lines", sum(len(pathlib.Path(f).read_text(encoding="utf-8").splitlines()) for f in files), file=sys.stderr)
+
+from openended.harness.app.cli import main
+main()
+"""
+# Extension → the files and folders that are all of it, and a command that asks for it.
+EXTENSIONS = {
+    "vllm": ("harness/backends/vllm conf/model/vllm.yaml conf/embedder/vllm.yaml", "model=vllm model.path=x"),
+    "servers": ("harness/backends/openai conf/model/openai.yaml", "model=openai model.path=x"),
+    "ray": ("harness/backends/ray conf/hydra/launcher/ray.yaml", "-m seed=0,1 hydra/launcher=ray"),
+    "denoisers": (
+        (
+            "harness/backends/denoiser conf/model/denoiser.yaml conf/model/docs-mlm.yaml conf/decoder/_denoising.yaml "
+            "conf/decoder/_diffusion.yaml conf/decoder/duo.yaml conf/decoder/first_hitting.yaml conf/decoder/llada.yaml "
+            "conf/decoder/mdlm.yaml conf/decoder/remdm.yaml"
+        ),
+        "decoder=mdlm",
+    ),
+    "rating": ("harness/rating", "rate new"),
+    "judgments": (
+        (
+            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating "
+            "conf/metric/bradley_terry.yaml conf/metric/huse.yaml conf/metric/mean_rating.yaml"
+        ),
+        "metric=[huse]",
+    ),
+    "exports": (
+        "harness/report/exports harness/app/commands/export.py harness/app/commands/push.py", "export x --format zip"
+    ),
+    "trackers": (
+        (
+            "harness/report/trackers conf/tracker/trackio.yaml conf/tracker/wandb.yaml conf/tracker/mlflow.yaml "
+            "conf/tracker/tensorboard.yaml"
+        ),
+        "tracker=wandb",
+    ),
+    "foreign logs": ("harness/imported/framework_outputs.py", "score log.jsonl --human log.jsonl"),
+    "integrations": ("openended/integrations conf/finetune.yaml", "finetune"),
+    "search": (
+        (
+            "harness/app/hydra/search.py conf/hydra/sweeper/optuna.yaml harness/report/figures/search_panels.py "
+            "harness/report/tables/search_trials.py"
+        ),
+        "-m hydra/sweeper=optuna",
+    ),
+    "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),
+    "stress": ("harness/app/commands/stress.py conf/metric/stress.yaml conf/report/stress.yaml", "stress"),
+    "search decoders": (
+        (
+            "harness/generation/beam_search.py harness/generation/contrastive.py harness/generation/adversarial.py "
+            "conf/decoder/beam.yaml conf/decoder/beam_no_repeat.yaml conf/decoder/beam_sample.yaml "
+            "conf/decoder/contrastive_search.yaml conf/decoder/contrastive_decoding.yaml conf/decoder/adversarial.yaml"
+        ),
+        "decoder=beam",
+    ),
+}  # fmt: skip
+
+
+def run_python(*words: str, at: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(at)}
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, env=env, capture_output=True, text=True, timeout=540, check=False
+    )
+
+
+@pytest.mark.slow
+def test_a_small_grid_loads_what_it_uses(tmp_path):
+    done = run_python("-c", COUNT, *GRID, at=ROOT, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stderr.split()[-1]) <= MOST_LINES
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_an_extension_can_be_taken_away(name, tmp_path):
+    house, work = tmp_path / "house", tmp_path / "work"
+    for top in ("conf", "harness", "hydra_plugins", "metrics", "openended", "tasks"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / top, house / top, symlinks=True, ignore=ignored)
+    work.mkdir()
+    paths, command = EXTENSIONS[name]
+    for path in (house / word for word in paths.split()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (work / "log.jsonl").write_text('{"custom_id": "1", "response": null}\n')
+    for words in (("--help",), ("list",), GRID):
+        done = run_python("-m", "openended", *words, at=house, cwd=work)
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    done = run_python("-m", "openended", *shlex.split(command), at=house, cwd=work)
+    assert done.returncode == 2
+    assert done.stderr.startswith("openended")
+    assert done.stderr.count("\n") == 1
