@@ -32,10 +32,11 @@ from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.findings.checks import join_components
 from openended.harness.report.findings.claims import write_headline
 from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
+from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
 from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
-from openended.harness.results import Results, Run, SystemValue
+from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.correlation import correlate
@@ -196,10 +197,23 @@ class Contest:
         return separated / worlds
 
 
-def get_ahead(rng: Generator, n: int, systems: int) -> float:
-    """Return 0 if the headline calls one of the systems better than another."""
-    results = build_results(draw_values(rng, "normal", systems, 1, n), "bootstrap")
+def get_ahead(rng: Generator, n: int, systems: int, apart: float = 0.0) -> float:
+    """Return 0 if the headline calls one of the systems better than another; if apart, the human value is between."""
+    texts = draw_values(rng, "normal", systems + (apart > 0), 1, n)
+    texts[:systems:2] += apart
+    texts[systems:] += apart / 2
+    results = build_results(texts[:systems], "bootstrap", human=texts[-1, 0] if apart else None)
     return float("ahead of" not in write_headline(results))
+
+
+def worsen(rng: Generator, n: int, checkpoints: int, drop: float = 0.0) -> float:
+    """Return 0 if a checkpoint is called worse; the last is, by so many standard errors of a difference."""
+    texts = draw_values(rng, "normal", checkpoints, 1, n)
+    texts[-1] -= drop * math.sqrt(2 / n)
+    results = build_results(texts, "bootstrap")
+    for step, item in enumerate(results.values):
+        item.axes.update({"decoder": "d", STEP: f"{step}", TRAINING: "t"})
+    return float("worse at" not in build_significance_frames(results, LAST_GOOD)[0].remarks[0])
 
 
 def reach_verdict(rng: Generator, n: int, systems: int) -> float:
@@ -262,7 +276,7 @@ def leave_frontier(rng: Generator, n: int, kind: Literal["gap", "area"]) -> floa
     return float(interval.low <= 0 <= interval.high)
 
 
-Test = Callable[[Generator], float]
+Test = Callable[..., float]
 LAWS: tuple[Law, ...] = ("normal", "skewed", "share")
 METHODS: tuple[Method, ...] = ("bootstrap", "halves", "subsample")
 PERMUTED = "energy_distance", "gradient_moment", "rank_histogram"
@@ -286,6 +300,11 @@ TESTS: dict[str, Test] = {
     },
     **{f"bold cells, {seeds} seeds, 5 systems": partial(lose_bold, n=60, systems=5, seeds=seeds) for seeds in (2, 5)},
     **{f"headline, {k} systems": partial(get_ahead, n=60, systems=k) for k in (2, 5)},
+    **{
+        f"headline, {k} systems equally far from the human value": partial(get_ahead, n=60, systems=k, apart=1.0)
+        for k in (2, 5)
+    },
+    **{f"last good of {k} checkpoints": partial(worsen, n=60, checkpoints=k) for k in (3, 5, 10, 20)},
     **{f"finding about {k} systems": partial(reach_verdict, n=60, systems=k) for k in (2, 10)},
     **{f"damage without effect, strengths: {k}": partial(detect_no_damage, n=60, strengths=k) for k in (1, 3)},
     **{f"frontier {kind}, 100 texts": partial(leave_frontier, n=100, kind=kind) for kind in ("gap", "area")},
@@ -303,9 +322,10 @@ FIELDS = [(2, 0.0), *((k, behind) for k in (5, 10) for behind in (0.0, 2.0))]
 """Numbers of systems, and how far the others are behind the rival."""
 
 
-def measure(title: str, worlds: int, seed: int = 0) -> F64:
+def measure(title: str, worlds: int, seed: int = 0, **options: float) -> F64:
     """Return the finite p-values of a test in many worlds."""
-    p_values = np.array([TESTS[title](core.make_random_stream(seed, title, world)) for world in range(worlds)])
+    streams = (core.make_random_stream(seed, title, world) for world in range(worlds))
+    p_values = np.array([TESTS[title](rng, **options) for rng in streams])
     finite: F64 = p_values[np.isfinite(p_values)]
     return finite
 
@@ -317,7 +337,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--tests", nargs="*", default=[""], help="beginnings of the names of tests; default: all")
     parser.add_argument("--write", type=Path, default=None)
     parser.add_argument("--resolution", action="store_true")
+    parser.add_argument("--drop", type=float, help="power: how much worse the last checkpoint of `last good` is")
     options = parser.parse_args(words)
+    drop = {} if options.drop is None else {"drop": options.drop}
     rows = []
     if options.resolution:
         for title, contest in CONTESTS.items():
@@ -330,7 +352,7 @@ def main(words: Sequence[str] | None = None) -> None:
         return
     for title in TESTS:
         if title.startswith(tuple(options.tests)):
-            p_values = measure(title, options.worlds)
+            p_values = measure(title, options.worlds, **drop)
             low, half = (f"{100 * np.mean(p_values < level):.1f}" for level in (0.05, 0.5))
             rows.append(f"| {title} | {len(p_values):,} | {low} | {'–' if set(p_values) <= {0.0, 1.0} else half} |")
             print(rows[-1], flush=True)

@@ -12,7 +12,7 @@ from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.looks import describe_look, read_looks, warn_of_looks, write_looks
+from openended.harness.report.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
 from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
 from openended.harness.report.tables.analyses import load_analysis
 from openended.harness.report.tables.decisions import build_decision_frame
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 log = logging.getLogger(__name__)
-FILES = (
-    "looks.json", "tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html",
-    "page",
-)  # fmt: skip
+FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 
@@ -133,9 +130,9 @@ def build_report(
     frames += comparison.build_significance_frames(results, baseline) if baseline is not None else []
     tables += build_tables([*frames, *decided])
     about = selection.summarize_sources(results.values, results.runs)
-    earlier, look = read_looks(Path(out_dir)), describe_look(results)
-    look |= {"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}
-    remarks = (*results.remarks(), *warn_of_looks(earlier, look))
+    look = describe_look(results, **({"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}))
+    outputs = find_outputs(results, Path(out_dir))
+    remarks = (*results.remarks(), *warn_of_looks(outputs, look))
     width = layouts[0][1].latex_width
     tables = [
         replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *remarks), tex_width=width)
@@ -160,20 +157,21 @@ def build_report(
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
         written += [detected_damage.write_stress_csv(results, folder)] if "stress" in analyses else []
-        write_looks(folder, earlier, look)
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
             written += write_page(results, tables, pictures, path, leaderboard=leaderboard)
         return written
 
-    return write_report(results, tables, Path(out_dir), write_rest)
+    report = write_report(results, tables, Path(out_dir), write_rest)
+    remember_look(outputs, look)
+    return report
 
 
 def write_report(
     results: Results, tables: Sequence[Table], folder: Path, write_rest: Callable[[Path], list[Path]]
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
-    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
+    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS, FILE)) as fresh:
         names = sorted({run.experiment for run in results.runs})
         report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else names[0]
         files = (write_table(table, fresh / "tables", report) for table in tables)

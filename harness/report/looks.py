@@ -1,49 +1,102 @@
-"""Earlier looks at the same systems: adding seeds or texts until a verdict appears makes false verdicts frequent."""
+"""Earlier looks at systems: adding seeds or texts until a verdict appears makes false verdicts frequent.
 
+One file per outputs folder remembers, by systems and metric, what reports showed, wherever they were written, and what
+`decide=` has left of alpha.
+"""
+
+import contextlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from openended.harness.core import HarnessError, digest_bytes, parse_json, write_text
-from openended.harness.report.analysis.group_sequential import OF_THE_SIZE, SIZE
-from openended.harness.results import Results
+from openended.harness.core import StoreError, digest, write_text
+from openended.harness.report.analysis.group_sequential import OF_THE_SIZE, SIZE, EarlierLooks
+from openended.harness.results import RUNS, Results, read_grid_file
+from openended.harness.storage import Store
+
+log = logging.getLogger(__name__)
 
 FILE = "looks.json"
-MOST = 100  # looks that are remembered
+MOST = 1000  # looks at a metric that are remembered
+_SIZES = (*OF_THE_SIZE, "samples")
 
-Look = Mapping[str, str]  # system, as a digest of its axes → its seeds and numbers of texts; and the alpha of `decide=`
+Look = Mapping[str, Mapping[str, str]]
+"""Metric → digest of a system → digest of its seeds and numbers of texts; and the alpha of `decide=`."""
 
 
-def describe_look(results: Results) -> dict[str, str]:
-    """Return the data of each system that a report of these results shows."""
-    data: dict[str, set[tuple[str, str]]] = {}
+def digest_system(axes: Mapping[str, Any]) -> str:
+    """Return a digest of the axes of a system, without those that say how many texts it has."""
+    return digest(sorted((axis, value) for axis, value in axes.items() if value and axis not in _SIZES))[:16]
+
+
+def describe_look(results: Results, **facts: str) -> Look:
+    """Return the data of each system that a report of these results shows, and further facts, by metric."""
+    data: dict[str, dict[str, set[tuple[str, ...]]]] = {}
     for item in results.values:
         if item.system == "model":
-            axes = {axis: value for axis, value in item.axes.items() if axis not in OF_THE_SIZE}
-            size = item.axes.get(SIZE, "")
-            data.setdefault(repr(sorted(axes.items())), set()).update((seed, size) for seed in item.values)
-    return {digest_bytes(system.encode())[:16]: repr(sorted(sizes)) for system, sizes in data.items()}
+            sizes = data.setdefault(item.metric, {}).setdefault(digest_system(item.axes), set())
+            sizes.update((seed, *(item.axes.get(axis, "") for axis in (SIZE, "samples"))) for seed in item.values)
+    return {
+        metric: {system: digest(sorted(sizes))[:16] for system, sizes in systems.items()} | facts
+        for metric, systems in data.items()
+    }
 
 
-def read_looks(folder: Path) -> list[Look]:
-    """Return the looks of the reports that were written into a folder; none if its file is missing or damaged."""
-    try:
-        looks = parse_json((folder / FILE).read_bytes(), FILE)
-    except (OSError, HarnessError):
-        return []
-    return [look for look in looks if isinstance(look, dict)] if isinstance(looks, list) else []
+def find_outputs(results: Results, default: Path) -> set[Path]:
+    """Return the outputs folders that runs are in; for runs elsewhere, the default."""
+    parents = {run.folder.resolve().parent.parent for run in results.runs}
+    return {parent.parent if parent.name == RUNS else default for parent in parents}
 
 
-def write_looks(folder: Path, earlier: list[Look], now: Look) -> None:
-    """Write the looks, the one of now last."""
-    looks = [*(look for look in earlier if look != now), now]
-    write_text(folder / FILE, json.dumps(looks[-MOST:], indent=1, sort_keys=True) + "\n")
+def read_looks(outputs: Path) -> dict[str, Any]:
+    """Read `reports`, metric → looks, and `decisions`, systems and value → seeds → `EarlierLooks`."""
+
+    def parse_looks(alpha: float, boundaries: Mapping[str, float], n: int, statistic: float) -> EarlierLooks:
+        return EarlierLooks(float(alpha), {int(n): float(b) for n, b in boundaries.items()}, int(n), float(statistic))
+
+    def parse(node: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        reports = {metric: [dict(look) for look in looks] for metric, looks in node["reports"].items()}
+        decisions = {
+            name: {seeds: parse_looks(**e) for seeds, e in of.items()} for name, of in node["decisions"].items()
+        }
+        return {"reports": reports, "decisions": decisions}
+
+    return read_grid_file(outputs / FILE, "file of looks", parse) or {"reports": {}, "decisions": {}}
 
 
-def warn_of_looks(earlier: list[Look], now: Look) -> list[str]:
+@contextlib.contextmanager
+def change_looks(outputs: Path) -> Iterator[dict[str, Any]]:
+    """Yield what the file of an outputs folder says, and write it back as the block leaves it; others wait."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(StoreError):  # a file system without locks
+            stack.enter_context(Store(outputs / "store").hold_lock("looks", FILE))
+        looks = read_looks(outputs)
+        yield looks
+        write_text(outputs / FILE, json.dumps(looks, default=asdict, sort_keys=True) + "\n")
+
+
+def remember_look(outputs: Collection[Path], now: Look) -> None:
+    """Add the look of a report to the files of some outputs folders, as the last one."""
+    for folder in outputs:
+        try:
+            with change_looks(folder) as looks:
+                for metric, data in now.items():
+                    others = [look for look in looks["reports"].get(metric, []) if look != data]
+                    looks["reports"][metric] = [*others, data][-MOST:]
+        except StoreError as err:
+            log.warning("this look at the systems is not remembered: %s", err)
+
+
+def warn_of_looks(outputs: Collection[Path], now: Look) -> list[str]:
     """Return a warning if some of these systems were reported before with other data."""
-    others = [look for look in earlier if any(look.get(system, data) != data for system, data in now.items())]
-    count = len({tuple(look.get(system) for system in now) for look in others})
+    earlier, count = [read_looks(folder)["reports"] for folder in outputs], 0
+    for metric, data in now.items():
+        looks = [look for reports in earlier for look in reports.get(metric, [])]
+        others = [look for look in looks if any(look.get(system, sizes) != sizes for system, sizes in data.items())]
+        count = max(count, len({tuple(look.get(system) for system in data) for look in others}))
     if not count:
         return []
     who = "an earlier report" if count == 1 else f"{count} earlier reports"

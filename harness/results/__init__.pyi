@@ -15,6 +15,7 @@ from .frame import (
 )
 from .grids import (
     DECISIONS as DECISIONS,
+    RUNS as RUNS,
     GridFolder as GridFolder,
     SearchObjective as SearchObjective,
     SearchResult as SearchResult,

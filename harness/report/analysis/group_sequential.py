@@ -5,6 +5,9 @@ Fleming (1979): hardly anything is spent early, and the last look is nearly a te
 n: it is known before any text, so that the data moves no boundary, and the variance of a difference falls as 1 / n.
 Several comparisons share α equally (Bonferroni), so that the boundaries of one do not depend on the others.
 
+A plan that goes on with more texts may depend on what earlier looks showed. It spends no more than the probability of a
+false decision that the earlier plan had left, given these looks (Müller and Schäfer 2001).
+
 A comparison also stops if the predictive power (the probability of a decision at the last look, given the texts so far
 and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_POWER`. The boundaries do not count on it
 (it is not binding), so that it only lowers the false decisions. docs/resolution.md has the measured numbers.
@@ -13,7 +16,7 @@ and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_PO
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -37,6 +40,7 @@ from openended.harness.results import (
     read_grid_file,
 )
 
+LEAST_ALPHA = 0.02  # share of alpha that must be left for a plan with more texts
 LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
 SIZE = "num_examples"
 MOST_LOOKS = 100
@@ -52,6 +56,7 @@ class PlannedComparison:
     first: str
     second: str
     value: str  # `metric`, `metric.key` or a key
+    boundaries: tuple[float, ...] = ()  # the statistic that decides at each look; empty if there was no earlier plan
 
     @property
     def title(self) -> str:
@@ -66,19 +71,48 @@ class DecisionPlan:
     looks: tuple[int, ...]  # growing numbers of examples
     alpha: float = LEVEL  # probability of a false decision about equal systems, over all looks and comparisons
 
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """The statistic that decides at each look."""
-        return compute_boundaries(self._times, self.alpha / len(self.comparisons))
+    def find_boundaries(self, comparison: PlannedComparison) -> tuple[float, ...]:
+        """Return the statistic that decides at each look; infinite at one that cannot."""
+        return comparison.boundaries or continue_plan(self, comparison, NO_LOOKS).boundaries
 
-    @property
-    def limits(self) -> tuple[float, ...]:
-        """The statistic below which a comparison stops at each look."""
-        return compute_stopping_limits(self._times, self.boundaries[-1])
+    def find_limits(self, comparison: PlannedComparison) -> tuple[float, ...]:
+        """Return the statistic below which a comparison stops at each look."""
+        times = tuple(n / self.looks[-1] for n in self.looks)
+        return compute_stopping_limits(times, self.find_boundaries(comparison)[-1])
 
-    @property
-    def _times(self) -> tuple[float, ...]:
-        return tuple(n / self.looks[-1] for n in self.looks)
+
+@dataclass(frozen=True, slots=True)
+class EarlierLooks:
+    """The looks at a comparison so far, and their plan."""
+
+    alpha: float  # of the comparison
+    boundaries: Mapping[int, float]  # number of examples → the statistic that decides, also at looks to come
+    n: int  # number of examples of the last look
+    statistic: float  # its absolute value there
+
+
+NO_LOOKS = EarlierLooks(0.0, {}, 0, 0.0)
+
+
+def continue_plan(
+    plan: DecisionPlan, comparison: PlannedComparison, earlier: EarlierLooks, spent: float = 0.0
+) -> PlannedComparison:
+    """Return a comparison with its boundaries; those of earlier looks stay. `spent` is the alpha of other texts."""
+    alpha, last = plan.alpha / len(plan.comparisons) - spent, plan.looks[-1]
+    sizes = tuple(n for n in plan.looks if n > earlier.n)
+    to_come = {n: boundary for n, boundary in sorted(earlier.boundaries.items()) if n > earlier.n}
+    boundaries = dict(earlier.boundaries)
+    if sizes != tuple(to_come) or not math.isclose(alpha, earlier.alpha):
+        start = earlier.n / last, earlier.statistic * math.sqrt(earlier.n / last)
+        crossing = compute_crossing(tuple(n / last for n in to_come), tuple(to_come.values()), start)
+        left = min(alpha - earlier.alpha + crossing, 0.5)  # it may be near 1 after a decision
+        is_enough = left >= LEAST_ALPHA * plan.alpha / len(plan.comparisons) and (
+            alpha > earlier.alpha or math.isclose(alpha, earlier.alpha)
+        )
+        spending = tuple(spend_alpha((n - earlier.n) / (last - earlier.n), left) for n in sizes) if is_enough else ()
+        planned = compute_boundaries(tuple(n / last for n in sizes[: len(spending)]), spending, start)
+        boundaries = {n: b for n, b in boundaries.items() if n <= earlier.n} | dict(zip(sizes, planned, strict=False))
+    return replace(comparison, boundaries=tuple(boundaries.get(n, math.inf) for n in plan.looks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,32 +136,63 @@ class Decision:
     differing: str = ""  # why the values are not comparable
 
 
-@lru_cache
-def compute_boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, ...]:
-    """Return the two-sided boundary at each look, by integration over the paths that crossed none before.
+def spend_alpha(time: float, alpha: float) -> float:
+    """Return how much of alpha may be spent up to a time."""
+    from scipy.special import ndtr, ndtri
 
-    >>> [round(b, 3) for b in compute_boundaries((0.2, 0.4, 0.6, 0.8, 1.0), 0.05)]
+    return float(4 * ndtr(ndtri(alpha / 4) / math.sqrt(time)))
+
+
+@lru_cache
+def compute_boundaries(
+    times: tuple[float, ...], spending: tuple[float, ...], start: tuple[float, float] = (0.0, 0.0)
+) -> tuple[float, ...]:
+    """Return the two-sided boundary at each look that spends alpha as given, from a time and position on.
+
+    >>> fifths = (0.2, 0.4, 0.6, 0.8, 1.0)
+    >>> [round(b, 3) for b in compute_boundaries(fifths, tuple(spend_alpha(t, 0.05) for t in fifths))]
     [4.877, 3.357, 2.68, 2.29, 2.031]
     """
     from scipy.optimize import brentq
-    from scipy.special import ndtr, ndtri
 
-    spent = 4 * ndtr(ndtri(alpha / 4) / np.sqrt(times))
+    shares = iter(np.diff(spending, prepend=0.0))
+
+    def find(cross: Callable[[float], float]) -> float:
+        share = next(shares)
+        return float(brentq(lambda boundary: cross(boundary) - share, 0.0, 40.0, xtol=1e-10))
+
+    return tuple(boundary for boundary, _ in _follow_paths(times, start, find))
+
+
+def compute_crossing(times: tuple[float, ...], boundaries: tuple[float, ...], start: tuple[float, float]) -> float:
+    """Return the probability that equal systems cross a boundary, from a time and position on.
+
+    >>> round(compute_crossing((1.0,), (1.959964,), (0.0, 0.0)), 6), compute_crossing((), (), (1.0, 0.0))
+    (0.05, 0)
+    """
+    rest = iter(boundaries)
+    return sum(crossed for _, crossed in _follow_paths(times, start, lambda _: next(rest)))
+
+
+def _follow_paths(
+    times: Sequence[float], start: tuple[float, float], find: Callable[[Callable[[float], float]], float]
+) -> Iterator[tuple[float, float]]:
+    """Yield the boundary found at each look, and the probability to cross it there first, by integration over paths."""
+    from scipy.special import ndtr
+
     # Brownian motion at the look before: positions and their probabilities.
-    positions, weights = np.zeros(1), np.ones(1)
-    steps = np.sqrt(np.diff(times, prepend=0.0))
-    boundaries: list[float] = []
-    for time, share, step, next_step in zip(
-        times, np.diff(spent, prepend=0.0), steps, [*steps[1:], math.inf], strict=True
-    ):
+    positions, weights = np.array([start[1]]), np.ones(1)
+    steps = np.sqrt(np.diff(times, prepend=start[0]))
+    for time, step, next_step in zip(times, steps, [*steps[1:], math.inf], strict=False):
 
-        def spend(boundary: float) -> float:
+        def cross(boundary: float) -> float:
             edge = boundary * math.sqrt(time)  # noqa: B023 - called in this round
             tails = ndtr((positions - edge) / step) + ndtr((-edge - positions) / step)  # noqa: B023
-            return float(weights @ tails - share)  # noqa: B023
+            return float(weights @ tails)  # noqa: B023
 
-        boundaries.append(float(brentq(spend, 0.0, 40.0, xtol=1e-10)))
-        edge = boundaries[-1] * math.sqrt(time)
+        boundary = find(cross)
+        yield boundary, cross(boundary)
+        edge = boundary * math.sqrt(time)
         # Points at most half a step apart, so that looks that nearly coincide are as exact as others.
         grid = np.linspace(-edge, edge, max(_POINTS, 2 * math.ceil(2 * edge / next_step) + 1))
         parts = np.array_split(grid, len(grid) // _POINTS)
@@ -137,7 +202,6 @@ def compute_boundaries(times: tuple[float, ...], alpha: float) -> tuple[float, .
         simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
         weights = density * simpson * (grid[1] - grid[0]) / 3
         positions = grid
-    return tuple(boundaries)
 
 
 def compute_stopping_limits(times: Sequence[float], last: float) -> tuple[float, ...]:
@@ -229,11 +293,11 @@ def compute_margin(look: Look, boundary: float) -> float:
 def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:
     """Return the outcome at the last of some looks; without a standard error it is open, or undecided at the end."""
     number, statistic = len(looks) - 1, looks[-1].statistic
-    if abs(statistic) >= plan.boundaries[number]:
+    if abs(statistic) >= plan.find_boundaries(comparison)[number]:
         return comparison.first if statistic > 0 else comparison.second
     if looks[-1].n == plan.looks[-1]:
         return UNDECIDED
-    return STOPPED if abs(statistic) < plan.limits[number] else OPEN
+    return STOPPED if abs(statistic) < plan.find_limits(comparison)[number] else OPEN
 
 
 def select_last_looks(results: Results) -> Results:
@@ -253,8 +317,7 @@ def select_last_looks(results: Results) -> Results:
 
 def save_decisions(folder: Path, plan: DecisionPlan, decisions: Sequence[Decision]) -> None:
     """Write looks, boundaries and estimates into the folder of the grid."""
-    node = asdict(plan) | {"boundaries": plan.boundaries, "limits": plan.limits}
-    write_json(folder / DECISIONS, node | {"decisions": [asdict(decision) for decision in decisions]})
+    write_json(folder / DECISIONS, asdict(plan) | {"decisions": [asdict(decision) for decision in decisions]})
 
 
 def read_decision_plan(folder: Path) -> DecisionPlan | None:
@@ -264,10 +327,16 @@ def read_decision_plan(folder: Path) -> DecisionPlan | None:
 
 def _parse_plan(node: Any) -> DecisionPlan:  # noqa: ANN401 - JSON
     comparisons = tuple(
-        PlannedComparison(*(str(c[name]) for name in ("first", "second", "value"))) for c in node["comparisons"]
-    )
+        PlannedComparison(
+            str(c["first"]), str(c["second"]), str(c["value"]),
+            tuple(math.inf if boundary is None else float(boundary) for boundary in c["boundaries"]),
+        )
+        for c in node["comparisons"]
+    )  # fmt: skip
     plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
     check_plan(plan)
+    if any(len(c.boundaries) not in (0, len(plan.looks)) for c in comparisons):
+        raise ValueError("boundaries: expected one per look")
     return plan
 
 

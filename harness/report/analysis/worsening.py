@@ -125,9 +125,9 @@ def _convert_to_distances(difference: Span, ends: Sequence[Span], center: Span, 
     return (max(0.0, amount - half), reach) if amount > 0 else (-reach, min(0.0, amount + half))
 
 
-def decide_together(worsenings: Sequence[Worsening], alpha: float = LEVEL) -> list[Worsening]:
-    """Decide each of some worsenings that were tested together."""
-    corrected = paired.correct_by_holm({at: worsening.p_value for at, worsening in enumerate(worsenings)})
+def decide_together(worsenings: Sequence[Worsening], alpha: float = LEVEL, tests: int = 0) -> list[Worsening]:
+    """Decide each of some worsenings that were tested together, of so many that could have been if it is more."""
+    corrected = paired.correct_by_holm({at: worsening.p_value for at, worsening in enumerate(worsenings)}, tests)
     return [_decide(w, corrected.get(at, math.nan), alpha) for at, w in enumerate(worsenings)]
 
 

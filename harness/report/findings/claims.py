@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openended.harness.core import parse_signature, show_progress
-from openended.harness.report.analysis.paired import compute_margin_p_value, correct_by_holm
 from openended.harness.report.findings import checks, uncertainty
-from openended.harness.report.findings.checks import format_number, join_components, select_main_setting
+from openended.harness.report.findings.checks import format_number, join_components
 from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, Outcome, Sample
 from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import INVENTED, TablePart, select_pairs
-from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems
+from openended.harness.report.tables.values import rank_systems
+from openended.harness.results import Layout, Results, SystemValue, group_by_data, group_systems, load_replicates
 
 REMARK = (
     f"≪: less than {checks.FAR:g} times; close, alike: within {checks.CLOSE:g} of the distance to nucleus "
@@ -96,68 +96,61 @@ def _is_invented(item: SystemValue) -> bool:
 
 
 def write_headline(results: Results) -> str:
-    """Return which system is best by the headline metric, and how sure that is; empty if there are not two systems."""
+    """Return which system is best by the headline metric, and how sure that is; empty if there are not two systems.
+
+    The test of two systems and its correction are those of bold face.
+    """
     parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
-    errors = Errors(results)
+    ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
     for task, part in parts.items():
-        directions = {(i.metric, i.key): i.direction for i in part if i.system == "model"}
-        pairs = [p for p in select_pairs(part, Layout(companions=False)) if directions.get(p, "none") != "none"]
-        ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
+        pairs = select_pairs(part, Layout(companions=False))
         for pair in sorted(pairs, key=lambda pair: ranks.get(pair[0], len(ranks))):
-            sample = Sample(part, errors)
-            values = [v for v in select_main_setting(part, pair) if math.isfinite(sample.orient(v)[0])]
-            if len(values) > 1:
-                sentence = _compare_best(values, part, errors)
+            cells = rank_systems(TablePart(results, part, "headline", {}, ()), pair)
+            if len(cells) > 1:
+                sentence = _compare_best(cells, part, results)
                 return f"On {task}, {sentence}" if len(parts) > 1 else sentence
     return ""
 
 
-def _compare_best(values: Sequence[SystemValue], part: Sequence[SystemValue], errors: Errors) -> str:
-    """Compare the best value with all others, with 95 % margins of the differences."""
+def _compare_best(cells: Sequence[Cell], part: Sequence[SystemValue], results: Results) -> str:
+    """Compare the first value, which is the best, with all others, with 95 % margins of the differences."""
+    values = [cell.source for cell in cells if cell.source is not None]
     first = values[0]
     items = [*values, *(i for i in part if i.system != "model" and i.pair == first.pair)]
+    errors = Errors(results)
     sample = Sample(items, errors)
     oriented = [sample.orient(value) for value in values]
-    best = max(range(len(values)), key=lambda at: oriented[at][0])
-    others = [at for at in range(len(values)) if at != best]
+    others = range(1, len(values))
 
     def check(moved: Sample) -> Outcome | None:
         if len(moved.items) < len(items):  # values without variation are left out: their differences have no test
             return None
         numbers = [moved.orient(value) for value in values]
-        return join_components("", [numbers[best] > numbers[at] for at in others])
+        return join_components("", [numbers[0] > numbers[at] for at in others])
 
     verdict = uncertainty.check_with_uncertainty(check, items, errors)
-    _, sampled, degrees = zip(*map(errors.estimate, values), strict=True)
     system_names = {tuple(system.items[0].axes.items()): system.name for system in group_systems(part)}
     names = [system_names[tuple(value.axes.items())] for value in values]
-    gaps, margins, p_values = {}, {}, {}
-    for at in others:
-        differences = oriented[best] - oriented[at]
-        low, high = np.quantile(differences[1:], (LEVEL / 2, 1 - LEVEL / 2))
-        gaps[at], margins[at] = float(abs(differences[0])), float(high - low) / 2
-        both = [error for error in (sampled[best], sampled[at]) if error is not None]
-        if verdict is not None and verdict.doubts and len(both) == 2 and np.stack(both).any():
-            p_values[at] = compute_margin_p_value(gaps[at], margins[at], min(degrees[best], degrees[at]))
-    # The best is known only from the data, so all pairs of systems count, as for bold cells.
-    corrected = correct_by_holm(p_values, math.comb(len(values), 2))
     ahead, tied, untested = [], [], []
     for at in others:
-        margin = f"{format_number(gaps[at])} ± {format_number(margins[at])}"
-        if at not in corrected:
-            untested.append((gaps[at], names[at]))
-        elif corrected[at] < LEVEL:
-            ahead.append((gaps[at], f"{names[at]} by {margin}"))
+        differences = oriented[0] - oriented[at]
+        low, high = np.quantile(differences[1:], (LEVEL / 2, 1 - LEVEL / 2))
+        gap = float(abs(differences[0]))
+        margin = f"{format_number(gap)} ± {format_number(float(high - low) / 2)}"
+        if not math.isfinite(cells[at].p_value):
+            untested.append((gap, names[at]))
+        elif cells[at].best:
+            tied.append((gap, f"{names[at]} (difference {margin})"))
         else:
-            tied.append((gaps[at], f"{names[at]} (difference {margin})"))
+            ahead.append((gap, f"{names[at]} by {margin}"))
     words = {"higher": "the highest", "lower": "the lowest"}.get(first.direction, "the best")
-    sentence = f"{names[best]} has {words} {first.title}, {format_number(values[best].mean)}"
+    sentence = f"{names[0]} has {words} {first.title}, {format_number(values[0].mean)}"
     clauses = [f"ahead of {_join_names(ahead)}"] if ahead else []
     clauses += [f"not told apart from {_join_names(tied)}"] if tied else []
-    if verdict is not None and verdict.decides:  # the verdict is sure once the smallest difference is
-        rivals = "every other system" if len(others) > 1 else names[others[0]]
-        clauses += [f"{verdict.decides} would tell {names[best]} from {rivals}"]
-    hint = " (intervals=200 would test it)" if any(errors.get(item) is None for item in items) else ""
+    if tied and verdict is not None and verdict.decides:  # the verdict is sure once the smallest difference is
+        rivals = "every other system" if len(others) > 1 else names[1]
+        clauses += [f"{verdict.decides} would tell {names[0]} from {rivals}"]
+    hint = " (intervals=200 would test it)" if any(load_replicates(results, value) is None for value in values) else ""
     clauses += [f"not tested against {_join_names(untested)}{hint}"] if untested else []
     return f"{sentence}: {'; '.join(clauses)}."
 

@@ -414,19 +414,25 @@ def _find_last_good(results: Results) -> tuple[dict[str, System], list[str]]:
 def _test_checkpoints(results: Results, series: Sequence[System]) -> dict[str, list[Worsening]]:
     """Return label → each value of a checkpoint against the best one before it; a value needs an interval.
 
-    All values and steps of a training and decoder are corrected together.
+    All values and steps of a training and decoder are corrected together. The best is known only from the data, so all
+    pairs of checkpoints count, as for bold cells.
     """
     tested: list[Worsening] = []
+    tests = 0
     for pair in select_pairs([item for system in series for item in system.items], Layout(companions=False)):
         best: SystemValue | None = None
+        earlier = 0  # checkpoints that the best one before was chosen from
         for system in series:
             value = system.value(*pair)
             if value is None or not math.isfinite(value.mean) or value.direction == "none":
                 continue
             worsening = measure_worsening(results, results.values, system.name, value, best or value)
-            tested += [worsening] if best is not None and math.isfinite(worsening.high) else []
+            if best is not None and math.isfinite(worsening.high):
+                tested.append(worsening)
+                tests += earlier
+            earlier += 1
             best = value if best is None or worsening.amount < 0 else best
-    decided = decide_together(tested)
+    decided = decide_together(tested, tests=tests)
     return {system.name: [w for w in decided if w.system == system.name] for system in series}
 
 

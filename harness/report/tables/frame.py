@@ -118,6 +118,8 @@ class Cell:
     human: SystemValue | None = field(default=None, compare=False, repr=False)
     """The human value that the number is compared with."""
     quantity: Quantity | None = None  # what it is, where the column of its table does not say that
+    p_value: float = field(default=math.nan, compare=False, repr=False)
+    """That the best system is no better, corrected as for bold face; NaN if it is not tested."""
 
 
 BLANK = Cell(blank=True)
@@ -252,17 +254,20 @@ def mark_best_cells(
     }  # printed alike, they are ties
     marked = {at for at in costs if texts[at] == texts[best]}
     others = [at for at in costs if at != best]
-    p_values: dict[BoldRule, dict[int, float]] = {
+    tests: dict[BoldRule, dict[int, float]] = {
         "tests": {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {},
         "intervals": {at: _compare_intervals(quantity, cells[at], cells[best]) for at in others},
     }
-    corrected = {rule: correct_by_holm(tests, math.comb(len(costs), 2)) for rule, tests in p_values.items()}
-    rule: BoldRule = next((rule for rule in p_values if corrected[rule]), "printed")
+    corrected = {rule: correct_by_holm(p_values, math.comb(len(costs), 2)) for rule, p_values in tests.items()}
+    rule: BoldRule = next((rule for rule in tests if corrected[rule]), "printed")
+    p_values = corrected.get(rule, {})
     if rule == "printed" and any(cells[at].n > 1 for at in costs):
         rule, marked = "seeds", set()
     elif rule != "printed":
-        marked |= {at for at in costs if corrected[rule].get(at, 1.0) >= LEVEL}
-    return replace(quantity, bold=rule), [replace(cell, best=at in marked) for at, cell in enumerate(cells)]
+        marked |= {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
+    return replace(quantity, bold=rule), [
+        replace(cell, best=at in marked, p_value=p_values.get(at, math.nan)) for at, cell in enumerate(cells)
+    ]
 
 
 def rank_cells(quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str]) -> dict[int, float]:

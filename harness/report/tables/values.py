@@ -61,6 +61,15 @@ def build_value_frames(part: TablePart, layout: Layout) -> list[Frame]:
     return [_ValueFrame(part, layout).build()]
 
 
+def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
+    """Return the cells of one value of the systems that may be best, best first, marked as in a table."""
+    frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
+    column = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
+    kinds = ["model"] * len(column.cells)
+    quantity, cells = style_cells(column.quantity, column.cells, kinds, frame.compare)
+    return [] if quantity.out_of_domain else [cells[at] for at in rank_cells(quantity, cells, kinds)]
+
+
 class _ValueFrame:
     """The values of one table, and the systems that have them."""
 
@@ -108,15 +117,10 @@ class _ValueFrame:
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
             rows.append(("model", axes, items[0].axes, max(i.seeds for i in items), tuple(c.cells[at] for c in built)))
 
-        def compare(cell: Cell, best: Cell) -> float:
-            if cell.source is None or best.source is None:
-                return math.nan
-            return compute_equality_p_value(results, part.items, cell.source, best.source)
-
         kinds = [role for role, *_ in rows]
         entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
         for at, column in enumerate(built):
-            quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, compare)
+            quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
             styled.append((quantity, cells))
             entries += [
                 FrameEntry(
@@ -152,6 +156,12 @@ class _ValueFrame:
             ),
             rules=(*means, RULE, *signatures),
         )  # fmt: skip
+
+    def compare(self, cell: Cell, best: Cell) -> float:
+        """Return the p-value that the systems of two cells are equally good; NaN if it cannot be tested."""
+        if cell.source is None or best.source is None:
+            return math.nan
+        return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
 
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""

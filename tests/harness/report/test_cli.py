@@ -1,5 +1,6 @@
 """`openended report` from end to end: files, earlier looks, texts for a paper, exit codes, one-line errors; its folder is replaced whole."""
 
+import itertools
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 
 import pytest
 
-from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
+from openended.harness.core import BATCH_REMARK, DataError, StoreError, temporary_files
 from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
 from openended.harness.report.atomic_folder import replace_folder
@@ -147,8 +148,11 @@ def test_the_checklist_says_what_is_known_and_leaves_the_rest(folder):
 
 
 def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_path):
-    def report() -> str:
-        tables = build_report([runs], tmp_path / "report", layout="default", figures=False, page=False).tables
+    reports = itertools.count()
+
+    def report() -> str:  # each into a folder of its own
+        folder = tmp_path / f"report{next(reports)}"
+        tables = build_report([runs], folder, layout="default", figures=False, page=False).tables
         return " ".join(tables[0].warnings)
 
     runs = tmp_path / "runs"
@@ -166,9 +170,20 @@ def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_pat
     more_texts = {"num_examples": 900, "task.texts": "other"}
     write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})], axes=more_texts)
     assert "look 4" in report(), "more texts are the same system"
-    assert len(json.loads((tmp_path / "report" / FILE).read_text())) == 5
-    (tmp_path / "report" / FILE).write_text("{")
-    assert "look" not in report()
+    assert len(json.loads((runs / FILE).read_text())["reports"]["m"]) == 5
+    write_run(runs, "nucleus", 0, results=[result("model", "other", {"other": 0.5})], experiment="other")
+    assert "look 4" in report(), "another metric is no look at this one"
+    (runs / FILE).write_text("{}")
+    with pytest.raises(DataError, match="not a valid file of looks"):
+        report()
+
+
+def test_a_look_at_runs_outside_of_an_outputs_folder_is_remembered_by_the_report(tmp_path):
+    run = write_run(tmp_path / "made", "nucleus", 0, results=[result("model", "m", {"m": 0.5})])
+    run.rename(tmp_path / "kept")
+    build_report([tmp_path / "kept"], tmp_path / "report", layout="default", figures=False, page=False)
+    assert (tmp_path / "report" / FILE).is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "made", "report"]
 
 
 OWN = ("a", "b")
