@@ -346,6 +346,8 @@ def estimate_interval(
 def _count_different(rows: F64, prompts: I64 | None) -> int:
     """Return how many prompts have a row that differs from the most common value."""
     finite = np.isfinite(rows)
+    if not finite.any():
+        return 0
     _, kind, counts = np.unique(rows[finite].round(12), return_inverse=True, return_counts=True)
     differs = kind != np.argmax(counts, keepdims=True)
     return int(np.count_nonzero(differs)) if prompts is None else len(np.unique(prompts[finite][differs]))

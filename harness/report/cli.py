@@ -119,7 +119,7 @@ def _build_report(args: argparse.Namespace) -> Report:
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
-    from openended.harness.results import OWN_AXES, parse_filters, resolve_report_request
+    from openended.harness.results import OWN_AXES, Layout, build_layout, parse_filters, resolve_report_request
 
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "tables")}
     if empty := next((name for name, value in lists.items() if value is not None and not value.strip(" ,")), None):
@@ -137,9 +137,9 @@ def _build_report(args: argparse.Namespace) -> Report:
             "openended report", f"warning: the decisions of {names} are shown by a report of each alone: {command}"
         )
     layouts = _split_at_commas(args.layout)
-    layout: str | list[str] | None = layouts or "full"
+    layout: str | list[str] | Layout = layouts or "full"
     if not args.layout and request.options:
-        layout, options = None, {**request.options, **options}
+        layout, options = build_layout({**request.options, **options}, "report"), {}
     where = {**dict(options.pop("where", {})), **parse_filters(args.where)}
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.

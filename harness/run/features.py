@@ -176,7 +176,7 @@ class Featurizer:
                 loaded: Any = self.builder.session.tokenizer(spec)
                 return np.array(loaded.eos_ids, dtype=np.int64)
 
-            return FeatureHandle(tokenizer and core.digest([tokenizer, spec.end_ids()]), load_end_tokens)
+            return FeatureHandle(self._digest_ends(tokenizer, spec), load_end_tokens)
         if spec is None:
 
             def load_words() -> core.Ragged:
@@ -194,7 +194,7 @@ class Featurizer:
 
         inputs = {"rows": source.digest, "tokenizer": tokenizer}
         if options.without_end and tokenizer is not None:
-            inputs["ends"] = core.digest(spec.end_ids())
+            inputs["ends"] = self._digest_ends(tokenizer, spec)
         artifact = source.plan_artifact("tokens", f"{source.title} {options.title}", options.token_facts(), inputs)
         return FeatureHandle.from_entry(self.builder.build(artifact, write), artifacts.load_ragged)
 
@@ -414,6 +414,10 @@ class Featurizer:
             return _read_prompt_ids(source, spec), rows.token_ids
         tokenizer = self.builder.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+
+    def _digest_ends(self, tokenizer: str | None, spec: models.ModelSpec) -> str | None:
+        """Return a digest of a tokenizer and its end tokens; None where a plan finds its configuration missing."""
+        return tokenizer and self.builder.try_or_note(lambda: core.digest([tokenizer, spec.end_ids()]))
 
     def _has_ids_for(self, source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
         """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
