@@ -39,5 +39,5 @@ def _parse_difference(word: str) -> tuple[str, float]:
 
 
 main = make_main(
-    "power", __doc__, _ARGUMENTS, _print_power, example="openended power quickstart --difference mauve=0.02"
+    "power", __doc__, _ARGUMENTS, _print_power, example="openended power quickstart --difference distinct_n=0.02"
 )
