@@ -57,6 +57,7 @@ GIVEN = {
         name: ["judgments=ratings.csv"]
         for name in ("huse_table1", "huse_table2", "huse_fig3", "huse_fig4", "huse_fig5")
     },
+    **{f"base/{name}": ["metric=[bradley_terry]", "judgments=pairs.csv"] for name in ("docs_judged", "webtext_judged")},
     "pr_table1": ["task.reference=runs/reference"],
     **{name: ["task.path=biographies.jsonl"] for name in ("pr_tableb1", "pr_fig8", "pr_figa5")},
     "pr_fig7b": ["task.path=biographies.jsonl", "judgments=pairs.csv"],
