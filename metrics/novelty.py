@@ -191,7 +191,7 @@ class Novelty(ComparisonMetric):
     def rows_of(self, key: str, result: MetricResult) -> F64 | None:
         longest = result.per_example["mean_longest_copy"]
         order = key.removeprefix("novelty_")
-        return (longest >= int(order)).astype(np.float64) if order.isdigit() else super().rows_of(key, result)
+        return np.maximum(longest - int(order) + 1, 0.0) if order.isdigit() else super().rows_of(key, result)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged) -> ReplicatesByName:
         """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""

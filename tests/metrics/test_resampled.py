@@ -189,6 +189,10 @@ def test_novelty_of_few_copying_texts_has_no_interval():
         ]
         made = measure_rows("novelty", rows, human, orders=(4,))
         assert ("novelty_4" in made.intervals) == (copying == 5), made.notes
+    human = [" ".join(map(str, row[: 6 + i % 7])) for i, row in enumerate(rows)]
+    assert "novelty_4" in measure_rows("novelty", rows, human, orders=(4,)).intervals, (
+        "all texts copy four words or more"
+    )
 
 
 def test_the_entropy_of_texts_of_one_length_ends_at_that_of_a_text_without_repeats():
