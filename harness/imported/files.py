@@ -205,9 +205,9 @@ def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
-        from openended.harness.imported import framework_outputs
+        from openended.harness.imported.framework_outputs import INSPECT, read_inspect_archive
 
-        return framework_outputs.INSPECT.title, framework_outputs.read_inspect_archive(file, summary)
+        return INSPECT.title, read_inspect_archive(file, summary)
     if file.suffix == ".json" and (document := _open_document(file, summary)):
         return document
     try:
@@ -216,9 +216,9 @@ def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]
         rows = chain([first], rows) if first else rows
         if first is None or not may_be_framework_output(first[1]):
             return None, rows
-        from openended.harness.imported import framework_outputs
+        from openended.harness.imported.framework_outputs import open_json_lines
 
-        return framework_outputs.open_json_lines(file, first[1], rows, summary)
+        return open_json_lines(file, first[1], rows, summary)
     except DataError as err:
         if Path(file.name.removesuffix(".gz")).suffix in (*KINDS, ".json"):
             raise
@@ -314,9 +314,9 @@ def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | No
     if field is None:
         if not may_be_framework_output(content):
             return None
-        from openended.harness.imported import framework_outputs
+        from openended.harness.imported.framework_outputs import open_output_document
 
-        return framework_outputs.open_output_document(content, file, summary)
+        return open_output_document(content, file, summary)
     texts = content[field]
     if not isinstance(texts, list) or not texts:
         raise DataError(f"{file}: field {field!r}: expected a list of texts, got {texts!r:.40}")

@@ -126,7 +126,8 @@ class Layout(Spec):
 
     def check_metrics(self, measured: Collection[str]) -> None:
         """Raise `SpecError` if the table names a metric that does not exist, or shows none of these."""
-        patterns = (self.needs, self.metrics, self.targets)
+        typed_targets = () if self.targets == Layout().targets else self.targets  # the usual ones may be absent
+        patterns = (self.needs, self.metrics, typed_targets)
         needed, visible, targets = (dict.fromkeys(p.partition(".")[0] for p in names) for names in patterns)
         choices = {*core.list_choices("metric"), *measured}
         for name in {**needed, **visible, **targets}:
