@@ -13,7 +13,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -108,9 +108,15 @@ def list_bundled_members(group: str) -> Mapping[str, str]:
 
 
 @lru_cache
+def _read_entry_points() -> EntryPoints:
+    """Return the entry points of all installed packages, whose files are read once."""
+    return entry_points()
+
+
+@lru_cache
 def list_plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return name → entry point of the plug-ins of a group; none is imported."""
-    points = {point.name: point for point in entry_points(group=f"openended.{group}s")}
+    points = {point.name: point for point in _read_entry_points().select(group=f"openended.{group}s")}
     for name in points.keys() & list_bundled_members(group).keys() if group in _FOLDERS else ():
         log.warning("%s %s of %s was left out: the name is taken", group, name, points.pop(name).value)
     return points
@@ -284,7 +290,7 @@ def read_option_yaml(group: str, name: str) -> str:
 
 def read_plugin_yaml(group: str, name: str) -> str | None:
     """Return the YAML text that a plug-in package ships for an option; None if there is none."""
-    for point in entry_points(group="openended.conf"):
+    for point in _read_entry_points().select(group="openended.conf"):
         path = resources.files(point.value) / group / f"{name}.yaml"
         if path.is_file():
             return path.read_text(encoding="utf-8")

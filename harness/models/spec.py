@@ -202,6 +202,8 @@ class ModelSpec(BackendSpec):
         folder = self.folder
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}
+        if self.is_bundled:
+            return {**fields, "files": dict(_digest_bundled_files(folder, chat=bool(self.chat_template)))}
         self.check_ready()
         return {**fields, "files": digest_files(folder, files.list_model_files(folder, chat=bool(self.chat_template)))}
 
@@ -386,3 +388,9 @@ def require_model(value: object, where: str) -> BackendSpec:
     if not isinstance(value, BackendSpec):
         raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
     return value
+
+
+@cache
+def _digest_bundled_files(folder: Path, *, chat: bool) -> dict[str, Json]:
+    """Return the digests of a bundled model, whose files stay as they are while a process runs."""
+    return digest_files(folder, files.list_model_files(folder, chat=chat))

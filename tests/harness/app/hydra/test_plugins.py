@@ -54,6 +54,7 @@ def plugin(installed, monkeypatch):
     def forget():
         registry.load_plugin.cache_clear()
         registry.list_plugins.cache_clear()
+        registry._read_entry_points.cache_clear()
 
     forget()
     yield installed
