@@ -245,7 +245,7 @@ class BradleyTerry(JudgmentMetric):
         comparisons = files.get_judgments(features.model, PAIRS, ComparisonFile)
         players = comparisons.players
         # The player under test; None for a file by itself.
-        player = self.system or features.model.system or None
+        player = self.find_system(features)
         if player is not None and player not in players:
             raise UndefinedMetric(f"system {player!r} was not compared; the file has {', '.join(players)}")
         raters = (row.rater for row in comparisons.rows)

@@ -81,7 +81,7 @@ class MeanRating(JudgmentMetric):
         """Average by criterion: of the run's system, or of every system where none is under test."""
         judged = files.get_judgments(features.model, RATINGS, dict)
         ids = features.model.ids
-        system = self.system or features.model.system or None
+        system = self.find_system(features)
         if system is not None and system not in (players := self.list_players(judged)):
             raise UndefinedMetric(f"system {system!r} was not rated; the file has {', '.join(players)}")
         raters = (rater for ratings in judged.values() for rater in ratings.raters)

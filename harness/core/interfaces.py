@@ -15,7 +15,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.core.spec import Spec, build_signature
 from openended.harness.core.terminal import Advance
-from openended.harness.core.types import F64, I64, Example, Json, MetricResult, NextToken, Ragged, SourceFile
+from openended.harness.core.types import F64, HUMAN, I64, Example, Json, MetricResult, NextToken, Ragged, SourceFile
 
 if TYPE_CHECKING:
     import torch
@@ -415,3 +415,8 @@ class JudgmentMetric(ReadsFile):
     ) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run: no system is under test."""
         raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed}, {human})")
+
+    def find_system(self, features: Features) -> str | None:
+        """Return whose values a row shows: people in theirs, otherwise the option `system` or the run's player."""
+        player = features.model.system or None
+        return player if player == HUMAN else getattr(self, "system", None) or player

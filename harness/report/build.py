@@ -110,6 +110,8 @@ def build_report(
         HarnessError: If there are no readable runs, a layout or published table is unknown, or one column would mix
             signatures.
     """
+    if not isinstance(figures, bool):
+        raise SpecError(f"figures: expected true or false, got {figures!r:.40}; those of a layout go into layout=")
     layouts = _load_layouts(layout, options)
     results = measured.read_results(paths)
     decided = [build_decision_frame(decisions, results)] if decisions is not None else []

@@ -109,7 +109,11 @@ def installed(built, dependencies, tmp_path_factory) -> Path:
 def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
     with zipfile.ZipFile(built[1]) as wheel:
         inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    ours = [*(ROOT / "openended").glob("*.*"), *(ROOT / "hydra_plugins").rglob("*.*")]
+    ours = [
+        *(ROOT / "openended").glob("*.*"),
+        *(ROOT / "openended" / "integrations").rglob("*.*"),
+        *(ROOT / "hydra_plugins").rglob("*.*"),
+    ]
     expected = {str(p.relative_to(ROOT)) for p in ours}
     for name in ("conf", "harness", "metrics", "tasks"):
         expected |= {f"openended/{p.relative_to(ROOT)}" for p in (ROOT / name).rglob("*") if p.is_file()}

@@ -109,7 +109,8 @@ class Composer:
         unused: list[str] = []
         if "metric" in options and isinstance(node.get("metric"), dict):
             # An experiment's options of metrics that are left out have no `_target_`.
-            typed = {option.split(".")[1] for option in options if option.startswith("metric.")}
+            by_grid = not any(word.lstrip("+").startswith("metric=") for word in self.line.words)
+            typed = {option.split(".")[1] for option in options if option.startswith("metric.") and not by_grid}
             nodes = node["metric"].items()
             lost = [n for n, m in nodes if n not in typed and isinstance(m, dict) and m and "_target_" not in m]
             node = {**node, "metric": {n: m for n, m in nodes if n not in lost}}

@@ -154,8 +154,8 @@ class GridRun:
         show_shared_runs(rows)
         if folders:
             target = outputs / "reports" / self.name
-            options = {**to_plain(self.config.get("report")), "decisions": read_decision_plan(self.folder)}
-            show_report(sorted(folders), target, options, self.detail)
+            options, decisions = to_plain(self.config.get("report")), read_decision_plan(self.folder)
+            show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
 

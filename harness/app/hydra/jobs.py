@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
@@ -18,6 +18,10 @@ from openended.harness import report, run, storage
 from openended.harness.app.hydra import grid_state
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, shorten_error, show_progress
+from openended.harness.results import build_layout
+
+if TYPE_CHECKING:
+    from openended.harness.report.analysis.group_sequential import DecisionPlan
 
 log = logging.getLogger(__name__)
 
@@ -127,16 +131,22 @@ class JobRunner:
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
     """Build the report of one experiment of a series, and print its path or the error."""
     try:
-        report.build_report(folders, target, **options)
+        report.build_report(folders, target, layout=build_layout(options, "report"))
     except HarnessError as err:
         log.error("report     %s: %s", target.name, format_error(err))
     else:
         log.info("report     %s", target / "report.html")
 
 
-def show_report(folders: list[Path], target: Path, options: Mapping[str, Any], detail: LogOptions) -> None:
+def show_report(
+    folders: list[Path],
+    target: Path,
+    options: Mapping[str, Any],
+    detail: LogOptions,
+    decisions: DecisionPlan | None = None,
+) -> None:
     """Build the report of some runs and print its tables and where its files are."""
-    written = report.build_report(folders, target, **options)
+    written = report.build_report(folders, target, layout=build_layout(options, "report"), decisions=decisions)
     if detail.quiet:
         sys.stdout.write(f"{written.folder}\n")
     else:
