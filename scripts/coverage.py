@@ -161,6 +161,8 @@ def replace_rows(page: Path, heading: str, rows: Sequence[str], columns: Sequenc
             by_key[tuple(row.split("|")[at] for at in columns)].append(row)
         groups |= by_key
     before, mark, after = page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")
+    if not mark:
+        raise SystemExit(f"{page}: no table under <!-- {heading} -->; add this line and the two lines of column names")
     table, end, after = after.partition(END)
     lines = [*table.splitlines()[:2], *(row for group in groups.values() for row in group)]
     page.write_text(before + mark + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
