@@ -66,8 +66,6 @@ def _export_format(args: argparse.Namespace) -> None:
         core.print_line(str(path))
     if len(files) > MAX_LISTED_FILES:
         core.print_line(f"… and {len(files) - MAX_LISTED_FILES} more files in {folder}")
-    if args.format == "hub" and args.dataset is None:
-        core.print_line("no .eval_results: a Hub result names a dataset repository; add --dataset OWNER/NAME")
 
 
 def _export_archive(args: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """Dialects of servers: the parameters that each kind supports, and its requests.
 
 Every parameter is sent, neutral ones too, so that a server's own defaults never apply. Sources: the servers' own code
-and documentation as of vLLM 0.33, SGLang 0.5.23, llama.cpp's server, TGI (in maintenance), transformers serve 5.23 and
+and documentation as of vLLM 0.33, SGLang 0.5.23, llama.cpp's server, transformers serve 5.23 and
 the OpenAI reference.
 """
 
@@ -15,7 +15,7 @@ from openended.harness.backends.openai.client import MAX_REPLY
 from openended.harness.core import load_members
 from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder
 
-DialectName = Literal["vllm", "sglang", "llama_cpp", "tgi", "transformers", "openai"]
+DialectName = Literal["vllm", "sglang", "llama_cpp", "transformers", "openai"]
 Body = dict[str, Any]
 _ENTRY = 256  # bytes of one listed token in a reply, at most
 _NO_PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -206,13 +206,6 @@ def _build_llama_cpp_options(_: ServedModel, request: CompletionRequest) -> Body
     }  # fmt: skip
 
 
-def _build_tgi_options(_: ServedModel, request: CompletionRequest) -> Body:
-    s = request.sampling
-    # TGI refuses the neutral top_p, 1.0, and a frequency penalty of none is its default.
-    cut = {"top_p": s.top_p} if s.top_p < 1 else {}
-    return {"temperature": s.temperature, **cut, "max_tokens": request.max_tokens, "stream": False}
-
-
 def _build_transformers_options(served: ServedModel, request: CompletionRequest) -> Body:
     s = request.sampling
     config: Body = {
@@ -260,11 +253,6 @@ _ALL = (
         penalties=frozenset({"repetition_penalty"}), orders=frozenset({"before", "after"}), shortest="all",
         listed=10_000, seed_bits=31,
         hint="start llama-server without sampling flags (--top-k, --temp, --samplers …), one build for all slots",
-    ),
-    Dialect(
-        name="tgi", product="text-generation-inference", version_path="/info", options=_build_tgi_options,
-        sampler="temperature, top_k, top_p", truncations=frozenset({"top_p"}), takes_ids=False,
-        hint="look at the model's generation_config.json, or use another server",
     ),
     Dialect(
         name="transformers", product="transformers serve", options=_build_transformers_options,

@@ -1,4 +1,4 @@
-"""Spec of a model behind a completions API: vLLM, SGLang, llama.cpp, TGI, transformers serve, or a compatible server.
+"""Spec of a model behind a completions API: vLLM, SGLang, llama.cpp, transformers serve, or a compatible server.
 
 Planning needs no server: the texts of an earlier run stay cached after the server is gone.
 """
@@ -77,7 +77,6 @@ class ServerSpec(BackendSpec):
             # The value is not shown, because it may be the key itself.
             raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
-        self.require(not self.chat or self.dialect != "tgi", "chat", "false for the dialect tgi")
         self.tokenizer_spec()
 
     @property

@@ -12,7 +12,7 @@ from openended.harness.results import read_results, write_frame
 
 FORMATS = {
     "eee": "Every Eval Ever: one JSON file per run, with its texts",
-    "hub": "model-index and .eval_results for model repositories of the Hub",
+    "hub": ".eval_results for model repositories of the Hub; needs --dataset",
     "croissant": "the texts, described in Croissant",
     "parquet": "one table of all values, results.parquet and results.csv",
 }
@@ -41,12 +41,14 @@ def export_results(
     """
     if file_format not in FORMATS:
         raise SpecError(f"--format: no format {file_format!r}{suggest(file_format, FORMATS)}")
+    if file_format == "hub" and dataset is None:
+        raise SpecError("--format hub: results on the Hub are filed under a dataset: add --dataset OWNER/NAME")
     results = read_results(paths)
     with replace_folder(folder, FILES) as fresh:
         if file_format == "eee":
             files = write_every_eval_ever(results, fresh, organization)
         elif file_format == "hub":
-            files = write_hub_files(results, fresh, dataset)
+            files = write_hub_files(results, fresh, str(dataset))
         elif file_format == "croissant":
             files = [*(file.path for file in write_croissant(results, fresh, name)), Path(METADATA)]
         else:

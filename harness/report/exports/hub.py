@@ -22,22 +22,14 @@ REPORT = ("index.html", "report.html", "page", "tables", "figures")  # what is c
 FILES = (CARD, "records", "generations", "report", METADATA, "results.parquet", "results.csv")
 
 
-def write_hub_files(results: Results, folder: Path, dataset: str | None) -> list[Path]:
-    """Write a folder per model below `models`: `README.md` with a model-index, and `.eval_results/<system>.yaml`."""
+def write_hub_files(results: Results, folder: Path, dataset: str) -> list[Path]:
+    """Write `models/<model>/.eval_results/<system>.yaml` for model repositories, filed under a dataset repository."""
     humans = [item for item in results.values if item.system != "model"]
-    models: dict[str, list[System]] = {}
-    for system in group_systems(results.values):
-        models.setdefault(system.items[0].titles[0] or system.name, []).append(system)
     written: list[Path] = []
-    for title, systems in models.items():
-        card = Path(MODELS, make_slug(title), "README.md")
-        front = {"model-index": [{"name": title, "results": [_describe_system(s, humans) for s in systems]}]}
-        write_text(folder / card, f"---\n{dump_yaml(front)}---\n\n# {title}\n\n{_format_values(systems)}")
-        written.append(card)
-        for system in systems if dataset is not None else ():
-            path = card.with_name(".eval_results") / f"{make_slug(system.name)}.yaml"
-            write_text(folder / path, dump_yaml(_list_results(results, system, humans, str(dataset))))
-            written.append(path)
+    for system in group_systems(results.values):
+        model, name = (make_slug(title) for title in (system.items[0].titles[0] or system.name, system.name))
+        written.append(Path(MODELS, model, ".eval_results", f"{name}.yaml"))
+        write_text(folder / written[-1], dump_yaml(_list_results(results, system, humans, dataset)))
     return written
 
 
@@ -46,20 +38,6 @@ def dump_yaml(node: Any) -> str:  # noqa: ANN401 - any plain data
     import yaml
 
     return str(yaml.safe_dump(node, sort_keys=False, allow_unicode=True, width=120))
-
-
-def _describe_system(system: System, humans: Sequence[SystemValue]) -> dict[str, Any]:
-    """Return one entry of a model-index: all values of one system on one task."""
-    task = system.items[0].axes.get("task") or "texts"
-    metrics = [
-        {
-            "type": f"{item.metric}.{item.key}", "name": f"{item.title} ({system.name})", "value": _round(item.mean),
-            "args": _list_facts(item, humans),
-        }
-        for item in system.items
-        if math.isfinite(item.mean)
-    ]  # fmt: skip
-    return {"task": {"type": "text-generation"}, "dataset": {"name": task, "type": task}, "metrics": metrics}
 
 
 def _list_results(
@@ -90,17 +68,6 @@ def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, A
     if human is not None and math.isfinite(human.mean):
         facts["human_value"] = _round(human.mean)
     return facts | {"signature": item.signature}
-
-
-def _format_values(systems: Sequence[System]) -> str:
-    lines = ["| system | metric | value | 95 % interval or std over seeds |", "| --- | --- | --- | --- |"]
-    for system in systems:
-        name = system.name.replace("|", "\\|")
-        for item in (i for i in system.items if i.primary and math.isfinite(i.mean)):
-            spread = f"± {item.sd:.4g}" if math.isfinite(item.sd) else ""
-            spread = f"[{item.interval[0]:.4g}, {item.interval[1]:.4g}]" if item.interval is not None else spread
-            lines.append(f"| {name} | {item.title} | {item.mean:.4g} | {spread} |")
-    return "\n".join([*lines, ""])
 
 
 def _round(value: float) -> float:

@@ -30,7 +30,6 @@ NEUTRALS = {
     "llama_cpp": {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0,
                   "repeat_last_n": 0, "dry_multiplier": 0.0, "xtc_probability": 0.0, "mirostat": 0, "cache_prompt": False,
                   "samplers": ["temperature"], "seed": (2**62 + 7) % 2**31},
-    "tgi": {"temperature": 1.0, "prompt": "of a"},
     "openai": {"temperature": 1.0, "top_p": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "n": 1, "best_of": 1},
     "transformers": {"prompt": "of a"},
 }  # fmt: skip
@@ -68,8 +67,6 @@ def test_parameters_in_each_servers_words():
     assert body("llama_cpp", Sampling(**llama, typical_p=0.9))["samplers"] == ["temperature", "typ_p"]
     assert body("llama_cpp", Sampling(repetition_penalty=1.2))["repeat_last_n"] == -1
     assert body("llama_cpp", min_tokens=9)["ignore_eos"] is True
-    assert body("tgi", Sampling(top_p=0.9))["top_p"] == 0.9
-    assert "top_p" not in body("tgi")  # TGI refuses its neutral value
     assert body("sglang", Sampling(top_k=3))["sampling_seed"] == ASK.seed
     made = DIALECTS["openai"].body(SPEECH, ASK)
     assert [m["role"] for m in made["messages"]] == ["system", "user"]
@@ -109,7 +106,7 @@ def test_decoders_as_parameters():
         ("sglang", Greedy(repetition_penalty=1.2), "it has no repetition_penalty that counts the prompt"),
         ("vllm", Greedy(no_repeat_ngram_size=3), "it has no no_repeat_ngram_size"),
         ("openai", TopK(), "it has no top_k; it can express ancestral, greedy, nucleus, temperature"),
-        ("tgi", samplers.MinP(), "it has no min_p"),
+        ("openai", samplers.MinP(), "it has no min_p"),
         ("llama_cpp", samplers.Epsilon(), "it has no epsilon"),
     ],
 )

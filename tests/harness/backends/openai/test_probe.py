@@ -143,7 +143,7 @@ def test_a_chat_endpoint_is_probed_by_its_own_lists():
 
 def test_a_server_that_lists_nothing_must_give_more_than_fifty_different_tokens():
     """The trap of transformers' server: a top-k of 50 from generation_config, or no draw at all."""
-    options = {"dialect": "tgi", "seeded": False}
+    options = {"dialect": "transformers", "seeded": False}
     assert probe(Fake(), Ancestral(), direct=False, **options).faults == []
     said = probe(Fake(Fault(top_k=50)), Ancestral(), direct=False, **options).faults
     assert "50 different tokens in 192 draws" in said[0] or "different tokens in 192 draws" in said[0]

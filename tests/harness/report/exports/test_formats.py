@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openended.harness.core import SpecError
 from openended.harness.report.exports import every_eval_ever, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
@@ -109,15 +110,10 @@ def test_what_is_not_known_of_a_model_is_unknown(measured):
     assert evaluation["evaluation_results"][0]["generation_config"]["generation_args"]["top_p"] == 0.95
 
 
-def test_a_model_index_is_read_by_the_hubs_library(runs, tmp_path):
-    repocard_data = pytest.importorskip("huggingface_hub.repocard_data", reason="reads a model-index: extra hub")
+def test_results_for_the_hub_are_filed_under_a_dataset(runs, tmp_path):
+    with pytest.raises(SpecError, match="add --dataset OWNER/NAME"):
+        export_results([runs], tmp_path / "out", "hub", name="a")
     files = export_results([runs], tmp_path / "out", "hub", name="a", dataset="someone/texts")
-    (card,) = (path for path in files if path.name == "README.md")
-    front = yaml.safe_load(card.read_text(encoding="utf-8").split("---\n")[1])
-    title, found = repocard_data.model_index_to_eval_results(front["model-index"])
-    assert title == "docs-s"
-    values = {(value.metric_type, value.metric_name): value.metric_value for value in found}
-    assert values["mauve.mauve", "MAUVE (greedy)"] == 0.8
     (greedy,) = (path for path in files if path.name == "greedy.yaml")
     entries = yaml.safe_load(greedy.read_text())
     assert [entry["dataset"] for entry in entries] == [
@@ -125,11 +121,6 @@ def test_a_model_index_is_read_by_the_hubs_library(runs, tmp_path):
     ]  # fmt: skip
     assert entries[1]["value"] == 0.8
     assert "signature: mauve|" in entries[1]["notes"]
-
-
-def test_results_for_the_hub_need_the_name_of_a_dataset(runs, tmp_path):
-    files = export_results([runs], tmp_path / "out", "hub", name="a")
-    assert [path.name for path in files] == ["README.md"]
 
 
 def test_croissant_describes_every_file_and_field(runs, tmp_path):
@@ -161,9 +152,10 @@ def test_a_croissant_description_is_accepted_by_its_own_library(runs, tmp_path):
 
 def test_equal_runs_give_equal_files_and_nothing_old_is_kept(runs, tmp_path):
     for file_format in FORMATS:
-        first = export_results([runs], tmp_path / "out", file_format, name="a")
+        options = {"name": "a", "dataset": "someone/texts"}
+        first = export_results([runs], tmp_path / "out", file_format, **options)
         data = [path.read_bytes() for path in first]
-        assert export_results([runs], tmp_path / "out", file_format, name="a") == first
+        assert export_results([runs], tmp_path / "out", file_format, **options) == first
         assert [path.read_bytes() for path in first] == data
         assert sorted(first) == sorted(path for path in (tmp_path / "out").rglob("*") if path.is_file())
     pd = pytest.importorskip("pandas")
