@@ -49,8 +49,8 @@ class Length(core.Metric):
         "length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit",
     }  # fmt: skip
 
-    unit: core.Unit = "tokens"
-    """`tokens`: ids under the scorer's tokenizer; `words`: split at white space (Su et al. 2022); `chars`."""
+    unit: core.Unit = "auto"
+    """As of `TextMetric`; `words`: Su et al. 2022."""
     scope: core.Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:

@@ -33,7 +33,7 @@ NeedKind = Literal[
     "next_token", "judgments", "corpus", "classifier",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
-Unit = Literal["tokens", "words", "chars"]
+Unit = Literal["auto", "tokens", "words", "chars"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ of every file in which two runs can differ, flat; the report folds what shares a
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -262,9 +263,11 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
                 f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut "
                 "both sides alike (max_new_tokens)"
             )
-    if model_rows.entry is not None and (spaceless := warn_of_words_without_spaces(settings, model_rows)):
-        featurizer.builder.session.warn_once(spaceless)
-        notes.append(spaceless)
+    if is_complete:
+        unit, is_warning = describe_unit(settings, dataset.human_rows, model_rows)
+        notes += [unit] if unit else []
+        if is_warning:
+            featurizer.builder.session.warn_once(unit)
     if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]) and not few:
         sizes = f"{len(sides[1])} texts beside {len(sides[0])} human ones"
         notes.append(f"{sizes}: where the number matters, compare equal ones")
@@ -322,22 +325,40 @@ def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
     )
 
 
-def warn_of_words_without_spaces(settings: Settings, model_rows: TextRows) -> str:
-    """Warn that whitespace words are counted in texts of a script without spaces; empty for others."""
-    by_words = {
-        metric.name
-        for metric in settings.metrics
-        for need in metric.needs()
-        if need.kind == "tokens" and (need.by == "words" or (need.by == "scorer" and settings.counter is None))
-    }
-    sample = list(islice(RowFile(model_rows.path).each("text"), _SAMPLED_TEXTS)) if by_words else []
-    count = sum(map(core.lacks_word_spaces, sample))
-    if not count:
-        return ""
-    return (
-        f"{count} of the first {len(sample)} texts are in a script without spaces between words, or emoji, and words "
-        f"are split at white space: set metric.NAME.unit=chars for {', '.join(sorted(by_words))}"
-    )
+def resolve_units(settings: Settings, human: TextRows) -> Settings:
+    """Return settings whose metrics count tokens or characters where the option `unit` is `auto`."""
+    if human.entry is None:
+        return settings
+    lacking, count = count_lacking_spaces(human)
+    unit = "chars" if settings.counter is None and lacking > count / 2 else "tokens"
+    metrics: list[Any] = list(settings.metrics)
+    resolved = (replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in metrics)
+    return replace(settings, metrics=tuple(resolved))
+
+
+def count_lacking_spaces(rows: TextRows) -> tuple[int, int]:
+    """Return how many of the first texts are in a script without spaces between words, and of how many."""
+    sample = list(islice(RowFile(rows.path).each("text"), _SAMPLED_TEXTS))
+    return sum(map(core.lacks_word_spaces, sample)), len(sample)
+
+
+def describe_unit(settings: Settings, human: TextRows, model: TextRows) -> tuple[str, bool]:
+    """Return a note on what is counted in texts without spaces between words, or nothing; and if it is a warning."""
+    counted = [
+        (metric.name, need.by) for metric in settings.metrics for need in metric.needs() if need.kind == "tokens"
+    ]
+    by_words = {name for name, by in counted if by == "words" or (by == "scorer" and settings.counter is None)}
+    lacking, count = count_lacking_spaces(model if by_words else human)
+    if lacking and by_words:
+        return (
+            f"{lacking} of the first {count} texts are in a script without spaces between words, or emoji, but "
+            f"{', '.join(sorted(by_words))} split{'s' if len(by_words) == 1 else ''} them at white space: "
+            "metric.NAME.unit=chars counts characters"
+        ), True
+    by_chars = any(by == "chars" for _, by in counted)
+    if by_chars and lacking > count / 2:
+        return "characters are counted: most human texts are in a script without spaces between words", False
+    return "", False
 
 
 def compare_with_card(spec: BackendSpec, human: float) -> str | None:
@@ -369,8 +390,9 @@ def compute_perplexity(nll: core.Ragged) -> float:
 
 
 def find_median_length(rows: RowFile) -> float:
-    """Return the median number of tokens of the texts, or of words where no tokens are kept."""
+    """Return the median number of tokens of the texts; where none are kept of words, or characters without spaces."""
     lengths = rows.token_ids.lengths
     if not lengths.any():
-        lengths = np.array([len(text.split()) for text in rows.each("text")], dtype=np.int64)
+        words = (len(text) if core.lacks_word_spaces(text) else len(text.split()) for text in rows.each("text"))
+        lengths = np.fromiter(words, dtype=np.int64)
     return float(np.median(lengths)) if len(lengths) else 0.0

@@ -13,7 +13,14 @@ from openended.harness.models import Ability, BackendSpec, EmbedderSpec
 from openended.harness.run import measure
 from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result, save_result
 from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
-from openended.harness.run.facts import compute_perplexity, describe_columns, list_notes, reads_q, remark_on_batches
+from openended.harness.run.facts import (
+    compute_perplexity,
+    describe_columns,
+    list_notes,
+    reads_q,
+    remark_on_batches,
+    resolve_units,
+)
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import generate
 from openended.harness.run.import_texts import import_generations
@@ -79,6 +86,7 @@ def run(
     """
     builder = ArtifactBuilder(session, plan_only=False)
     texts = make_texts(settings, builder)
+    settings = texts.settings
     results = measure_all(texts, others)
     session.side_cache.end_run()
     folder = write_record(
@@ -107,6 +115,7 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     for check in _list_checks(settings):
         builder.try_or_note(check)
     dataset = load_dataset(settings, fingerprint, builder)
+    settings = resolve_units(settings, dataset.human_rows)
     check_sizes(settings, dataset)
     check_rated_examples(settings, dataset)
     featurizer = Featurizer(settings, builder)

@@ -13,7 +13,7 @@ from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
-COUNTED_BY: Mapping[Unit, str] = {"tokens": "scorer", "words": "words", "chars": "chars"}
+COUNTED_BY: Mapping[Unit, str] = {"auto": "scorer", "tokens": "scorer", "words": "words", "chars": "chars"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,9 +48,12 @@ class TextMetric(core.Metric):
     direction: ClassVar[core.Direction] = "match_human"
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
-    unit: Unit = "tokens"
-    """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); `words`: split at white space;
-    `chars`: characters other than white space, for scripts that put no spaces between words."""
+    unit: Unit = "auto"
+    """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); words where there is none.
+
+    `words`: split at white space; `chars`: characters other than white space. `auto`: `chars` where there is no
+    tokenizer and most human texts are in a script without spaces, else `tokens`; a run decides it for both sides.
+    """
     scope: Scope = "continuation"
     fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""

@@ -68,14 +68,23 @@ def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path)
     assert isinstance(result, Evaluation)
 
 
-def test_texts_without_spaces_are_counted_by_characters_or_warned_of(caplog):
-    texts = ["我们在家", "他们在家 里", "我们"]
+def test_texts_without_spaces_are_counted_by_characters_or_warned_of(tmp_path, caplog):
+    texts, english = ["我们在家", "他们在家 里", "我们"], ["one or two", "a word", "three"]
     # Characters: 4, 5 and 2, of which 我 们 在 家 他 里 differ.
-    assert oe.measure("distinct_n", model_texts=texts, unit="chars").values["distinct_1"] == 6 / 11
-    assert "script without spaces" not in caplog.text
+    for options in ({}, {"unit": "chars"}):
+        result = oe.measure("distinct_n", model_texts=texts, **options)
+        assert result.values["distinct_1"] == 6 / 11
+        assert "|unit:chars|" in result.signature
+    # The human side decides for both; words keep the signature that they have without a decision.
+    for human, unit, lengths in ((texts, "chars", (11 / 3, 18 / 3)), (english, "tokens", (4 / 3, 2))):
+        result = oe.evaluate(human=human, systems={"a": texts, "b": english}, metrics="length", outputs_dir=tmp_path)
+        assert tuple(result.values[name]["length"] for name in "ab") == pytest.approx(lengths)
+        assert f"|unit:{unit}|" in result.results["a"]["length"].signature
+        assert ("characters are counted" in " ".join(result.records["b"].notes)) is (unit == "chars")
+    caplog.clear()
     assert oe.measure("length", model_texts=texts, unit="words").values["length"] == 4 / 3
     assert "3 of the first 3 texts are in a script without spaces" in caplog.text
-    assert "metric.NAME.unit=chars for length" in caplog.text
+    assert "length splits them at white space: metric.NAME.unit=chars counts characters" in caplog.text
 
 
 def test_texts_without_spaces_are_cut_by_characters_where_no_scorer_counts_tokens(tmp_path):
