@@ -164,7 +164,7 @@ def _maximize_likelihood(matrix: F64) -> F64:
     steepest = float(np.abs(gradient(free)).max())
     if not steepest <= _GRADIENT:
         raise UndefinedMetric(
-            f"the likelihood did not converge: gradient {steepest:.1e} a comparison ({solution.message})"
+            f"the likelihood did not converge: gradient {steepest:.1e} per comparison ({solution.message})"
         )
     scores = append_zero(free)
     return scores - float(scores.mean())

@@ -126,7 +126,7 @@ class ClippedDensityCoverage(TwoSample):
         least = min(num_human - 1, num_model)
         if self.k == type(self).k or self.k < least:
             return ""
-        return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
+        return f"k={self.k}: needs more than {self.k} texts per side, this run has {least}; raise num_examples"
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)

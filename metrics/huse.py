@@ -506,7 +506,7 @@ class Huse(core.JudgmentMetric):
         runs = {key: {example: row for row, example in enumerate(side.ids)} for key, side in sides.items()}
         for key, side in sides.items():
             if len(runs[key]) != len(side.ids):
-                several = "several texts an example; ratings are of one text each, so sample once"
+                several = "several texts per example; a rating is of one text, so set samples=1"
                 raise DataError(f"{side.system}: {several}")
         ids, notes = _match_ids(rated, runs, judged.source)
         rows = np.array([rated[key][i] for key in sides for i in ids])

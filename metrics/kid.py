@@ -72,7 +72,7 @@ def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
         return float(np.var(values, ddof=1)) / len(values)
     _, group = np.unique(np.asarray(groups), return_inverse=True)
     if len(group) != len(values):
-        raise ValueError(f"groups: expected one a row, {len(values)}, got {len(group)}")
+        raise ValueError(f"groups: expected one per row, {len(values)}, got {len(group)}")
     sums = np.bincount(group, weights=values - values.mean())
     count = len(sums)
     return float(np.sum(sums**2)) / len(values) ** 2 * count / (count - 1) if count > 1 else float("nan")

@@ -44,7 +44,7 @@ def kl_per_token(
 def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
     """Return log Q + NLL of each text, shape (n,)."""
     if len(rows) != len(log_prob):
-        raise ValueError(f"log_prob: expected one a text, {len(rows)}, got {len(log_prob)}")
+        raise ValueError(f"log_prob: expected one per text, {len(rows)}, got {len(log_prob)}")
     if np.isnan(log_prob).any():
         raise UndefinedMetric("texts without log Q: a decoder that samples, of a model that runs here, has it")
     if not rows.lengths.sum():

@@ -119,7 +119,7 @@ class KnnPrecisionRecall(TwoSample):
         least = min(num_human, num_model)
         if self.k == type(self).k or self.k < least:
             return ""
-        return f"k={self.k}: needs more than {self.k} texts a side, this run has {least}; raise num_examples"
+        return f"k={self.k}: needs more than {self.k} texts per side, this run has {least}; raise num_examples"
 
     def share_space(self, sides: Sequence[Side]) -> tuple[Self, list[Side]]:
         share, scale = self.explained_variance, _choose_scale(self.explained_variance, self.rows)

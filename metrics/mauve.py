@@ -208,7 +208,7 @@ class Mauve(Quantized):
             if scores.clipped:
                 notes.append(
                     f"clipped: {'most' if scores.clipped >= 0.5 else 'some'} means of {self.estimator} fell outside "
-                    "their range; the sides look alike to it, or it cannot see how they differ; read js beside the area"
+                    "their range: it sees no difference between the sides; read js as well as the area"
                 )
             if self.estimator == "knn" and self.self == "counted":
                 top = float(np.exp(-self.scaling_factor / self.neighbors))

@@ -63,7 +63,7 @@ class NgramDiversity(SamplesTextMetric):
     name = "ngram_diversity"
     direction = "higher"
     bounds = (0.0, np.inf)
-    titles = {"ngram_diversity": "n-gram div. a prompt"}
+    titles = {"ngram_diversity": "n-gram div. per prompt"}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Shaib et al. 2024
 

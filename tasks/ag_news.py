@@ -67,7 +67,7 @@ class AgNews(TopicTask, PublicFileTask):
 
     name = "ag_news"
     source = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
-    size = "30,000 a topic (train), 1,900 a topic (test); half of them for the reference"
+    size = "30,000 per topic (train), 1,900 per topic (test); half of them for the reference"
     topic_names = TOPICS
     license = "non-commercial use (AG's corpus)"
     obtained = "fetched at the first use"

@@ -24,7 +24,7 @@ class JsonLines(UserFileTask):
     source = "your own file"
     size = "any"
     license = "the file's own"
-    obtained = "yours: `prompt` and `human`, one object a line"
+    obtained = "yours: `prompt` and `human`, one object per line"
     command = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
     path: str = option(REQUIRED, bool, "the path of a JSON-lines file")

@@ -20,7 +20,7 @@ class Texts(UserFileTask):
     source = "your own file"
     size = "any"
     license = "the file's own"
-    obtained = "yours: a text a record; see `openended score`"
+    obtained = "yours: one text per record; see `openended score`"
     command = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
     paired = False
 
@@ -40,7 +40,7 @@ class Texts(UserFileTask):
             example = next((record.cells[name] for name in IDS if name in record.cells), record.line)
             identity = f"{example} {record.cells.get('sample', '')}".strip()
             if identity in ids and not is_noted:
-                log.warning("%s: the id %r is there again; all texts are counted", record.where, identity)
+                log.warning("%s: the id %r appears again; all texts are counted", record.where, identity)
                 is_noted = True
             ids.add(identity)
             text = read_text_field(record.cells, field, record.where)

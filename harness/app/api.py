@@ -188,7 +188,7 @@ def measure(
     """Compute one metric of texts, with its arrays; also `oe.metrics.NAME(model_texts=…, …)`."""
     spec = metric if isinstance(metric, core.Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
-        raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… beside model_texts=…")
+        raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… as well as model_texts=…")
     result = evaluate(
         human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
         scoring=scoring, scorer=scorer, embedder=embedder,

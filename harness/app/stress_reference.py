@@ -69,7 +69,7 @@ def describe_stress_results(metric: str) -> str:
     if not lines:
         return ""
     head = (
-        f"Measured on docs with {NUM_TEXTS} texts a side (openended stress; at 5 %, without pairing; the difference "
+        f"Measured on docs with {NUM_TEXTS} texts per side (openended stress; at 5 %, without pairing; the difference "
         "shrinks as 1/sqrt(n)):"
     )
     return "\n".join([head, "", *lines])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 if TYPE_CHECKING:
     import torch
 
-BATCH_REMARK = "a text can depend on the others of its batch"
+BATCH_REMARK = "a text can depend on the other texts of its batch"
 """Start of the notes on texts whose bits are not promised at every batch size."""
 
 

@@ -69,7 +69,7 @@ def list_files(path: Path) -> list[Path]:
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
-        raise DataError(f"{path}: .txt beside other files of texts; give the folder one kind")
+        raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
     return paths
 
 

@@ -35,11 +35,11 @@ def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - n
         with limit_memory(FREE + RATIO * size):
             value = _PlainUnpickler(stream).load()
     except pickle.UnpicklingError as err:
-        raise DataError(f"{path}: refused, no pickle of plain lists ({err})") from err
+        raise DataError(f"{path}: not read, because the pickle holds more than plain lists ({err})") from err
     except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
         raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
     except (MemoryError, RecursionError) as err:
-        raise DataError(f"{path}: refused, a pickle of absurd size") from err
+        raise DataError(f"{path}: not read, because the pickle expands beyond the memory allowed for its size") from err
     seen: set[int] = set()  # lists: one that contains itself is visited once
     waiting = [value]
     while waiting:
@@ -49,7 +49,7 @@ def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - n
                 seen.add(id(item))
                 waiting.extend(part for part in item if type(part) is not int)  # most of a file is lists of integers
         elif not isinstance(item, (bool, int, float, str)):
-            raise DataError(f"{path}: refused, it holds a {type(item).__name__}")
+            raise DataError(f"{path}: not read, because it holds a {type(item).__name__}")
     return value
 
 

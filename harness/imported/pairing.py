@@ -186,13 +186,13 @@ def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) ->
     if not texts[0].paired:
         _check_count(len(texts), len(examples), path)
         pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]
-        return pairs, ["the texts answer no prompt: set beside the human texts row by row, the prompts left out"]
+        return pairs, ["the texts answer no prompt: row i is compared with human text i, without prompts"]
     nameless = [text for text in texts if text.identity is None]
     if nameless and len(nameless) < len(texts):
         raise DataError(f"{nameless[0].where}: no id, though other lines have one; give every line its `id`, or none")
     pairs, notes = _pair_in_order(texts, examples, path) if nameless else _pair_by_id(texts, examples, path)
     left = len(texts) - len(pairs)
-    return pairs, [*notes, f"{left} texts of the file answer no example of this run"] if left else notes
+    return pairs, [*notes, f"{left} texts of the file match no example of this run"] if left else notes
 
 
 def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
@@ -201,13 +201,13 @@ def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pa
     # Ids that count from another start would pair wrongly, so prompts decide if they are given.
     other = next((pair for pair in pairs if pair[1].prompt not in (None, pair[0].prompt)), None)
     if _can_pair_by_prompt(texts, examples) and (other or not pairs):
-        return _pair_by_prompt(texts, examples, path), ["its ids are not those of the task: paired by prompt"]
+        return _pair_by_prompt(texts, examples, path), ["its ids do not match the task: paired by prompt"]
     if other:
         name = other[0].generation.example_id
         raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
     if missing := _find_missing(examples, pairs):
         strange = [str(text.identity) for text in texts if text.identity not in keys]
-        of_file = f"; ids of the file that are none of the task: {_format_ids(strange)}" if strange else ""
+        of_file = f"; ids of the file that the task does not have: {_format_ids(strange)}" if strange else ""
         raise DataError(
             f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
             "give both files the same ids (task.id_field names the task's)"
@@ -215,7 +215,7 @@ def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Pa
         )
     by_line = all(_is_record_number(e.generation.example_id) for e in examples)
     by_line = by_line and any(text.identity != e.generation.example_id for e, text in pairs)
-    return pairs, ["its ids were taken for numbers of the task's records, counted from 0"] if by_line else []
+    return pairs, ["its ids were read as record numbers of the task, counted from 0"] if by_line else []
 
 
 def _pair_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
@@ -245,7 +245,7 @@ def _pair_by_prompt(texts: Sequence[ImportedText], examples: Sequence[Row], path
     by_prompt = {e.prompt: e for e in examples}
     pairs = [(by_prompt[text.prompt], text) for text in texts if text.prompt in by_prompt]
     if not pairs:
-        raise DataError(f"{path}: neither its ids nor its prompts are those of the task")
+        raise DataError(f"{path}: neither ids nor prompts match the task")
     if missing := _find_missing(examples, pairs):
         raise DataError(
             f"{path}: no text for the prompts of {len(missing)} of {len(examples)} examples: {_format_ids(missing)}"
@@ -300,8 +300,8 @@ def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[Import
         free -= TEXT_OVERHEAD + 4 * len(text.text or "") + 36 * len(text.token_ids or ())
         if free < 0:
             raise DataError(
-                f"{path}: its texts are more than the memory of this machine holds (stopped after {len(loaded):,}); "
-                "cut it to the examples of the run"
+                f"{path}: the texts do not fit into memory (stopped after {len(loaded):,}); "
+                "reduce it to the examples of the run"
             )
         loaded.append(text)
     return loaded

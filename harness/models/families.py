@@ -63,7 +63,7 @@ def find_refusal(config: Mapping[str, Any]) -> str | None:
     """Return why a family, by its config.json, cannot generate from left to right; None if no reason is known."""
     kind = str(config.get("model_type"))
     if kind in ENCODERS:
-        return f"models of the family {kind} are encoders: they look both ways"
+        return f"models of the family {kind} are encoders, which do not generate from left to right"
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
 
 
@@ -118,7 +118,7 @@ def choose_kind(lm: CausalModel, make_runner: Callable[[Kind], Stepper]) -> Kind
         if difference <= TOLERANCE[lm.spec.dtype]:
             if kind == "reread":
                 log.warning(
-                    "model %s: the family %s keeps its past in its own way; each step reads the whole text again",
+                    "model %s: the family %s has a cache of its own kind: each step reads the whole text again",
                     lm.spec.title, family,
                 )  # fmt: skip
             RUNNER_KINDS[lm.model] = kind

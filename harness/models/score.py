@@ -193,7 +193,9 @@ def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64
     All rows lie in one array: as arrays of their own those of a million texts would leave gigabytes in small pieces.
     """
     if len(prompts) != len(continuations):
-        raise ValueError(f"{len(prompts)} prompts, {len(continuations)} continuations: the rows must pair")
+        raise ValueError(
+            f"{len(prompts)} prompts, {len(continuations)} continuations; expected one continuation per prompt"
+        )
     whole = (as_ids(np.concatenate(pair)) for pair in zip(prompts, continuations, strict=True))
     dtype = np.result_type(prompts.values, continuations.values)
     return Ragged.from_rows((np.concatenate([find_prefix(row), row]) for row in whole), dtype)

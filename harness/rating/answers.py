@@ -182,7 +182,7 @@ def group_files_by_study(
                 study_key = find_key(path)
                 keys.setdefault(study_key.study, study_key)
     if not keys:
-        raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
+        raise DataError(f"no {KEY} next to these files: name the folder of the study with --key STUDY")
     files_by_study: dict[str, list[Path]] = {study: [] for study in keys}
     for file in files:
         study = _read_study_id(file)

@@ -76,7 +76,7 @@ def read_study_texts(
         with core.open_text(exclude) as handle:
             excluded = frozenset(line.strip() for line in handle if line.strip())
         if not excluded:
-            raise SpecError(f"--exclude {exclude}: expected example ids, one a line; the file is empty")
+            raise SpecError(f"--exclude {exclude}: expected example ids, one per line; the file is empty")
     players = tuple(player for player in texts if player != core.HUMAN or not cut_differently)
     material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded)
     note = ("human texts left out: the runs cut them at different lengths",)
@@ -432,4 +432,4 @@ def find_key(path: Path) -> StudyKey:
     for folder in (path if path.is_dir() else path.parent, *list(path.resolve().parents)[:3]):
         if (folder / KEY).is_file():
             return read_key(folder)
-    raise DataError(f"no {KEY} beside these files: name the folder of the study with --key STUDY")
+    raise DataError(f"no {KEY} next to these files: name the folder of the study with --key STUDY")

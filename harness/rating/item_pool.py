@@ -178,7 +178,7 @@ class ItemPool:
             if stored_row is not None:
                 if stored_row == (rater, lease, stored_choices):
                     return False
-                raise AnswerRefused(409, "This item is answered already; the first answer stands.")
+                raise AnswerRefused(409, "This item was answered already; the first answer is kept.")
             lease_row = base.execute("SELECT rater, lease, leased_at FROM tasks WHERE id = ?", (task,)).fetchone()
             if lease_row is None or lease_row[:2] != (rater, lease):
                 raise AnswerRefused(

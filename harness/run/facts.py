@@ -238,7 +238,9 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
     sides = [RowFile(rows.path) for rows in (dataset.human_rows, model_rows) if rows.entry is not None]
     is_complete = len(sides) == 2
     name = settings.system or settings.generations or "the system"
-    few = warn_of_few_texts(name, *map(len, sides)) if is_complete else ""
+    # The human row of a table says by itself how many texts it is based on.
+    has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in settings.metrics)
+    few = warn_of_few_texts(name, *map(len, sides)) if is_complete and not has_row else ""
     needs = [need for metric in settings.metrics for need in metric.needs()]
     need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
     far = None
@@ -250,7 +252,7 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
     notes = [*filter(None, [few]), *settings.task.remarks()]
     if settings.chat_model is not None:
         title = settings.chat_model.title
-        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them plain")
+        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
     if dataset.examples is not None:
         skipped: dict[str, int] = dataset.examples.meta["skipped"]
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
@@ -260,17 +262,14 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
         human, model = map(find_median_length, sides)
         if human and abs(model - human) > human * _LENGTH_GAP:
             notes.append(
-                f"median length {model:g} beside {human:g} of the human texts: most metrics see the length too; cut "
-                "both sides alike (max_new_tokens)"
+                f"median length {model:g}, of the human texts {human:g}: most metrics depend on length; truncate both "
+                "sides to one length (max_new_tokens)"
             )
     if is_complete:
         unit, is_warning = describe_unit(settings, dataset.human_rows, model_rows)
         notes += [unit] if unit else []
         if is_warning:
             featurizer.builder.session.warn_once(unit)
-    if not settings.task.paired and is_complete and len(sides[0]) != len(sides[1]) and not few:
-        sizes = f"{len(sides[1])} texts beside {len(sides[0])} human ones"
-        notes.append(f"{sizes}: where the number matters, compare equal ones")
     if settings.least_length and settings.generations is None:
         least = settings.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
@@ -308,8 +307,8 @@ def list_remarks(settings: Settings) -> list[str]:
     if settings.cut_by_words:
         length = settings.max_new_tokens
         out.append(
-            f"both sides are cut at {length} whitespace words (characters, in a script without spaces): no scorer is "
-            "set whose tokens to count"
+            f"both sides are cut at {length} whitespace words (characters, in a script without spaces): there is no "
+            "scorer to count tokens"
         )
     return out
 
@@ -319,10 +318,10 @@ def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
     fewer, more = sorted((num_human, num_model))
     if fewer > 1 and fewer * _FEW_OF > more:
         return ""
-    return (
-        f"{name}: {num_model} text{'s' if num_model != 1 else ''} beside {num_human} human "
-        f"text{'s' if num_human != 1 else ''}: values of so few texts say little; compare about equal numbers"
+    counts = (
+        f"{num_model} text{'s' if num_model != 1 else ''} against {num_human} human text{'s' if num_human != 1 else ''}"
     )
+    return f"{name}: {counts}: too few for reliable values; compare systems with similar numbers of texts"
 
 
 def resolve_units(settings: Settings, human: TextRows) -> Settings:

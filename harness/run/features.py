@@ -464,7 +464,7 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     needed = max(row_numbers, default=-1) + 1
     if len(array) < needed or (whole and len(array) != needed):
         raise core.DataError(
-            f"features: {path}: {len(array)} rows for {needed} texts; expected a row a text, in their order"
+            f"features: {path}: {len(array)} rows for {needed} texts; expected one row per text, in the same order"
         )
     rows = np.asarray(row_numbers, dtype=np.int64)
     # All texts of a file in its order: the vectors are then read from the disk as needed.

@@ -172,7 +172,7 @@ class MetricRunner:
         if path in (None, NO_JUDGMENTS):
             raise core.UndefinedMetric("there are no human judgments; judgments=FILE adds them")
         if path.startswith(core.SIMULATED):
-            raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all are there: add -m")
+            raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all exist: add -m")
         from openended.metrics.judgments import check_judgments_file
 
         check_judgments_file(Path(path))
@@ -259,7 +259,7 @@ def add_intervals(
     reasons = {
         too_few or "no variation seen": flat,
         f"fewer than {core.LEAST_DIFFERENT} texts differ from the others": [k for k in without if k not in flat],
-        "a draw of so few texts has no value": [k for k in defined if k not in sound],
+        "a resample of so few texts has no value": [k for k in defined if k not in sound],
     }
     notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
     return replace(result, draws=pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))

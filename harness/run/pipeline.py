@@ -62,7 +62,7 @@ class RunTexts:
         have = human.meta["more"] if human is not None else needed
         if have == needed:
             return ""
-        return f"no human ceiling: it needs as many more human texts as a system has, {needed}; {have} were to spare"
+        return f"no human ceiling: it needs {needed} further human texts, as many as a system has; {have} were left"
 
 
 def plan(settings: Settings, session: Session) -> Outcome:

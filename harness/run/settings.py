@@ -101,7 +101,7 @@ class Settings(core.Spec):
         self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
         self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
         loose = not self.task.paired and self.generations is not None
-        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: a row a text")
+        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: one row per text")
         if self.generations is None and self.judgments in (None, NO_JUDGMENTS):
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise core.SpecError(

@@ -26,7 +26,7 @@ def check_sides(*, human: Floats, model: Floats, least: int = 2) -> tuple[Floats
         raise ValueError(f"expected one dimension on both sides, got human {human.shape} and model {model.shape}")
     for name, side in (("human", human), ("model", model)):
         if len(side) < least:
-            raise UndefinedMetric(f"needs at least {least} texts a side; the {name} side has {len(side)}")
+            raise UndefinedMetric(f"needs at least {least} texts per side; the {name} side has {len(side)}")
     return human, model
 
 

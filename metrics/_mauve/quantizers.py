@@ -100,7 +100,7 @@ def fit_quantizer(
     if quantizer in ("kmeans", "kmeans_l1") and n < buckets:
         raise UndefinedMetric(f"{buckets} buckets need as many texts to be fitted on, got {n}")
     if quantizer in ("residual_kmeans", "drmm") and n < codes:
-        raise UndefinedMetric(f"{codes} codes a level need as many texts to be fitted on, got {n}")
+        raise UndefinedMetric(f"{codes} codes per level need as many texts to be fitted on, got {n}")
     points: Any
     project: Callable[[Floats], Any]
     scales_last = kind.rows == "l2" and unit_norm == "after_pca"
@@ -161,7 +161,7 @@ def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) ->
     if quantizer == "lattice":
         return f"auto or {CELLS}"
     codes = _count_codes(num_buckets)
-    return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes a level"
+    return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes per level"
 
 
 def count_fitted_rows(num_buckets: int, quantizer: QuantizerName) -> int:

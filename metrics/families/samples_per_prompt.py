@@ -67,7 +67,7 @@ def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups
     kept_rows = order[sizes[prompt[order]] > 1].astype(np.int64)
     several = sizes[sizes > 1]
     if not len(several):
-        raise UndefinedMetric("needs two texts a prompt or more (samples=2); no prompt here has two")
+        raise UndefinedMetric("needs two or more texts per prompt (samples=2); no prompt here has two")
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
     return PromptGroups(at[kept_rows], starts, len(ids), int(np.count_nonzero(sizes == 1)), kept_rows)
 

@@ -173,7 +173,7 @@ def read_comparisons(
             key = (comparison.item, *pair, comparison.criterion, comparison.rater)
             if key in first_lines:
                 raise DataError(
-                    f"{row.where}: item {key[0]}, rater {key[-1]}: the pair is there twice; {first_lines[key]}"
+                    f"{row.where}: item {key[0]}, rater {key[-1]}: the pair appears twice; {first_lines[key]}"
                 )
             first_lines[key] = row.where
         comparisons += parsed

@@ -219,7 +219,7 @@ def _name_system(row: base.FileRow, columns: Sequence[str], side: str) -> str:
 
 def _refuse_duplicate(row: base.FileRow, key: tuple[str, ...], first_lines: dict[tuple[str, ...], str]) -> None:
     if key in first_lines:
-        raise DataError(f"{row.where}: {_format_name(key)} is there twice; first at {first_lines[key]}")
+        raise DataError(f"{row.where}: {_format_name(key)} appears twice; first at {first_lines[key]}")
     first_lines[key] = row.where
 
 

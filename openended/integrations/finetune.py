@@ -169,7 +169,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def _run(_: Composer, config: DictConfig) -> None:
     LogOptions.read(config).apply()
     if config.hydra.mode == RunMode.MULTIRUN:
-        raise core.SpecError("one model a command, got a grid (-m)")
+        raise core.SpecError("one model per command, got a grid (-m)")
     names = {f.name for f in dataclasses.fields(FinetuneSpec)}
     spec = core.construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(config, sorted(names))), "finetune")
     output = to_plain(OmegaConf.masked_copy(config, ["output"]))["output"]

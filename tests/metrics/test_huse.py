@@ -197,7 +197,7 @@ def test_runs_that_cannot_be_scored():
     judged = Huse().read(EXAMPLE)
     with pytest.raises(DataError, match="no rated example is in the run"):
         Huse().compute(run_features(judged, ["other/1"]))
-    with pytest.raises(DataError, match="several texts an example"):
+    with pytest.raises(DataError, match="several texts per example"):
         Huse().compute(run_features(judged, ["example/000"] * 2))
     features = run_features(judged, [f"example/{i:03d}" for i in range(100)])
     features.human.data[NLL].values[:] = np.nan

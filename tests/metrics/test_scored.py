@@ -213,7 +213,7 @@ def test_kl_as_a_metric_and_its_edges():
     check_edges([
         (lambda: run(KLToScorer(), [[1, 2], [3]], token_nll=nll, log_prob=without), UndefinedMetric, "without log Q"),
         (lambda: run(KLToScorer(), [[1, 2], [3, 4]], token_nll=nll, log_prob=log_prob), UndefinedMetric, "bos=true"),
-        (lambda: kl_per_token([[1.0]], log_prob=[1.0, 2.0]), ValueError, "one a text"),
+        (lambda: kl_per_token([[1.0]], log_prob=[1.0, 2.0]), ValueError, "one per text"),
         (lambda: kl_per_token([[]], log_prob=[0.0]), UndefinedMetric, "no token"),
     ])  # fmt: skip
 

@@ -149,7 +149,7 @@ def test_edges():
         (lambda: frechet_infinity(human=normal(30), model=normal(30), sizes=1), ValueError, "sizes"),
         (lambda: frechet_infinity(human=normal(30), model=normal(30), draws=0), ValueError, "draws"),
         (lambda: kid(human=few, model=few, degree=0), ValueError, "degree"),
-        (lambda: kid(human=few, model=few, human_groups=[1, 2, 3]), ValueError, "expected one a row, 5, got 3"),
+        (lambda: kid(human=few, model=few, human_groups=[1, 2, 3]), ValueError, "expected one per row, 5, got 3"),
         (lambda: kid(human=np.full((3, 2), 1e40), model=np.ones((3, 2)), degree=9), ValueError, "degree 9: the kernel"),
         (lambda: discriminator_accuracy(human=normal(9), model=normal(30)), UndefinedMetric, "10 texts"),
         (lambda: discriminator_accuracy(human=normal(30), model=normal(30), folds=1), ValueError, "folds"),

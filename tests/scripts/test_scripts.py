@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -12,7 +13,7 @@ import pytest
 
 from openended.harness.backends.denoiser.denoising import draw_in_float32
 from openended.harness.core import load_members
-from scripts import bench, power
+from scripts import bench, messages, power
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 from tests.helpers import ROOT
 from tests.lazy import LazyModule, torch
@@ -24,6 +25,16 @@ def work(**fields):
 
 def timing(seconds, result=None):
     return {"seconds": seconds, "peak": 10 << 20, "result": result or {"x": 1.0}, "versions": {}}
+
+
+def test_messages_are_listed_with_examples_and_have_no_words_that_readers_stumble_over():
+    texts = [text for _, _, text in messages.list_messages()]
+    assert len(texts) > 2000
+    stumbles = re.compile(
+        r"beside|say little|resolve less|there (twice|again)|(one|texts?|line|rows?) an? (text|side|line)\b"
+    )
+    assert not [text for text in texts if stumbles.search(text)]
+    assert messages.find_example("names {len(folders)} runs, and texts are printed of one: name that run")
 
 
 def test_a_row_says_ratio_memory_and_agreement():

@@ -41,7 +41,7 @@ Examples:
 
 _ARGUMENTS: Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
-                "help": "the texts of a system, and its name in tables; naive:NAME has none"},
+                "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts"},
     "--scoring": {"metavar": "MODEL", "help": "scores and embeds: gpt2-large, docs-m, a hub id or a folder"},
     "--scorer": {"metavar": "MODEL", "help": "likelihood and tokens by this model instead"},
@@ -49,16 +49,16 @@ _ARGUMENTS: Arguments = {
     "--metrics": {"metavar": "NAMES", "help": "metrics or sets (text, two_sample, paper, all)"},
     "--compat": {"metavar": "PAPER",
                  "help": "metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER"},
-    "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: told by them"},
+    "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: detected"},
     "--human-field": {"metavar": "NAME", "help": "the same of the human file"},
-    "--features": {"nargs": "+", "metavar": "NPY", "help": "vectors of your own, one file a system, in order"},
+    "--features": {"nargs": "+", "metavar": "NPY", "help": "your own vectors, one file per system, in the same order"},
     "--human-features": {"metavar": "NPY", "help": "those of the human texts"},
     "--num-examples": {"default": "all", "metavar": "N", "help": "the first N texts of each side; default: all"},
     "--max-new-tokens": {"type": int, "metavar": "N", "help": "cut texts at N tokens of the scorer; default: no"},
     "--name": {"metavar": "NAME", "help": "of the runs and the report; default: score-TIME"},
     "--outputs-dir": {"default": "outputs", "metavar": "DIR", "help": "where everything is kept"},
     "--device": {"default": "auto", "help": "auto, cpu, cuda, …"},
-    "-v/--verbose": {"action": "store_true", "help": "a line an artifact; rules, dates, commands and signatures"},
+    "-v/--verbose": {"action": "store_true", "help": "one line per artifact; rules, dates, commands, signatures"},
     "-q/--quiet": {"action": "store_true", "help": "print the tables alone"},
 }  # fmt: skip
 
@@ -199,7 +199,7 @@ def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, 
     if args.features is None and args.human_features is None:
         return None
     if args.human_features is None:
-        raise SpecError("--features: expected --human-features FILE.npy beside it, the vectors of the human texts")
+        raise SpecError("--features: expected --human-features FILE.npy too, the vectors of the human texts")
     if len(args.features or ()) != len(names):
         raise SpecError(
             f"--features: expected a file for each system, in order: {', '.join(names)}; got {len(args.features or ())}"

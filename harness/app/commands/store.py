@@ -50,7 +50,7 @@ def _store(args: argparse.Namespace) -> None:
         shared = RemoteStore(args.url)
         count = shared.push(root) if args.action == "push" else shared.pull(root, trust=args.trust)
         lines = [f"{count:,} of {len(shared.names):,} entries copied from {shared.url}" if args.action == "pull" else
-                 f"{count:,} entries copied to {shared.url}, {len(shared.names):,} were there"]  # fmt: skip
+                 f"{count:,} entries copied to {shared.url}, {len(shared.names):,} existed"]  # fmt: skip
     else:
         lines = list(format_sizes(measure_entries(root), find_named_entries(args.outputs / "runs")))
     for line in lines:

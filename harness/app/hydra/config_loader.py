@@ -147,7 +147,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
             group, _, name = path.rpartition("/")
             if count > 1 and not is_shared(name):
                 if group == "metric":
-                    raise SpecError(f"metric: {name} is there twice, by itself or in a set; name it once")
+                    raise SpecError(f"metric: {name} is listed twice, by itself or in a set; name it once")
                 raise SpecError(f"{path} is merged twice, and its values would undo others: leave {group}={name} out")
         config: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
         return config

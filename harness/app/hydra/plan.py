@@ -86,7 +86,7 @@ def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
     except core.DataError:  # one system, or no standard errors
         return []
     weaker = any(space.reason for space in results.spaces.values())
-    basis = ", by each system's own values, which resolve less" if weaker else ""
+    basis = ", from each system's own values, which need more texts" if weaker else ""
     return [f"pilot of {size:,} examples{basis}", *(f"  {line}" for line in lines)]
 
 

@@ -189,7 +189,7 @@ def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None
     if unknown := tags - {"log"}:
         raise SpecError(f"{typed}: no tag {min(unknown)!r}; known: log")
     if override.value_type == ValueType.GLOB_CHOICE_SWEEP:
-        raise SpecError(f"{typed}: a search takes no glob: list the choices, as in {key}=a,b")
+        raise SpecError(f"{typed}: wildcards are not allowed in a search: list the choices, as in {key}=a,b")
     if isinstance(value, IntervalSweep):
         low, high = float(value.start or 0), float(value.end or 0)
         parameter = Parameter(name, key, (), low, high, None, bool(tags), isinstance(value.start, int), when)

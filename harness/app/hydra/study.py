@@ -115,7 +115,7 @@ class StudyRunner:
             if core.temporary_files.is_in_use(Path(str(trial.user_attrs.get(OWNER, "")))):
                 raise StoreError(f"the search {self.plan.name} is being run by another process: wait for it, or end it")
         if self._left:
-            log.info("search     going on with %d trials that an interrupted search left", len(self._left))
+            log.info("search     resuming the %d trials of an interrupted search", len(self._left))
         tried_again = {t.user_attrs.get(AGAIN) for t in trials}
         for trial in trials:
             if trial.state == states.FAIL and trial.number not in tried_again:
@@ -183,7 +183,7 @@ class StudyRunner:
             with warnings.catch_warnings(action="ignore"):  # warnings about few trials; the table shows the number
                 shares = optuna.importance.get_param_importances(self.study, target=lambda t: t.values[index])
         except (ValueError, RuntimeError) as err:
-            log.warning("search     the importance of the parameters cannot be told: %s", core.shorten_error(err))
+            log.warning("search     the importance of the parameters cannot be estimated: %s", core.shorten_error(err))
             return {}
         return {str(k): float(v) for k, v in shares.items() if math.isfinite(v)}
 
@@ -263,7 +263,7 @@ def reject_false_trials(plan: SearchPlan, path: Path) -> int:
                 base.executemany("UPDATE trials SET state = 'FAIL' WHERE trial_id = ?", numbers)
                 base.executemany("DELETE FROM trial_values WHERE trial_id = ?", numbers)
     for trial in false:
-        log.warning("search     trial %d: its runs do not give its values; it is tried again", trial.number)
+        log.warning("search     trial %d: its runs lack its values; it is run again", trial.number)
     return len(false)
 
 

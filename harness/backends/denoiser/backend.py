@@ -46,7 +46,7 @@ class DenoiserSpec(ModelSpec):
     block_size: int | None = ranged(None, "[1, inf)", "1 or more, or null")
     """Tokens of a block, for models that write block after block; null: the whole text at once."""
     shifted: bool = False  # its logits at a position are for the next one
-    infill: str | None = option(None, lambda text: text != "", "a text that marks the place, or null")
+    infill: str | None = option(None, lambda text: text != "", "a text that marks the position to fill, or null")
     """Text in a prompt in whose place the tokens are written; null: they follow the prompt."""
     trust_remote_code: bool = False  # run the model's own code from the hub; needs a commit as `revision`
 
@@ -83,7 +83,7 @@ class DenoiserSpec(ModelSpec):
         auto_map: Mapping[str, Any] = self.config().get("auto_map") or {}
         for name in (n for n in _CLASSES if n in auto_map):
             if any("--" in str(value) for value in auto_map.values()):
-                raise DataError(f"model {self.path}: its code lies in another repository, which no commit pins")
+                raise DataError(f"model {self.path}: its code is in another repository, which no commit pins")
             return name
         return None
 

@@ -151,7 +151,7 @@ KNOWN_TEXT = "The weather was fine in the morning, and the number of people in t
 FEW_DRAWS = 192  # number of draws without listings; they must have more than 50 distinct tokens
 TOP = 50  # a hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule
 LENGTH = 8
-_OTHER_ANSWERS = "it gives other answers to the same prompts than before the first text; another model?"
+_OTHER_ANSWERS = "its answers to the same prompts have changed since the first text; is it another model?"
 UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
 
 

@@ -133,7 +133,7 @@ def _check_ids(name: str, ids: Any, served: ServedModel, request: CompletionRequ
 
 
 def _describe_excess(count: int, request: CompletionRequest) -> str:
-    return f"it wrote {count} tokens where {request.max_tokens} were asked for: it keeps no max_tokens"
+    return f"it wrote {count} tokens where {request.max_tokens} were asked for: it ignores max_tokens"
 
 
 def check_prompt(reply: Reply, served: ServedModel, request: CompletionRequest) -> None:

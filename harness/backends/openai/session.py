@@ -33,7 +33,7 @@ class ServerInfo:
 
     @property
     def title(self) -> str:
-        return f"{self.product} {self.version}" if self.version else f"{self.product}, version not told"
+        return f"{self.product} {self.version}" if self.version else f"{self.product}, version unknown"
 
     def plain(self) -> dict[str, Json]:
         return {"product": self.product, "version": self.version, "context": self.context, "dtype": self.dtype}

@@ -252,7 +252,7 @@ class ActorPool:
         except self._ray.exceptions.RayActorError as err:
             if not (others or self.coming or self.idle):
                 raise DataError(f"{self._option}: no worker can start ({_summarize_error(err)})") from err
-            log.warning("worker %d cannot start (%s); going on without it", who, _summarize_error(err))
+            log.warning("worker %d cannot start (%s); continuing without it", who, _summarize_error(err))
         else:
             self.idle.append(who)
 

@@ -33,7 +33,7 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
 
 
 def depends_on_batch(lm: CausalModel) -> bool:
-    """Return whether a text can depend on the others of its batch.
+    """Return whether a text can depend on the other texts of its batch.
 
     On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never in
     float32; in reduced precision by a trial, because kernels differ between processors.

@@ -226,12 +226,14 @@ def describe_estimates(results: Results, items: Iterable[SystemValue]) -> tuple[
             signatures.append(f"signature of differences: {space.signature}")
             clusterings = f" ({space.num_clusterings} clusterings)" if space.num_clusterings else ""
             sets = f"{space.num_systems} sets of texts and {space.num_human:,} human texts"
-            lines.setdefault(f"one space of {sets}; the printed values on each system's own", {})[
+            lines.setdefault(f"in one space of {sets}; printed values in a space of the system's own", {})[
                 item.metric + clusterings
             ] = None
         elif space.reason:
-            lines.setdefault(f"each system's own values, which resolve less: {space.reason}", {})[item.metric] = None
-    return [f"Differences of {', '.join(names)} rest on {basis}." for basis, names in lines.items()], signatures
+            lines.setdefault(f"from each system's own values, which need more texts: {space.reason}", {})[
+                item.metric
+            ] = None
+    return [f"Differences of {', '.join(names)} are computed {basis}." for basis, names in lines.items()], signatures
 
 
 def _combine(weights: Sequence[float], parts: Sequence[Replicates | None]) -> Replicates | None:

@@ -152,7 +152,7 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
     values = {"words": TextValue("words", "match_human", words)}
     if nll is not None:
         means = np.array([np.mean(row, dtype=np.float64) if len(row) else np.nan for row in nll])
-        values["nll"] = TextValue("surprise (nats a token)", "match_human", means)
+        values["nll"] = TextValue("surprise (nats per token)", "match_human", means)
     for at in source.runs:
         for row in source.results.runs[at].results:
             if row.system != source.role or row.artifact is None:

@@ -140,7 +140,7 @@ def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
     least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
     visible = f"they show only changes of at least {least}" if least else "they show no change"
-    warning = f"no?: {texts} texts on a side say little, {visible}; more num_examples show smaller ones"
+    warning = f"no?: with {texts} texts per side, {visible}; a larger num_examples shows smaller ones"
     labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
     warnings = (warning,) if texts < FEW_TEXTS else ()
     return [Frame.build(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]

@@ -218,7 +218,7 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
     ]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
         lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
-        columns.append((Quantity(*KL, "lowest KL a token", "lower", 3), lowest))
+        columns.append((Quantity(*KL, "lowest KL per token", "lower", 3), lowest))
     labels, kinds = [entry.name for entry in frontiers], ["model"] * len(frontiers)
     if human is not None and layout.human:
         labels, kinds = [*labels, "human"], [*kinds, "human"]

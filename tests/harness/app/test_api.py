@@ -52,7 +52,7 @@ def test_a_result_is_a_short_line_a_table_a_frame_and_a_report(result, tmp_path)
     assert [line.split()[0] for line in table.splitlines() if line.split()[:1] and line.split()[0] in result.values] == [
         "human", "greedy", "nucleus",
     ]  # fmt: skip
-    assert "20 texts beside 24 human ones" in table
+    assert table.count("24 texts") == 1, "one warning for one cause"
     short = result.to_pandas()
     assert list(short.columns) == ["system", "metric", "key", "value", "low", "high"]
     assert {"human", "greedy", "nucleus"} <= set(short["system"])
@@ -111,8 +111,8 @@ def test_an_id_that_is_there_twice_among_human_texts_is_said_once(tmp_path, capl
     rows = [{"id": f"a{i // 2}", "text": text} for i, text in enumerate(HUMAN)]
     human = write_jsonl(tmp_path / "human.jsonl", rows)
     oe.evaluate(human=human, systems={"a": NUCLEUS}, metrics="zipf", outputs_dir=tmp_path)
-    assert caplog.text.count("human.jsonl:2: the id 'a0' is there again; all texts are counted") == 1
-    assert caplog.text.count("is there again") == 1
+    assert caplog.text.count("human.jsonl:2: the id 'a0' appears again; all texts are counted") == 1
+    assert caplog.text.count("appears again") == 1
 
 
 def test_a_metric_measures_texts(tmp_path):

@@ -68,7 +68,7 @@ def test_texts_are_paired_by_id(tmp_path, prompts, field):
     assert texts(rows) == [" g0", " g1", " g2"]
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
     assert notes == [
-        "its ids were taken for numbers of the task's records, counted from 0",
+        "its ids were read as record numbers of the task, counted from 0",
         "no stop reasons in the file; texts not truncated here count as complete",
     ]
 
@@ -89,7 +89,7 @@ def test_texts_are_paired_by_prompt_and_the_rest_is_counted(tmp_path, prompts):
     path = lines(tmp_path, [{"prompt": f"P{i}", "text": f" g{i}"} for i in (7, 2, 1, 0)])
     rows, notes = take(path, prompts)
     assert texts(rows) == [" g0", " g1", " g2"]
-    assert "1 texts of the file answer no example of this run" in notes
+    assert "1 texts of the file match no example of this run" in notes
 
 
 def test_texts_are_paired_by_order_if_neither_side_has_ids(tmp_path):
@@ -98,7 +98,7 @@ def test_texts_are_paired_by_order_if_neither_side_has_ids(tmp_path):
     assert texts(rows) == [" g0", " g2"]
     assert notes[:2] == [
         "paired by order: neither file has ids, so line i answers record i",
-        "2 texts of the file answer no example of this run",
+        "2 texts of the file match no example of this run",
     ]
 
 
@@ -107,7 +107,7 @@ TWO = {"jsonl/a": "P", "jsonl/b": "P"}
 THREE = {f"jsonl/{i:06d}": f"P{i}" for i in range(3)}
 REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (TWO, [{"text": "x"}, {"text": "y"}], r"the examples have ids \('jsonl/a', 'jsonl/b'\), its lines have neither"),
-    (IDS, [{"id": i, "text": "x"} for i in "avwyz"], "no text for 4 of 5 .*'jsonl/b', .* none of the task: 'v', 'w', 'y', …"),
+    (IDS, [{"id": i, "text": "x"} for i in "avwyz"], "no text for 4 of 5 .*'jsonl/b', .* the task does not have: 'v', 'w', 'y', …"),
     (THREE, [{"id": f"x{i}", "text": f" g{i}"} for i in range(3)], "no text for 3 of 3 examples"),
     (THREE, [{"id": 0, "text": "a"}, {"text": "b"}, {"id": 2, "text": "c"}], r"g\.jsonl:2: no id, though other lines have"),
     (TWO, [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}],
@@ -123,7 +123,7 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (THREE, [{"id": 0, "text": "a", "sample": -1}], r":1: field 'sample'"),
     (THREE, [{"id": 0, "text": "a", "stop": "bored"}], r":1: field 'stop': expected eos or length"),
     (THREE, [{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
-    (THREE, [{"prompt": "none of them", "text": "a"}], r"neither its ids nor its prompts"),
+    (THREE, [{"prompt": "none of them", "text": "a"}], r"neither ids nor prompts"),
     (THREE, [{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
     (THREE, [{"gens_article": "x"}], r"expected a list of texts"),
     (THREE, [["x", "y"]], r":1: expected a JSON object, got list"),
@@ -386,5 +386,5 @@ def test_texts_are_limited_by_memory_and_not_by_number(monkeypatch):
     assert measure_free_memory() > 1 << 20
     assert len(load_within_memory(items(600_000), Path("x.jsonl"))) == 600_000
     monkeypatch.setattr(pairing, "measure_free_memory", lambda: 1 << 20)
-    with pytest.raises(DataError, match=r"x\.jsonl: its texts are more than the memory .* holds \(stopped after \d+\)"):
+    with pytest.raises(DataError, match=r"x\.jsonl: the texts do not fit into memory \(stopped after \d+\)"):
         load_within_memory(items(10_000), Path("x.jsonl"))

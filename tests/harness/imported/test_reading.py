@@ -181,7 +181,7 @@ def test_a_text_file_of_a_folder_is_one_text(tmp_path):
     write(tmp_path / "a.txt", "one\n\ntwo\n")
     assert [r.cells["text"] for r in imported.read_records(tmp_path)] == ["one\n\ntwo\n"]
     write(tmp_path / "b.csv", ROWS)
-    with pytest.raises(DataError, match="beside other files"):
+    with pytest.raises(DataError, match="and other files of texts"):
         list(imported.read_records(tmp_path))
 
 
@@ -409,7 +409,7 @@ def test_a_hostile_pickle_runs_nothing(tmp_path, protocol):
         Hostile(subprocess.Popen, ["touch", str(victim)]), [[1, 2, Hostile(_touch, str(victim))]],
         Hostile(getattr, "x", "upper"), Path("x"), {1, 2}, bytearray(b"x"), range(3), 1j,
     ):  # fmt: skip
-        with pytest.raises(DataError, match="refused"):
+        with pytest.raises(DataError, match="not read, because"):
             load(write(tmp_path / "evil.p", pickle.dumps(evil, protocol=protocol)))
     assert not victim.exists()
 
@@ -442,7 +442,7 @@ def test_streams_that_are_no_plain_lists_are_refused(tmp_path, stream):
 
 def test_a_small_pickle_takes_no_gigabytes_and_a_large_one_is_read(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_AS)
-    with pytest.raises(DataError, match="refused, a pickle of absurd size"):
+    with pytest.raises(DataError, match="not read, because the pickle expands beyond the memory allowed for its size"):
         load(write(tmp_path / "x.p", b"Nr\xff\xff\xff\x7f."))  # the memo's index two billion
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     value: list[Any] = [[[1, 2, 50256] * 1000 for _ in range(100)], [0.5], 1, 2.5, "s", True]

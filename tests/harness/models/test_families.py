@@ -137,7 +137,7 @@ def test_a_model_that_looks_both_ways_is_refused_before_its_weights_are_read(tmp
     spec = saved("bert", tmp_path)
     (Path(spec.path) / "model.safetensors").write_bytes(b"never read")
     for call in (spec.load, lambda: load_model(spec)):
-        with pytest.raises(DataError, match="family bert are encoders: they look both ways"):
+        with pytest.raises(DataError, match="family bert are encoders, which do not generate from left to right"):
             call()
     assert spec.cannot("generate")
 

@@ -206,4 +206,4 @@ def test_no_key_says_what_to_type(tmp_path, capsys):
     (tmp_path / "deep" / "er" / "x").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "x" / "answers.json").write_text("{}")
     assert main(["collect", str(tmp_path / "deep")]) == 2
-    assert "no key.json beside these files: name the folder of the study with --key STUDY" in capsys.readouterr().err
+    assert "no key.json next to these files: name the folder of the study with --key STUDY" in capsys.readouterr().err

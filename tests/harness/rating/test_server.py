@@ -72,7 +72,7 @@ def test_an_answer_sent_twice_is_stored_once_and_another_one_is_refused(pool):
     rater, item = take_item(pool)
     assert pool.store(rater, item.task, item.lease, whole(pool), 5)
     assert not pool.store(rater, item.task, item.lease, whole(pool), 5)
-    with pytest.raises(AnswerRefused, match="the first answer stands"):
+    with pytest.raises(AnswerRefused, match="the first answer is kept"):
         pool.store(rater, item.task, item.lease, whole(pool, 2), 5)
     assert pool.counts() == (1, 36)
 

@@ -147,7 +147,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     assert needs_whole_grid(given.judgments)
     assert not given.is_judgments_only()
     measure = MetricRunner(given, SimpleNamespace(builder=None))
-    with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all are there: add -m"):
+    with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all exist: add -m"):
         measure._read_judgments(given.metrics[0], "model")
     openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path, code=0)
 

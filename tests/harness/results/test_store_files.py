@@ -168,7 +168,7 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid):
     (mauve, *_) = select_values(results.values, "mauve", "mauve")
     (line,), _ = describe_estimates(results, [first, mauve])
     assert line.startswith(
-        "Differences of kid, mauve (30 clusterings) rest on one space of 2 sets of texts and 30 human"
+        "Differences of kid, mauve (30 clusterings) are computed in one space of 2 sets of texts and 30"
     )
     words = ("power", "runs", "--outputs", str(grid), "--difference", "kid=0.5", "--metrics", "kid")
     done = openended(*words, cwd=grid, verbose=False, code=0)
@@ -190,7 +190,7 @@ def test_a_plan_reads_the_space_of_a_pilot_and_never_computes_it(grid, tmp_path)
              "metric=[kid]", "num_examples=30", "human_examples=all", "outputs_dir=copy/out", "plan_only=true"]  # fmt: skip
     before = list_files()
     plan = openended(*words, cwd=tmp_path, code=0).stdout
-    assert "pilot of 12 examples, by each system's own values, which resolve less" in plan
+    assert "pilot of 12 examples, from each system's own values, which need more texts" in plan
     assert list_files() == before
     openended("power", "copy/out/runs", cwd=tmp_path, verbose=False, code=0)
     assert list_files() > before, "power keeps what it computes"
@@ -208,4 +208,4 @@ def test_without_embeddings_the_printed_values_are_compared_and_a_line_says_so(g
     assert test is not None
     assert test.difference == first.mean - second.mean
     (line,), _ = describe_estimates(results, [first])
-    assert line.endswith("rest on each system's own values, which resolve less: its embeddings are not stored.")
+    assert line.endswith("from each system's own values, which need more texts: its embeddings are not stored.")

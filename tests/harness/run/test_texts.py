@@ -279,7 +279,7 @@ def test_with_as_many_spare_texts_the_ceiling_is_of_the_systems_size(tmp_path):
 
 def test_without_there_is_none_and_the_table_says_why(tmp_path):
     row = get_row(compare(tmp_path, "num_examples=9"), "ceiling")
-    reason = "no human ceiling: it needs as many more human texts as a system has, 9; 7 were to spare"
+    reason = "no human ceiling: it needs 9 further human texts, as many as a system has; 7 were left"
     assert (row.status, row.notes) == ("undefined", (reason,))
     assert np.isnan(row.values["frechet"])
     (folder,) = (tmp_path / "out/runs/test").iterdir()
@@ -296,8 +296,16 @@ def test_several_samples_need_as_many_more_human_texts(tmp_path):
     assert get_row(record, "ceiling").status == "ok"
     assert [parse_signature(get_row(record, s).signature)["n"] for s in ("ceiling", "model")] == ["5/10"] * 2
     record = compare(tmp_path, "num_examples=6", "samples=2", "decoder=nucleus")
-    assert get_row(record, "ceiling").notes[0].endswith("as a system has, 12; 10 were to spare")
+    assert (
+        get_row(record, "ceiling")
+        .notes[0]
+        .endswith("needs 12 further human texts, as many as a system has; 10 were left")
+    )
     path = tmp_path / "theirs.jsonl"
     write_jsonl(path, [{"id": i, "sample": s, "text": f" raise {s} of {i}"} for i in range(8) for s in range(2)])
     record = measured(tmp_path, "metric=[frechet]", f"generations={path}")
-    assert get_row(record, "ceiling").notes[0].endswith("as a system has, 16; 8 were to spare")
+    assert (
+        get_row(record, "ceiling")
+        .notes[0]
+        .endswith("needs 16 further human texts, as many as a system has; 8 were left")
+    )

@@ -63,7 +63,7 @@ def test_own_vectors(folder):
     assert "Fréchet" in done.stdout
     assert "–" not in [cell for line in done.stdout.splitlines() if line.startswith(" greedy") for cell in line.split()]
     done = openended("score", *words, cwd=folder, code=2)
-    assert "--human-features FILE.npy beside it" in done.stderr
+    assert "--human-features FILE.npy too" in done.stderr
 
 
 def test_systems_are_named_by_their_files_their_folders_or_the_user():

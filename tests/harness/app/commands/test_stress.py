@@ -70,7 +70,7 @@ def test_csv_and_table(folder):
     column = [c.metric for c in table.columns].index("length")
     assert table.rows[0].cells[column].value == 50
     assert table.rows[1].cells[column].words == "no?"
-    assert table.warnings[0].startswith("no?: 30 texts on a side say little, they show only changes of at least ")
+    assert table.warnings[0].startswith("no?: with 30 texts per side, they show only changes of at least ")
     (figure,) = draw_figure("stress", results).values()
     assert {"50", "no"} <= {text.get_text() for text in figure.axes[0].texts}
 

@@ -65,7 +65,7 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
         assert openended(*SEARCH, cwd=tmp_path).returncode == 130
     monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
     again = openended(*SEARCH, cwd=tmp_path, code=0)
-    assert "going on with 1 trials that an interrupted search left" in again.stderr
+    assert "resuming the 1 trials of an interrupted search" in again.stderr
     one, other = (read_search(only_grid(folder)) for folder in (whole[0], tmp_path))
     assert [(t.setting, t.values) for t in one.trials] == [(t.setting, t.values) for t in other.trials]
     assert "(4 runs)" in again.stdout, "the report has those of before too"

@@ -192,7 +192,7 @@ def test_a_sound_study_stays_as_it_is(path):
 def test_a_changed_trial_is_tried_again(statement, rejected, path, caplog):
     change(path, statement)
     assert reject_false_trials(searches.PLAN, path) == rejected
-    assert "is tried again" in caplog.text
+    assert "is run again" in caplog.text
     searching = StudyRunner(searches.PLAN, path)
     assert searching.start() == 5 - rejected
     assert all(t.values[0] < 1 for t in searching.summarize().trials if t.state == "complete")

@@ -216,7 +216,7 @@ def test_a_model_with_code_of_its_own_says_how_to_run_it(folder, tmp_path):
         spec.load()
     elsewhere = {"AutoModel": "another/repository--model.M"}
     spec = DenoiserSpec(path=copy_with(folder, tmp_path / "other", "config.json", auto_map=elsewhere))
-    with pytest.raises(DataError, match="its code lies in another repository, which no commit pins"):
+    with pytest.raises(DataError, match="its code is in another repository, which no commit pins"):
         spec.remote_class()
 
 

@@ -177,7 +177,7 @@ def test_a_text_without_ids_is_encoded_again_and_marked():
 @pytest.mark.parametrize(
     ("value", "request_", "why"),
     [
-        (reply(WORDS, "length"), ask(len(WORDS) - 1), "it keeps no max_tokens"),
+        (reply(WORDS, "length"), ask(len(WORDS) - 1), "it ignores max_tokens"),
         (reply(WORDS, "length"), ask(len(WORDS) + 1), "its own limit is lower"),
         (reply((*WORDS, END), "stop"), ask(40, least=20), "in spite of min_new_tokens=20"),
         (reply(WORDS, "content_filter"), ask(40), "finish_reason 'content_filter'"),

@@ -107,7 +107,7 @@ def test_a_server_is_probed_once_for_a_decoder(local):
     ("fault", "why"),
     [
         (Fault(top_k=40), "with neutral parameters"),
-        (Fault(temperature=0.5, processed=True), "other answers to the same prompts"),
+        (Fault(temperature=0.5, processed=True), "answers to the same prompts have changed"),
         (Fault(ignores="top_p"), "by its Q"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_fault_names_the_endpoint_what_it_means_and_what_to_set(local):
 
 def test_faults_that_come_later_are_found_in_the_replies(local):
     for fault, why in (
-        (Fault(one_more=True), "keeps no max_tokens"),
+        (Fault(one_more=True), "ignores max_tokens"),
         (Fault(cut_prompt=1), "cuts prompts"),
         (Fault(bos=True), "before"),
         (Fault(other_text=True), "is not the text of its token ids"),
