@@ -26,6 +26,7 @@ from .pairing import (
     import_unpaired as import_unpaired,
 )
 from .records import OUTPUT_TITLES as OUTPUT_TITLES
+from .scores import SystemScores as SystemScores, read_system_scores as read_system_scores
 from .systems import (
     Damage as Damage,
     HumanTexts as HumanTexts,

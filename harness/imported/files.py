@@ -205,9 +205,9 @@ def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]
     if file.suffix == ".npz":
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
     if file.suffix == ".eval":
-        from openended.harness.imported.framework_outputs import INSPECT, read_inspect_archive
+        from openended.harness.imported.framework_outputs import INSPECT, read_inspect_texts
 
-        return INSPECT.title, read_inspect_archive(file, summary)
+        return INSPECT.title, read_inspect_texts(file, summary)
     if file.suffix == ".json" and (document := _open_document(file, summary)):
         return document
     try:

@@ -4,14 +4,16 @@ A record keeps its own fields (`--field` may name one) and gets `text`, `id`, an
 `human`, `sample` and `stop`. What cannot be scored is refused; what is left out is counted in a `ReadSummary`.
 """
 
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, shorten_error
+from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, read_json, shorten_error
 from openended.harness.imported.records import Cells, ReadSummary, Records
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
@@ -19,7 +21,9 @@ _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_leng
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 _ID = (str, int)
 _READ = ("id", "sample", "prompt", "human", "text", "stop")  # of a sample, which has a megabyte with its events
-_HEADER = "header.json"  # of an archive of Inspect
+_HEADER, _SUMMARIES = "header.json", "summaries.json"  # of an archive of Inspect
+Samples = Iterator[tuple[int, str, Any]]  # (number, file and member, sample)
+_ZSTANDARD = 93  # method of a member
 _MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
 
 
@@ -209,10 +213,8 @@ _BATCH = OutputFormat(
 def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tuple[str, Records] | None:  # noqa: ANN401
     """Return title and records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
     match content:
-        case {"eval": dict(), "samples": samples}:
-            rows = samples if isinstance(samples, list) else []
-            numbered = ((i, f"{path}, sample {i}", sample) for i, sample in enumerate(rows, start=1))
-            return INSPECT.title, _read_samples(content, numbered, path, summary)
+        case {"eval": dict(), "samples": _}:
+            return INSPECT.title, read_inspect_texts(path, summary)
         case [{"instruction": _, "output": _}, *_]:
             lines = ((i, f"{path}:{i}", row) for i, row in enumerate(content, start=1))
             return _ALPACA_EVAL.title, _ALPACA_EVAL.convert(lines, summary)
@@ -235,10 +237,18 @@ def open_json_lines(path: Path, first: Cells, rows: Records, summary: ReadSummar
     return form.title, form.convert(((number, f"{path}:{number}", row) for number, row in rows), summary)
 
 
-def read_inspect_archive(path: Path, summary: ReadSummary) -> Records:
-    """Yield the samples of an `.eval` archive in the order of its data set, epoch by epoch."""
-    with suppress(ImportError):
-        import zipfile_zstd  # noqa: F401 - adds Zstandard to `zipfile`
+@contextmanager
+def open_inspect_log(path: Path, *, brief: bool = False) -> Iterator[tuple[Any, Samples]]:
+    """Open a log: its header, and its samples in the order of the data set, epoch by epoch.
+
+    `brief` reads the summaries of the samples, which have their scores but no events, where an archive has them.
+    """
+    if path.suffix != ".eval":
+        log = read_json(path)
+        if not isinstance(log, dict) or "eval" not in log:
+            raise DataError(f"{path}: expected a log of Inspect; JSON lines end in .jsonl")
+        yield log, _check_samples(log, _number_rows(log.get("samples"), path), path)
+        return
     check_regular_file(path)
     try:
         archive = zipfile.ZipFile(path)
@@ -260,18 +270,25 @@ def read_inspect_archive(path: Path, summary: ReadSummary) -> Records:
             return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
 
         members = sorted((n for n in names if n.startswith("samples/") and n.endswith(".json")), key=make_sort_key)
-        samples = ((i, f"{path}, {n}", _read_member(archive, n, path)) for i, n in enumerate(members, start=1))
-        yield from _read_samples(header, samples, path, summary)
+        samples: Samples = ((i, f"{path}, {n}", _read_member(archive, n, path)) for i, n in enumerate(members, start=1))
+        if brief and _SUMMARIES in names:
+            samples = _number_rows(_read_member(archive, _SUMMARIES, path), path)
+        yield header, _check_samples(header, samples, path)
 
 
-def _read_samples(header: Any, samples: Iterable[tuple[int, str, Any]], path: Path, summary: ReadSummary) -> Records:  # noqa: ANN401
+def _number_rows(rows: Any, path: Path) -> Samples:  # noqa: ANN401
+    numbered = enumerate(rows if isinstance(rows, list) else [], start=1)
+    return ((i, f"{path}, sample {i}", row) for i, row in numbered)
+
+
+def _check_samples(header: Any, samples: Samples, path: Path) -> Samples:  # noqa: ANN401
     """Yield the samples of a log; refuse one whose run was cut off, or that lacks samples."""
     status = header.get("status") if isinstance(header, dict) else None
     if status != "success":
         raise DataError(f"{path}: its run has the status {status!r}, expected 'success'; finish it: inspect eval-retry")
     number = 0
-    for number, cells in INSPECT.convert(samples, summary):
-        yield number, {name: cells[name] for name in _READ if name in cells}
+    for number, where, sample in samples:
+        yield number, where, sample
     if not number:
         raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")
     ids, epochs = (_find(header, f"eval.{name}") for name in ("dataset.sample_ids", "config.epochs"))
@@ -282,20 +299,40 @@ def _read_samples(header: Any, samples: Iterable[tuple[int, str, Any]], path: Pa
         raise DataError(f"{path}: holds {number} of its {total} samples; finish it: inspect eval-retry")
 
 
+def read_inspect_texts(path: Path, summary: ReadSummary) -> Records:
+    """Yield the texts of a log, in their order in the data set."""
+    with open_inspect_log(path) as (_, samples):
+        for number, cells in INSPECT.convert(samples, summary):
+            yield number, {name: cells[name] for name in _READ if name in cells}
+
+
 def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noqa: ANN401
+    info = archive.getinfo(name)
+    if info.file_size > _MAX_MEMBER:
+        raise DataError(f"{path}, {name}: expected at most {_MAX_MEMBER >> 20} MiB, got a larger sample")
     try:
-        with archive.open(name) as member:
-            data = member.read(_MAX_MEMBER + 1)
-    except NotImplementedError as err:
-        raise DataError(
-            f"{path}: packed with Zstandard, which Python cannot read alone; pip install zipfile-zstd (the extra "
-            "`inspect` has it), or convert the log: inspect log convert --to json"
-        ) from err
+        if info.compress_type == _ZSTANDARD:
+            data = _unpack_zstandard(archive, info)
+        else:
+            with archive.open(name) as member:
+                data = member.read(_MAX_MEMBER + 1)
     except Exception as err:  # the packers' own errors have no common base
         raise DataError(f"{path}, {name}: cannot be read ({shorten_error(err)})") from err
-    if len(data) > _MAX_MEMBER:
-        raise DataError(f"{path}, {name}: expected at most {_MAX_MEMBER >> 20} MiB, got a larger sample")
     return parse_json(data, f"{path}, {name}")
+
+
+def _unpack_zstandard(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a member packed with Zstandard, which `zipfile` reads from Python 3.14 on."""
+    import pyarrow as pa
+
+    file: Any = archive.fp
+    file.seek(info.header_offset)
+    name, extra = struct.unpack("<26x2H", file.read(30))  # their lengths, at the end of the local header
+    file.seek(name + extra, 1)
+    data = bytes(pa.Codec("zstd").decompress(file.read(info.compress_size), info.file_size))
+    if zlib.crc32(data) != info.CRC:
+        raise zipfile.BadZipFile(f"bad CRC-32 of {info.filename!r}")
+    return data
 
 
 def _find(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON

@@ -25,6 +25,7 @@ from .analysis.worsening import (
 from .build import (
     Report as Report,
     build_report as build_report,
+    compare_scores as compare_scores,
     make_tables as make_tables,
     write_table as write_table,
 )

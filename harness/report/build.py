@@ -26,6 +26,8 @@ from openended.harness.results import Layout, Results
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from openended.harness.imported import SystemScores
+
 log = logging.getLogger(__name__)
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
 TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
@@ -59,14 +61,15 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""
-        counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"]
+        counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"] if self.runs else []
         counts += [f"{self.unfinished} unfinished skipped"] if self.unfinished else []
         counts += [f"values superseded by newer or own runs: {self.superseded}"] if self.superseded else []
         counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
-        out = [f"report     {pages[0] if pages else self.folder}  ({', '.join(counts)})"]
+        about = f"  ({', '.join(counts)})" if counts else ""
+        out = [f"report     {pages[0] if pages else self.folder}{about}"]
         out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"]
         out += [f"figures    {self.folder / 'figures'}  ({', '.join(figures)}: .pdf .png)"] if figures else []
         texts = [str(path) for path in self.paths if path.name in TEXTS]
@@ -175,12 +178,34 @@ def write_report(
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
     with replace_folder(folder, FILES, (*TEXTS, LAYOUTS, FILE)) as fresh:
         names = sorted({run.experiment for run in results.runs})
-        report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else names[0]
+        report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else "".join(names)
         files = (write_table(table, fresh / "tables", report) for table in tables)
         written = [*(path for paths in files for path in paths), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
     counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
     return Report(folder, tuple(tables), paths, *counts, results=results)
+
+
+def compare_scores(
+    systems: Sequence[SystemScores], metrics: Sequence[str] = (), lower: Sequence[str] = (), *, drop: bool = False,
+    difference: float | None = None, out: Path | None = None,
+) -> None:  # fmt: skip
+    """Print the tables of the scores of systems; with a folder, write them (.md, .tex, .csv) and a page into it."""
+    from openended.harness.report.tables.score_comparison import build_score_frames, pair_scores
+
+    tables = build_tables(build_score_frames(systems, pair_scores(systems, metrics, lower, drop=drop), difference))
+    console = make_console()
+    for table in tables:
+        print_table(table, console)
+    if out is None:
+        return
+    from openended.harness.report.page.page import write_page
+
+    frame = measured.build_frame((), ())
+    results = Results(frame, (), (), 0, 0)
+    report = write_report(results, tables, out, lambda folder: write_page(results, tables, [], folder / "report.html"))
+    for line in report.lines():
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _load_layouts(

@@ -1,6 +1,7 @@
 from .frame import (
     FIXED as FIXED,
     Results as Results,
+    build_frame as build_frame,
     check_axes as check_axes,
     count_prompts as count_prompts,
     filter_results as filter_results,

@@ -103,6 +103,7 @@ def build_folder(folder: Path) -> Path:
     for name in ("greedy", "nucleus", "theirs", "SYSTEM", "model"):
         write_jsonl(folder / f"{name}.jsonl", texts)
     write_framework_outputs(folder, [(row["prompt"], row["human"], text["text"]) for row, text in zip(rows, texts)])
+    shutil.copytree(ROOT / "tests/fixtures/logs", folder, dirs_exist_ok=True)
     tiny_model(folder / "my-model", positions=256)
     shutil.copytree(folder / "my-model", folder / "models" / "mine" / "checkpoint-500")
     tiny_masked_model(folder / "my-denoiser", positions=256)

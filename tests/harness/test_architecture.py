@@ -228,6 +228,8 @@ LIGHT = {
     "list": (f"sys.argv = ['openended', 'list', 'metrics']\n{RUN}", "torch transformers hydra pandas"),
     "plan": (f"sys.argv = ['openended', 'plan_only=true', 'task=jsonl', 'task.path=x.jsonl']\n{RUN}",
              "torch transformers datasets faiss sklearn pandas matplotlib"),
+    "compare": (f"sys.argv = ['openended', 'compare', 'tests/fixtures/logs/a.eval', 'tests/fixtures/logs/b.eval']\n{RUN}",
+                "torch transformers hydra pandas datasets sklearn matplotlib inspect_ai"),
     "metrics and tasks": (METRICS_AND_TASKS, " ".join(HEAVY)),
 }  # fmt: skip
 

@@ -58,6 +58,13 @@ EXTENSIONS = {
         "tracker=wandb",
     ),
     "foreign logs": ("harness/imported/framework_outputs.py", "score log.jsonl --human log.jsonl"),
+    "compare": (
+        (
+            "harness/app/commands/compare.py harness/imported/scores.py harness/report/analysis/paired_scores.py "
+            "harness/report/tables/score_comparison.py"
+        ),
+        "compar a.eval b.eval",
+    ),
     "integrations": ("openended/integrations conf/finetune.yaml", "finetune"),
     "search": (
         (

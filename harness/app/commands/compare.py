@@ -1,0 +1,59 @@
+"""`openended compare A B…`: paired tests of anybody's scores, from logs of Inspect and lm-eval or tables."""
+
+import argparse
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from openended.harness.app.commands import Arguments, make_main
+from openended.harness.core import SpecError
+from openended.harness.imported import read_system_scores
+from openended.harness.report import compare_scores
+
+_STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
+_ARGUMENTS: Arguments = {
+    "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
+                "help": ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an "
+                        "id per row; files of one NAME are repeats"},
+    "--metrics": {"default": "", "metavar": "NAMES", "help": "metrics to compare; default: all that the files share"},
+    "--lower": {"default": "", "metavar": "NAMES", "help": "metrics whose lower value is better"},
+    "--id": {"metavar": "COLUMN", "help": "column of a table with the sample; default: id, sample_id, example_id, …"},
+    "--cluster": {"metavar": "COLUMN",
+                  "help": "column that groups samples, or a field of a log: metadata.topic, doc.passage"},
+    "--unmatched": {"choices": ("refuse", "drop"), "default": "refuse", "help": "samples that some files lack"},
+    "--difference": {"type": float, "metavar": "X", "help": "difference to resolve; default: each measured one"},
+    "--out": {"type": Path, "metavar": "DIR", "help": "also write .md, .tex, .csv and a page into this folder"},
+}  # fmt: skip
+
+
+def _compare(args: argparse.Namespace) -> None:
+    if args.difference is not None and not 0 < args.difference < math.inf:
+        raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
+    metrics, lower = ([n.strip() for n in text.split(",") if n.strip()] for text in (args.metrics, args.lower))
+    files = name_files(args.systems)
+    if len(files) < 2:
+        raise SpecError(f"expected two systems or more, got {len(files)}: openended compare A B")
+    systems = [read_system_scores(n, paths, id_column=args.id, cluster=args.cluster) for n, paths in files.items()]
+    compare_scores(systems, metrics, lower, drop=args.unmatched == "drop", difference=args.difference, out=args.out)
+
+
+def name_files(words: Sequence[str]) -> dict[str, list[Path]]:
+    """Return name → files of `FILE` and `NAME=FILE`; a file is called as it differs from the others."""
+    pairs = [("", word) if Path(word).exists() else word.rpartition("=")[::2] for word in words]
+    if bad := next((word for word, (_, path) in zip(words, pairs, strict=True) if not path), None):
+        raise SpecError(f"expected FILE or NAME=FILE, got {bad!r}")
+    paths = [Path(path) for name, path in pairs if not name]
+    short = [_STAMPS.sub("", path.name.removesuffix(path.suffix)) for path in paths]
+    folders = [f"{path.resolve().parent.name}/{name}" for path, name in zip(paths, short, strict=True)]
+    choices = (short, folders, [path.stem for path in paths], list(map(str, paths)))
+    named = iter(next((names for names in choices if len(set(names)) == len(paths)), choices[-1]))
+    files: dict[str, list[Path]] = {}
+    for name, path in pairs:
+        files.setdefault(name or next(named), []).append(Path(path))
+    if twice := next((path for of in files.values() for path in of if of.count(path) > 1), None):
+        raise SpecError(f"{twice} is listed twice; name each file once")
+    return files
+
+
+main = make_main("compare", __doc__, _ARGUMENTS, _compare, example="openended compare a.eval b.eval")

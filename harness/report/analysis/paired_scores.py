@@ -1,0 +1,142 @@
+"""Paired tests of scores of the same samples: Student's t, also of clustered samples, and McNemar's exact test.
+
+The standard error of a mean is √(m / (m − 1) Σ (Σ residuals of a cluster)²) / n, with m clusters of n samples, and
+m − 1 degrees of freedom; without clusters each sample is one, which is Student's test (`scipy.stats.ttest_rel`). Scores
+of 0 and 1 without clusters are compared by McNemar's exact test, and their difference has Newcombe's interval.
+
+Sources: Liang and Zeger 1986 (clusters); Miller 2024, "Adding error bars to evals"; McNemar 1947; Newcombe 1998,
+"Improved confidence intervals for the difference between binomial proportions based on paired data" (method 10).
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from openended.harness.core import F64, I64
+from openended.harness.report.analysis.paired import (
+    LEVEL,
+    compute_sign_flip_p,
+    compute_student_quantile,
+    correct_by_holm,
+)
+
+T, CLUSTERED, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, exact", "signs"
+_Z = NormalDist().inv_cdf(1 - LEVEL / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanScore:
+    """A mean with its 95 % interval."""
+
+    value: float
+    std_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDifference(MeanScore):
+    """The mean difference of two systems, first minus second, and its test."""
+
+    p_value: float
+    test: str
+    first: str = ""
+    second: str = ""
+    corrected: float = math.nan  # by Holm's method over the pairs of systems
+
+
+def estimate_mean(values: F64, clusters: I64 | None = None) -> MeanScore:
+    """Estimate a mean, shape (n,), with its interval; `clusters` numbers the cluster of each, from 0."""
+    mean = _estimate_by_clusters(values, clusters)
+    if clusters is not None or not _is_binary(values):
+        return mean
+    low, high = _compute_wilson_limits(mean.value, len(values))
+    return replace(mean, low=low, high=high)
+
+
+def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> ScoreDifference:
+    """Test whether the scores of the same samples, shape (n,) each, have the same mean."""
+    from scipy.special import stdtr
+
+    apart = first - second
+    mean = _estimate_by_clusters(apart, clusters)
+    if clusters is None and _is_binary(first) and _is_binary(second):
+        low, high = _compute_newcombe_limits(first, second)
+        return ScoreDifference(mean.value, mean.std_error, low, high, compute_mcnemar_p(first, second), MCNEMAR)
+    sums = apart if clusters is None else np.bincount(clusters, apart).astype(np.float64)
+    if math.isnan(mean.std_error):
+        test, p_value = SIGNS, compute_sign_flip_p(sums)
+    else:
+        test = T if clusters is None else CLUSTERED
+        p_value = float(2 * stdtr(len(sums) - 1, -abs(mean.value) / mean.std_error))
+    return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test)
+
+
+def _estimate_by_clusters(values: F64, clusters: I64 | None) -> MeanScore:
+    """Estimate a mean with Student's interval; equal values do not tell their error."""
+    value, n = float(values.mean()), len(values)
+    sums = values - value if clusters is None else np.bincount(clusters, values - value)
+    m = len(sums)
+    error = math.sqrt(m / (m - 1) * float(sums @ sums)) / n if m > 1 else math.nan
+    error = error if error > 1e-12 * float(np.abs(values).max()) else math.nan
+    margin = compute_student_quantile(m - 1) * error
+    return MeanScore(value, error, value - margin, value + margin)
+
+
+def compute_mcnemar_p(first: F64, second: F64) -> float:
+    """Return the two-sided p-value of McNemar's exact test of scores of 0 and 1.
+
+    >>> round(compute_mcnemar_p(np.array([1.0] * 9 + [0.0]), np.array([0.0] * 9 + [1.0])), 6)
+    0.021484
+    """
+    from scipy.special import bdtr
+
+    wins, losses = int((first > second).sum()), int((first < second).sum())
+    return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5))) if wins + losses else 1.0
+
+
+def _is_binary(values: F64) -> bool:
+    return bool(np.isin(values, (0.0, 1.0)).all())
+
+
+def _compute_wilson_limits(share: float, n: int) -> tuple[float, float]:
+    center, reach = share + _Z**2 / (2 * n), _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    return max(0.0, (center - reach) / (1 + _Z**2 / n)), min(1.0, (center + reach) / (1 + _Z**2 / n))
+
+
+def _compute_newcombe_limits(first: F64, second: F64) -> tuple[float, float]:
+    """Return the limits of the difference of two paired shares, from Wilson's limits of both and their correlation."""
+    n, a, b = len(first), float(first.mean()), float(second.mean())
+    (low_a, high_a), (low_b, high_b) = (_compute_wilson_limits(share, n) for share in (a, b))
+    both, neither = int((first * second).sum()), int(((1 - first) * (1 - second)).sum())
+    rest = int((first > second).sum()), int((first < second).sum())
+    product = float(both * neither - rest[0] * rest[1])
+    if product > 0:  # corrected for continuity, as Newcombe does
+        product = max(product - n / 2, 0.0)
+    scale = n * n * math.sqrt(a * (1 - a) * b * (1 - b))
+    correlation = product / scale if scale > 0 else 0.0
+
+    def reach(x: float, y: float) -> float:
+        return math.sqrt(max(x**2 - 2 * correlation * x * y + y**2, 0.0))
+
+    return a - b - reach(a - low_a, high_b - b), a - b + reach(high_a - a, b - low_b)
+
+
+def compare_all_pairs(scores: Mapping[str, F64], clusters: I64 | None = None) -> list[ScoreDifference]:
+    """Test all pairs of systems (name → scores of the same samples) with Holm's correction over the pairs."""
+    tests = [
+        replace(compare_means(scores[a], scores[b], clusters), first=a, second=b)
+        for a, b in itertools.combinations(scores, 2)
+    ]
+    corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
+    return [replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
+
+
+def number_clusters(names: Sequence[str]) -> I64 | None:
+    """Return the number of the cluster of each sample; None if every sample is a cluster of its own."""
+    distinct, numbers = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
+    return numbers.astype(np.int64) if len(distinct) < len(names) else None

@@ -1,0 +1,172 @@
+"""Tables of the scores of single samples of several systems: means with the best in bold, and all differences."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openended.harness.core import F64, I64, DataError, SpecError, suggest
+from openended.harness.imported import SystemScores
+from openended.harness.report.analysis.paired_scores import (
+    ScoreDifference,
+    compare_all_pairs,
+    estimate_mean,
+    number_clusters,
+)
+from openended.harness.report.analysis.power import RESOLVED, compute_needed_texts
+from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
+
+_MOST_NAMED = 3  # ids in a message
+_EXPLAINED = (
+    "p (Holm) is corrected over all pairs of a metric. Resolves: the smallest difference that a test at 5 % finds with "
+    "80 % power, without the correction. More samples: how many beyond these, of the same kind, resolve {}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedScores:
+    """The scores of one metric of all systems on the samples that all have."""
+
+    metric: str
+    scores: Mapping[str, F64]  # system → shape (samples,)
+    clusters: I64 | None
+    dropped: int  # samples that some systems lack
+    direction: str
+
+
+def pair_scores(
+    systems: Sequence[SystemScores], metrics: Sequence[str] = (), lower: Sequence[str] = (), *, drop: bool = False
+) -> list[PairedScores]:
+    """Pair the scores of systems by the ids of their samples, for the metrics that all have, or those named.
+
+    Args:
+        systems: Two or more.
+        metrics: Those to compare; empty: all.
+        lower: Metrics whose lower value is better.
+        drop: Whether to leave out samples that some systems lack; otherwise they are refused.
+    """
+    common = [name for name in systems[0].values if all(name in system.values for system in systems)]
+    for option, names in (("--metrics", metrics), ("--lower", lower)):
+        if unknown := next((name for name in names if name not in common), None):
+            lacking = next((s for s in systems if unknown not in s.values), systems[0])
+            raise SpecError(f"{option}: {lacking.source} has no scores {unknown!r}{suggest(unknown, common)}")
+    if not common:
+        has = (f"{system.source} has {', '.join(system.values)}" for system in systems)
+        raise DataError(f"no metric in common: {'; '.join(has)}")
+    clusters: dict[str, str] = {}
+    for system in systems:
+        for sample, cluster in system.clusters.items():
+            if clusters.setdefault(sample, cluster) != cluster:
+                raise DataError(f"{system.source}: sample {sample!r:.80} is in cluster {cluster!r:.40}, elsewhere in "
+                                f"{clusters[sample]!r:.40}")  # fmt: skip
+    paired = []
+    for metric in metrics or common:
+        by_system = {system.name: system.values[metric] for system in systems}
+        every = dict.fromkeys(sample for values in by_system.values() for sample in values)
+        shared = [sample for sample in every if all(sample in values for values in by_system.values())]
+        if len(shared) < len(every) and not drop:
+            raise DataError(_describe_unmatched(systems, metric, every, len(shared)))
+        if len(shared) < 2:
+            raise DataError(f"{metric}: {len(shared)} samples in common; expected 2 or more with equal ids")
+        groups = number_clusters([clusters.get(sample, f"\0{sample}") for sample in shared]) if clusters else None
+        scores = {name: np.array([values[i] for i in shared]) for name, values in by_system.items()}
+        base = metric.partition("/")[0]  # without the filter
+        is_lower = metric in lower or systems[0].higher.get(base) is False
+        paired.append(PairedScores(metric, scores, groups, len(every) - len(shared), "lower" if is_lower else "higher"))
+    return paired
+
+
+def _describe_unmatched(systems: Sequence[SystemScores], metric: str, every: Mapping[str, object], shared: int) -> str:
+    parts = []
+    for system in systems:
+        if missing := [sample for sample in every if sample not in system.values[metric]]:
+            names = ", ".join(f"{sample:.40}" for sample in missing[:_MOST_NAMED])
+            more = ", …" if len(missing) > _MOST_NAMED else ""
+            parts.append(f"{system.source} lacks {len(missing):,} ({names}{more})")
+    hint = f"--unmatched drop compares the {shared:,} that all have" if shared > 1 else "are these the same samples?"
+    return f"{metric}: of {len(every):,} samples, {'; '.join(parts)}; {hint}"
+
+
+def build_score_frames(
+    systems: Sequence[SystemScores], paired: Sequence[PairedScores], difference: float | None = None
+) -> list[Frame]:
+    """Build the frame of means (systems × metrics) and that of differences (metric and pair × estimates).
+
+    `difference` is one to resolve; default: each measured one.
+    """
+    names = [system.name for system in systems]
+    tests = {part.metric: compare_all_pairs(part.scores, part.clusters) for part in paired}
+    cells, titles = {}, {}
+    for part in paired:
+        means = {name: estimate_mean(part.scores[name], part.clusters) for name in names}
+        for name, mean in means.items():
+            cells[part.metric, name] = _make_cell(mean.value, mean.std_error, mean.low, mean.high)
+        titles[part.metric] = Quantity("", part.metric, part.metric, part.direction, interval=True)
+    owners = {id(cell): key for key, cell in cells.items()}
+    p_values = {(m, frozenset((t.first, t.second))): t.p_value for m, of in tests.items() for t in of}
+
+    def compare(cell: Cell, best: Cell) -> float:
+        (metric, first), (_, second) = owners[id(cell)], owners[id(best)]
+        return p_values[metric, frozenset((first, second))]
+
+    columns: list[Filled] = [(titles[p.metric], [cells[p.metric, name] for name in names]) for p in paired]
+    means_frame = Frame.build(
+        "scores", "Mean scores", names, columns, _list_remarks(systems, paired), ranked=True, compare=compare
+    )
+    return [means_frame, _build_difference_frame(paired, tests, difference)]
+
+
+def _build_difference_frame(
+    paired: Sequence[PairedScores], tests: Mapping[str, Sequence[ScoreDifference]], difference: float | None
+) -> Frame:
+    labels, sections, rows = [], [], []
+    for part in paired:
+        n = len(next(iter(part.scores.values())))
+        decimals = choose_decimals(float(scores.mean()) for scores in part.scores.values())
+        for test in tests[part.metric]:
+            about = f"{part.metric}: " if len(paired) > 1 else ""
+            labels.append(f"{about}{test.first} − {test.second}")
+            sections.append(part.metric)
+            target = abs(test.value) if difference is None else difference
+            can_resolve = test.std_error > 0 and target > 0
+            needed = max(0, compute_needed_texts(n, test.std_error, target) - n) if can_resolve else math.nan
+            apart = _make_cell(test.value, test.std_error, test.low, test.high, signed=True, decimals=decimals)
+            resolved = Cell(RESOLVED * test.std_error, decimals=decimals)
+            rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
+    goal = "it" if difference is None else f"{difference:g}"
+    heads = (
+        Quantity("", "difference", "difference", interval=True), Quantity("", "test", "test"),
+        Quantity("", "p_value", "p", decimals=4), Quantity("", "p_holm", "p (Holm)", decimals=4, p_values=True),
+        Quantity("", "resolved", "resolves"), Quantity("", "needed", f"more samples for {goal}", decimals=0),
+    )  # fmt: skip
+    columns = list(zip(heads, zip(*rows, strict=True), strict=True))
+    what = "the measured difference" if difference is None else f"a difference of {difference:g}"
+    return Frame.build(
+        "differences", "Differences of mean scores", labels, columns, [_EXPLAINED.format(what)], head="Pair",
+        sections=sections,
+    )  # fmt: skip
+
+
+def _make_cell(value: float, error: float, low: float, high: float, **style: bool | int) -> Cell:
+    interval = (low, high) if math.isfinite(low + high) else None
+    return Cell(value, metric_error=error, interval=interval, **style)  # type: ignore[arg-type]
+
+
+def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores]) -> list[str]:
+    sizes: dict[str, list[str]] = {}
+    for part in paired:
+        n = len(next(iter(part.scores.values())))
+        words = f"{n:,} samples" + (f" in {part.clusters.max() + 1:,} clusters" if part.clusters is not None else "")
+        words += f", {part.dropped:,} dropped that some systems lack" if part.dropped else ""
+        sizes.setdefault(words, []).append(part.metric)
+    several = len(sizes) > 1
+    remarks = [f"{words} ({', '.join(of)})." if several else f"{words}." for words, of in sizes.items()]
+    repeated = [f"{system.repeats} of {system.name}" for system in systems if system.repeats > 1]
+    remarks += [f"Scores of one sample are averaged: up to {', '.join(repeated)}."] if repeated else []
+    compared = {part.metric for part in paired}
+    for system in systems:
+        rest = [name for name in system.values if name not in compared]
+        remarks += [f"Of {system.name} not compared: {', '.join(rest)}."] if rest else []
+        remarks += [f"Of {system.name} no numbers: {', '.join(system.left_out)}."] if system.left_out else []
+    return remarks

@@ -1,0 +1,88 @@
+"""Tests of paired scores: equal to SciPy's, right about equal systems, exact for binary scores."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from openended.harness.report.analysis.paired_scores import (
+    compare_all_pairs,
+    compare_means,
+    estimate_mean,
+    number_clusters,
+)
+
+WORLDS = 2000
+
+
+def draw_pair(rng, kind):
+    """Return the scores of two equal systems on the same samples, and their clusters."""
+    n, clusters = 300, None
+    if kind.startswith("clustered"):
+        clusters = np.repeat(np.arange(80), rng.integers(1, 8, size=80))
+        n = len(clusters)
+    shared = rng.normal(size=n)
+    if clusters is not None:
+        shared = rng.normal(size=80)[clusters]
+    if kind.endswith("binary"):
+        own = [rng.normal(size=80)[clusters] if clusters is not None else 0.0 for _ in "ab"]
+        return *((rng.random(n) < 1 / (1 + np.exp(-shared - o))).astype(float) for o in own), clusters
+    effects = [rng.normal(size=80)[clusters] if clusters is not None else 0.0 for _ in "ab"]
+    return *(shared + effect + rng.exponential(size=n) for effect in effects), clusters
+
+
+@pytest.mark.parametrize("kind", ["numbers", "binary", "clustered numbers", "clustered binary"])
+def test_equal_systems_are_told_apart_in_a_twentieth_of_worlds(kind):
+    rng = np.random.default_rng(0)
+    tests = [compare_means(*draw_pair(rng, kind)) for _ in range(WORLDS)]
+    assert 0.04 <= np.mean([test.p_value < 0.05 for test in tests]) <= 0.06
+    assert 0.94 <= np.mean([test.low <= 0 <= test.high for test in tests]) <= 0.96
+
+
+def test_p_values_and_intervals_equal_those_of_scipy_on_20_logs():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        n = int(rng.integers(5, 400))
+        first, second = rng.normal(size=(2, n)) + rng.normal(size=n)
+        mine, theirs = compare_means(first, second), stats.ttest_rel(first, second)
+        assert mine.p_value == pytest.approx(theirs.pvalue, rel=1e-9)
+        assert (mine.low, mine.high) == pytest.approx(tuple(theirs.confidence_interval()), rel=1e-9)
+        alone = compare_means(first, second, np.arange(n))  # every sample is a cluster
+        assert (alone.p_value, alone.std_error) == pytest.approx((mine.p_value, mine.std_error))
+        first, second = (first > 0).astype(float), (second > 0.2).astype(float)
+        wins, losses = int((first > second).sum()), int((first < second).sum())
+        exact = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        assert compare_means(first, second).p_value == pytest.approx(exact, rel=1e-9)
+        low, high = stats.binomtest(int(first.sum()), n).proportion_ci(method="wilson")
+        assert (estimate_mean(first).low, estimate_mean(first).high) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_the_interval_of_paired_shares_is_newcombes():
+    """Newcombe 1998, Table II, method 10: 36 both, 12 the first alone, 2 the second alone."""
+    first, second = np.repeat([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]], (36, 12, 2), axis=1)
+    test = compare_means(first, second)
+    assert (test.low, test.high) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+    swapped = compare_means(second, first)
+    assert (-swapped.high, -swapped.low) == pytest.approx((test.low, test.high))
+
+
+def test_clusters_that_repeat_their_samples_add_nothing():
+    first, second = np.random.default_rng(2).normal(size=(2, 40))
+    clusters = number_clusters([f"c{i // 5}" for i in range(200)])
+    once, fivefold = compare_means(first, second), compare_means(np.repeat(first, 5), np.repeat(second, 5), clusters)
+    assert (fivefold.p_value, fivefold.std_error) == pytest.approx((once.p_value, once.std_error))
+    assert number_clusters(["a", "b"]) is None
+
+
+def test_pairs_are_corrected_and_equal_scores_are_no_difference():
+    first, second = np.random.default_rng(3).normal(size=(2, 50))
+    same, far, further = compare_all_pairs({"a": first, "b": first.copy(), "c": second + 3})
+    assert (same.value, same.p_value, same.corrected) == (0, 1, 1)
+    assert (far.first, far.second, far.corrected) == ("a", "c", pytest.approx(3 * far.p_value))
+    assert further.corrected == pytest.approx(far.corrected)
+    shifted = compare_means(np.arange(8.0), np.arange(8.0) - 1)  # all signs are equal: 2 of 2⁸ patterns are as extreme
+    assert shifted.p_value == 2 / 2**8
+    counts = (
+        np.array([1.0, 2.0, 2.0, 3.0]),
+        np.array([1.0, 1.0, 2.0, 2.0]),
+    )  # their differences are 0 and 1, they are not
+    assert compare_means(*counts).high == pytest.approx(stats.ttest_rel(*counts).confidence_interval().high)
