@@ -241,7 +241,10 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 def _name_invented(table: Table) -> Table:
     """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
     files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
-    return replace(table, title=f"{table.title}, invented judgments") if set(files) & set(selection.INVENTED) else table
+    if not set(files) & set(selection.INVENTED):
+        return table
+    caption = table.caption and f"{table.caption}, invented judgments"
+    return replace(table, title=f"{table.title}, invented judgments", caption=caption)
 
 
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:

@@ -18,6 +18,8 @@ ANALYSES = {
     "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, agreement of rankings
     "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric
     "spread": "tables.agreement:build_seed_std_frames",  # standard deviations over seeds
+    "embedder_agreement": "tables.agreement:build_embedder_agreement_frames",  # only the agreement of rankings
+    "tokens_per_word": "tables.agreement:build_tokens_per_word_frames",  # of texts, by scorer
     "text_sets": "tables.agreement:build_text_set_frames",  # standard deviations over sets of human and generated texts
     "fair": "tables.fair_comparison:build_fair_frames",  # best of N settings, Pareto front, wins and losses
     "frontier": "tables.frontier_gaps:build_frontier_frames",  # all values, and Gen-PPL at equal entropy
@@ -78,6 +80,8 @@ class Layout(Spec):
     lines: tuple[str, ...] = ()
     """Axes of the rows whose change draws a line; empty: the outermost of several."""
     human: Literal["first", "last", "none"] = "first"
+    ceilings: bool = True
+    """Whether the human row has the ceiling of a metric that compares texts: human text against human text."""
     summaries: bool = True
     """Whether rows about other rows are printed, such as the mean over systems."""
     units: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +100,7 @@ class Layout(Spec):
     seeds: bool = True  # whether the number of seeds is printed
     notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 
-    caption: str = ""  # of the float in LaTeX; empty: made of title, data and signs
+    caption: str = ""  # of the float in LaTeX, before data and signs; empty: the title
 
     figures: Mapping[str, Any] | None = field(default_factory=dict)
     """Figure → its options that differ from `harness/report/figures/figures.yaml`, or null: without it. A figure under

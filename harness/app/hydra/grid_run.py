@@ -183,11 +183,9 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     texts = [run.compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {system.model_rows.digest: system.model_rows for system in texts}
-    judged = simulate_judgments(texts)
     folders = set()
-    for job in jobs:
-        source = job.settings.judgments
-        settings = replace(job.settings, judgments=judged.get(str(source), source))
+    for job, judgments in zip(jobs, simulate_judgments(texts), strict=True):
+        settings = replace(job.settings, judgments=judgments)
         folders.add(run.run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
     return folders
 

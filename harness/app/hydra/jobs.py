@@ -186,18 +186,19 @@ def _name_rated_system(settings: run.Settings) -> str:
     return names[0]
 
 
-def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
-    """Simulate judgments of all jobs with `judgments=simulated:…`; return option value → file of judgments."""
-    groups: dict[str, list[run.RunTexts]] = {}
-    for texts in jobs:
-        if needs_whole_grid(texts.settings.judgments):
-            groups.setdefault(str(texts.settings.judgments), []).append(texts)
+def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
+    """Simulate judgments of the jobs with `judgments=simulated:…`, one study per task; return each job's judgments."""
+    groups: dict[tuple[str | None, str], list[run.RunTexts]] = {}
+    keys = [(texts.settings.judgments, texts.settings.task.name) for texts in jobs]
+    for key, texts in zip(keys, jobs, strict=True):
+        if needs_whole_grid(key[0]):
+            groups.setdefault(key, []).append(texts)
     if not groups:
-        return {}
+        return [source for source, _ in keys]
     from openended.harness import rating
 
     files = {}
-    for source, group in groups.items():
+    for (source, task), group in groups.items():
         systems: dict[str, Path] = {}
         for texts in group:
             name = _name_rated_system(texts.settings)
@@ -206,5 +207,6 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> dict[str, str]:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
         settings, human = group[0].settings, group[0].human_rows.path
         folder = settings.outputs_dir / "studies" / settings.experiment
-        files[source] = str(rating.run_simulated_study(source.removeprefix(SIMULATED), human, systems, folder))
-    return files
+        protocols = str(source).removeprefix(SIMULATED)
+        files[source, task] = str(rating.run_simulated_study(protocols, human, systems, folder))
+    return [files.get(key, key[0]) for key in keys]

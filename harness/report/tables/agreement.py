@@ -21,7 +21,7 @@ ORIENTED = (
 )
 STAND_INS = ("mauve",)  # are compared with only where there are no people and no discriminator
 SET_AXES = ("task.start", "task.texts", "task.digest")  # of sets of human texts; the axis of generated ones is the seed
-SETS = ("varying Q", "varying P", "varying P and Q")
+SETS = ("Varying Q", "Varying P", "Varying P and Q")
 SETS_REMARKS = (
     "Q: generated texts, one set per seed; P: human texts, one set per task.start.",
     "Sample standard deviation (n − 1), averaged over the other side's sets; mean ± std over systems.",
@@ -184,7 +184,9 @@ def build_embedder_frames(part: TablePart, layout: Layout) -> list[Frame]:
         same = replace(part, items=items, stem=stem)
         title = ", ".join(filter(None, (layout.title, options)))
         values = replace(layout, title=title, human="none", allow=(*layout.allow, "embedder"))
-        tables += [*build_value_frames(same, values), _build_embedder_agreement(same, replace(layout, title=title))]
+        (agreement,) = build_embedder_agreement_frames(same, replace(layout, title=title))
+        name, about = f"{stem}-agreement", f"{agreement.title}: agreement of embedders"
+        tables += [*build_value_frames(same, values), replace(agreement, name=name, title=about, appendix=True)]
     return tables
 
 
@@ -204,42 +206,34 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
     yield "", items
 
 
-def _build_embedder_agreement(part: TablePart, layout: Layout) -> Frame:
-    """Correlate every embedder's scores with those of the first embedder over the systems they share."""
+def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build a frame of Spearman's ρ between the values under each embedder and the first (P&R's Table B.1)."""
     import pandas as pd
 
     pairs = select_pairs(part.items, layout)
     values = [i for i in part.items if i.system == "model" and i.pair in pairs]
-    axes = [a for a in values[0].axes if get_parent_axis(a) == "embedder"]
-    rows = {tuple(i.axes[a] for a in ("embedder", *axes)): i.axes for i in values}
-    options = measured.find_distinguishing_axes(list(rows.values()), axes)
-
-    def name_embedder(item: SystemValue) -> str:
-        return " ".join([item.axes["embedder"], *(measured.format_option(a, item.axes[a]) for a in options)])
-
+    axes = [a for a in values[0].axes if a == "embedder" or get_parent_axis(a) == "embedder"]
+    firsts = {tuple(i.axes[a] for a in axes): i for i in values}
+    names = dict(zip(firsts, measured.label_axis(list(firsts.values()), "embedder"), strict=True))
     # The first embedder that the layout names is the one that the others are compared with.
     named = list(layout.names.get("embedder", ()))
-    ranks = {name_embedder(i): named.index(i.axes["embedder"]) for i in values if i.axes["embedder"] in named}
-    embedders = sorted(
-        set(map(name_embedder, values)), key=lambda n: (ranks.get(n, len(named)), measured.make_natural_sort_key(n))
-    )
+    ranks = {names[key]: named.index(i.axes["embedder"]) for key, i in firsts.items() if i.axes["embedder"] in named}
+    embedders = sorted(set(names.values()), key=lambda n: (ranks.get(n, len(named)), measured.make_natural_sort_key(n)))
     columns = []
     for pair in pairs:
         of_pair = [i for i in values if i.pair == pair]
-        systems = [tuple(v for a, v in i.axes.items() if a not in ("embedder", *axes)) for i in of_pair]
-        scores = pd.DataFrame(
-            {"system": systems, "embedder": map(name_embedder, of_pair), "mean": [i.mean for i in of_pair]}
-        )
+        systems = [tuple(v for a, v in i.axes.items() if a not in axes) for i in of_pair]
+        labels = [names[tuple(i.axes[a] for a in axes)] for i in of_pair]
+        scores = pd.DataFrame({"system": systems, "embedder": labels, "mean": [i.mean for i in of_pair]})
         if scores.duplicated(["system", "embedder"]).any():
             what = f"{pair[0]} has several values for one system and embedder"
             raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
         wide = scores.pivot(index="system", columns="embedder", values="mean").reindex(columns=embedders)
         cells = [correlate(wide[[embedders[0], embedder]].to_numpy()) for embedder in embedders]
         columns.append((Quantity(*pair, of_pair[0].title, "higher", 3), cells))
-    title = f"{layout.title}{part.tasks}: agreement of embedders"
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
-    stem = f"{part.stem}-agreement"
-    return Frame.build(stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder", appendix=True)
+    title = f"{layout.title}{part.tasks}"
+    return [Frame.build(part.stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder")]
 
 
 def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
@@ -309,7 +303,25 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
             empty = Cell(note="it needs two sets or more")
             cells.append(Cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
         columns.append((_declare_std(models, pair, cells), cells))
-    return [Frame.build(part.stem, f"{layout.title}{part.tasks}", SETS, columns, SETS_REMARKS, head="Sets")]
+    title = f"{layout.title}{part.tasks}"
+    return [Frame.build(part.stem, title, SETS, columns, SETS_REMARKS, head="Sets", over="systems")]
+
+
+def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build a frame of tokens per word of the same texts under each scorer's tokenizer (P&R, Table B.2).
+
+    Raises:
+        DataError: If no scorer has lengths in both tokens and words.
+    """
+    lengths = [i for i in part.items if i.system == "model" and i.pair == ("length", "length")]
+    units = {(i.axes["scorer"], parse_signature(i.signature).get("unit")): i.mean for i in lengths}
+    scorers = [scorer for scorer, unit in units if unit == "tokens" and (scorer, "words") in units]
+    if not scorers:
+        raise DataError(f"table {part.stem}: no lengths in tokens and in words; set metric.length.unit=tokens,words")
+    cells = [units[scorer, "tokens"] / units[scorer, "words"] for scorer in scorers]
+    column = Quantity("length", "tokens_per_word", "Average Tokens per Word", decimals=3)
+    remark = "Mean number of tokens divided by the mean number of words at white space."
+    return [Frame.build(part.stem, f"{layout.title}{part.tasks}", scorers, [(column, cells)], [remark], head="Scorer")]
 
 
 def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:

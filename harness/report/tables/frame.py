@@ -158,6 +158,7 @@ class Frame:
     measure: str = "metric"  # the axis whose values are the quantities
     appendix: bool = False  # whether it is about another frame, and printed by its own axes
     show_seeds: bool = True
+    over: str = "seeds"  # what the standard deviations of its cells are over
     warnings: tuple[str, ...] = ()  # reasons to doubt values
     rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
 

@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
 from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
 
@@ -20,12 +20,14 @@ REMARK = (
     "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors (observed information)."
 )
 REMARK_ON_RATINGS = "Mean ratings over texts. Intervals from standard errors over texts."
-PER_KIND = 2  # examples of each kind
 _LETTERS = 300  # of a text
+SIDES = ("Model", "Reference")
+COLUMNS = {"log_prob": "log p_model", "rating": "HJ"}  # per word, mean over raters
+NEVER = "The model's probability of this text is 0."
 KINDS = {
-    "quality failure": "the classifier separates the two texts by their ratings alone",
-    "diversity failure": "it separates them only with the model's probability",
-    "indistinguishable": "it takes each of the two for the other side's",
+    "Quality failure": "the classifier separates the two texts by their ratings, the model's being lower",
+    "Diversity failure": "it separates them only with the model's probability, which the reference has less of",
+    "Model is indistinguishable": "it takes each of the two for the other side's",
 }
 
 
@@ -83,13 +85,9 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
             points += [f"{player} {1000 + unit * cell.value:.0f}{ends}"] if math.isfinite(cell.value) else []
         on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
         remarks[-1:] = [REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo]
-    title = (
-        layout.title
-        if layout.analysis == "abilities"
-        else f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
-    )
-    if layout.analysis == "abilities":
-        title = layout.title
+    remarks += [_correlate_criteria(scores)] if len(scores) > 1 else []
+    title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
+    title = layout.title if layout.analysis == "abilities" else title
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
     return Frame.build(
@@ -97,30 +95,66 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
     )
 
 
-def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a table of examples for every system that has HUSE."""
-    remarks = [f"{kind}: {what}.".capitalize() for kind, what in KINDS.items()]
-    remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
-    columns = (
-        Quantity("huse", "log_prob", "log p a word", decimals=2),
-        Quantity("huse", "rating", "rating", decimals=2),
-    )
-    systems = measured.group_systems(part.items)
-    tables: list[Frame] = []
-    for system in systems:
-        if rows := list(_list_huse_examples(part.results, system)):
-            labels, *cells = zip(*rows, strict=True)
-            sections = list(itertools.accumulate(log_prob is None for log_prob in cells[0]))  # one per example
-            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
-            title, cells_of = f"{layout.title}: {system.name}", zip(columns, cells, strict=True)
-            tables.append(
-                Frame.build(stem, title, labels, cells_of, remarks, kinds="text", sections=sections, head="Text")
+def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
+    """Return a line with Spearman's ρ of the scores for every two criteria, over all players (MAUVE, E.3)."""
+    from openended.metrics import correlation
+
+    parts = []
+    for first, second in itertools.combinations(scores, 2):
+        players = [player for player in scores[first] if player in scores[second]]
+        if len(players) > 2:
+            found = correlation.correlate(
+                *([scores[name][player].mean for player in players] for name in (first, second))
             )
-    return tables
+            p_value = format_p_value(found.p_value, 3)
+            p_value = p_value if p_value.startswith("<") else f"= {p_value}"
+            names = f"{first} and {second}".replace("_", " ")
+            parts.append(f"{names} {format_fixed(found.value, 3)} (p {p_value}, {len(players)} players)")
+    return (
+        f"Spearman's ρ between criteria, the human player included: {'; '.join(parts) or 'fewer than three players'}."
+    )
 
 
-def _list_huse_examples(results: Results, system: System) -> Iterator[tuple[str, float | None, float | None]]:
-    """Yield label, log-probability and rating of the rows: for each example its context, then both texts."""
+# Examples of HUSE -----------------------------------------------------------------------------------------------------
+
+
+def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
+    """Build a frame per system that has HUSE: of each kind the clearest example (HUSE, Table 2)."""
+    remarks = [f"{kind}: {what}." for kind, what in KINDS.items()]
+    remarks.append("Of each kind the clearest: the largest difference in ratings, in log-probability, or the smallest.")
+    systems = measured.group_systems(part.items)
+    frames: list[Frame] = []
+    for system in systems:
+        if entries := tuple(_list_huse_entries(part.results, system)):
+            stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(frames) + 1}"
+            title = layout.title if len(systems) == 1 else f"{layout.title}: {system.name}"
+            axes, heads = ("part", "text"), {"part": "", "text": ""}
+            frames.append(Frame(stem, title, entries, tuple(remarks), axes, heads=heads, show_seeds=False))
+    return frames
+
+
+def _list_huse_entries(results: Results, system: System) -> Iterator[FrameEntry]:
+    """Yield the numbers of each example: under the heading of its kind its context, the model's text, the reference."""
+    log_prob, rating = (Quantity("huse", key, title, decimals=1) for key, title in COLUMNS.items())
+    for kind, (context, *texts), numbers in _find_huse_examples(results, system):
+        rows = [(kind, "", None), ("Context:", context, None), *zip(SIDES, texts, numbers, strict=True)]
+        for part, text, values in rows:
+            for at, quantity in enumerate((log_prob, rating)):
+                yield FrameEntry(
+                    {"part": f"{kind}/{part}", "text": text, "metric": quantity.key}, quantity,
+                    BLANK if values is None else Cell(values[at], note=NEVER if values[at] == -math.inf else ""),
+                    {"part": part},
+                    role="heading" if part == kind else "text", section=kind,
+                )  # fmt: skip
+
+
+def _find_huse_examples(
+    results: Results, system: System
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[float, float]]]]:
+    """Yield kind, texts (context, model, reference) and (log-probability per word, rating) of the model and reference.
+
+    The gaps have signs: where people rate the model's text higher, or the reference is more probable, nothing failed.
+    """
     import numpy as np
 
     value = system.value("huse", "huse")
@@ -135,19 +169,18 @@ def _list_huse_examples(results: Results, system: System) -> Iterator[tuple[str,
     log_probs = (arrays["log_probs"] / arrays["lengths"]).reshape(2, -1)
     gap, gap_p = ratings[0] - ratings[1], np.nan_to_num(log_probs[1] - log_probs[0], posinf=1e9)
     distance = np.abs(gap) / ratings.std() + np.abs(gap_p) / np.std(log_probs[np.isfinite(log_probs)])
-    ranks = {
-        "quality failure": np.where(wrong_q == 0, -np.abs(gap), np.inf),
-        "diversity failure": np.where((wrong_q > 0) & (wrong == 0), -np.abs(gap_p), np.inf),
-        "indistinguishable": np.where(wrong == 1, distance, np.inf),
-    }
+    ranks = (
+        np.where((wrong_q == 0) & (gap > 0), -gap, np.inf),
+        np.where((wrong_q > 0) & (wrong == 0) & (gap_p > 0), -gap_p, np.inf),
+        np.where(wrong == 1, distance, np.inf),
+    )
     texts = _read_texts(results, at, stored, len(gap))
-    for kind, rank in ranks.items():
-        for example in np.argsort(rank, kind="stable")[:PER_KIND]:
-            if np.isfinite(rank[example]):
-                context, *sides = texts[int(example)]
-                yield f"{kind}: {context}", None, None
-                for side, label in ((1, "model"), (0, "reference")):
-                    yield f"{label}: {sides[side]}", float(log_probs[side, example]), float(ratings[side, example])
+    for kind, rank in zip(KINDS, ranks, strict=True):
+        example = int(np.argmin(rank))
+        if np.isfinite(rank[example]):
+            context, reference, model = texts[example]
+            numbers = [(float(log_probs[side, example]), float(ratings[side, example])) for side in (1, 0)]
+            yield kind, (context, model, reference), numbers
 
 
 def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tuple[str, ...]]:  # noqa: ANN401

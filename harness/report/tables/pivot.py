@@ -28,12 +28,10 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         SpecError: If the layout names an axis that the frame lacks, or puts two numbers into one cell.
     """
     entries = [_convert(e, layout) for e in frame.entries if _is_printed(e, layout)]
-    sides = choose_axes(frame, layout)
+    rows, columns = (_Side(axes, entries, frame, layout) for axes in choose_axes(frame, layout))
     if layout.bold == "best":
-        (measured,) = (axes for axes in sides if frame.measure in axes)
-        by_value = group_by(entries, lambda entry: tuple(entry.axes.get(axis, "") for axis in measured))
-        entries = [entry for members in by_value.values() for entry in _mark_best(members)]
-    rows, columns = (_Side(axes, entries, frame, layout) for axes in sides)
+        contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
+        entries = [entry for members in contests.values() for entry in _mark_best(members)]
     cells: dict[tuple[Key, Key], FrameEntry] = {}
     for entry in entries:
         where = rows.locate(entry), columns.locate(entry)
@@ -47,9 +45,9 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     before: object = None
     for key, members in rows.groups.items():
         first, labels = members[0], rows.label(members[0])
-        labels += ("",) * (len(titles) - len(labels))
+        labels = (*labels, *("",) * len(titles))[: max(len(titles), len([*filter(None, labels)]))]
         content = tuple(_build_cell(cells.get((key, at)), head) for at, head in zip(columns.groups, heads, strict=True))
-        section = (first.role if first.section is None else first.section, *rows.find_section(key))
+        section = (first.role, *rows.find_section(key, labels)) if first.section is None else first.section
         lines.append(
             TableRow(
                 ", ".join(filter(None, labels)), first.role, content, max(entry.seeds for entry in members),
@@ -61,7 +59,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, titles[0],
         tuple(titles) if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
         warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
-        tex_signatures=layout.latex_signatures, caption=layout.caption, show_notes=layout.notes,
+        tex_signatures=layout.latex_signatures, caption=layout.caption, show_notes=layout.notes, over=frame.over,
     )  # fmt: skip
 
 
@@ -131,7 +129,7 @@ class _Side:
             if axis == self.measure:
                 quantity = entry.quantity if text is None else replace(entry.quantity, title=text)
                 text = quantity.heading if self.layout.arrows else quantity.title
-            labels += (entry.titles.get(axis, value) if text is None else text).split(" | ")
+            labels += [entry.titles.get(axis, value)] if text is None else text.split(" | ")
         return tuple(labels)
 
     def name(self, entry: FrameEntry, axis: str, value: str) -> str | None:
@@ -165,10 +163,17 @@ class _Side:
             values |= {"direction": "none", "target": None}
         return Column(**values | {"title": title or ", ".join(others)}, levels=levels)
 
-    def find_section(self, key: Key) -> tuple[str, ...]:
-        """Return the values whose change draws a line: of the layout's axes, else of the outermost of several."""
-        axes = self.layout.lines or (self.axes[:1] if len(self.axes) > 1 else ())
-        return tuple(value for axis, value in zip(self.axes, key, strict=True) if axis in axes)
+    def find_contest(self, entry: FrameEntry) -> Key:
+        """Return what the entries that an entry competes with share: the measured value, and the outermost task."""
+        if self.measure in self.axes:
+            return tuple(entry.axes.get(axis, "") for axis in self.axes)
+        return self.label(entry)[:1] if self.axes[0] == "task" else ()
+
+    def find_section(self, key: Key, labels: Sequence[str]) -> tuple[str, ...]:
+        """Return what draws a line where it changes: values of the layout's axes, else the outermost of the labels."""
+        if not self.layout.lines:
+            return tuple(labels[:1]) if len(labels) > 1 else ()
+        return tuple(value for axis, value in zip(self.axes, key, strict=True) if axis in self.layout.lines)
 
 
 def _list_keys(entry: FrameEntry, axis: str) -> list[str]:

@@ -53,13 +53,14 @@ class Table:
     head: str = "System"
     heads: tuple[str, ...] = ()  # of the levels of the row labels; empty: `head`
     show_seeds: bool = True
+    over: str = "seeds"  # what the standard deviations of its cells are over
     about: tuple[str, ...] = ()
     """Lines about the runs: first task, number and length of the texts; then date and commands."""
     warnings: tuple[str, ...] = ()  # reasons to doubt values
     rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
     tex_width: float = 345.0  # text width in LaTeX points; wider tables get metrics as rows. `article` has 345
     tex_signatures: bool = False  # whether LaTeX prints the signatures; otherwise they are comments
-    caption: str = ""  # of the float in an article; empty: made of title, data and signs
+    caption: str = ""  # of the float in an article, before data and signs; empty: the title
     show_notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 
     def list_heads(self) -> tuple[str, ...]:
@@ -134,7 +135,7 @@ class Table:
         used += ["→x closer to x"] if any(q.target is not None for q in quantities) else []
         parts = [f"{', '.join(used)} is better"] if used else []
         cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
-        parts += ["± std over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
+        parts += [f"± std over {self.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
         parts += ["(…) metric's own std"] if any(math.isfinite(cell.metric_error) for cell in cells) else []
         return [f"{'; '.join(parts)}."] if parts else []
 
@@ -147,13 +148,10 @@ class Table:
         return {rule: titles for rule, titles in rules.items() if titles}
 
     def explain_bold(self) -> list[str]:
-        """Explain bold face in one line; of several rules, all but the first name their values."""
+        """Explain bold face in one line; several rules name their values."""
         rules = self.find_bold_rules()
-        if not rules:
-            return []
-        first, *others = rules
-        parts = [f"bold in {', '.join(rules[rule])}: {BOLD[rule]}" for rule in others]
-        return [f"{'; '.join([f'Bold: {BOLD[first]}', *parts])}."]
+        names = {rule: f" in {', '.join(titles)}" if len(rules) > 1 else "" for rule, titles in rules.items()}
+        return [f"Bold{'; bold'.join(f'{names[rule]}: {BOLD[rule]}' for rule in rules)}."] if rules else []
 
 
 def format_letters(index: int) -> str:

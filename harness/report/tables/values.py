@@ -264,7 +264,8 @@ class _ValueFrame:
         if self.layout.gaps or self.layout.human == "none":
             return []
         axes = [a for a in self.names if measured.describes_human_side(a) and a not in self.apart]
-        humans = [i for i in self.part.items if i.system != "model" and i.pair in self.pairs]
+        sides = ("human", "ceiling") if self.layout.ceilings else ("human",)
+        humans = [i for i in self.part.items if i.system in sides and i.pair in self.pairs]
         sorted_humans = measured.sort_values(humans, (*self.varying, *axes))
         rows: dict[tuple[Cell, ...], SystemValue] = {}
         for items in group_by(sorted_humans, lambda item: tuple(item.axes[a] for a in axes)).values():

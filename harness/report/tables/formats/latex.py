@@ -25,7 +25,7 @@ SMALL, BOLD = 0.88, 1.15  # width factors of \scriptsize (uncertainties, wide ta
 FONTS = {1.0: r"\footnotesize", SMALL: r"\scriptsize"}
 UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font (\\setmainfont) that has the letters {}"
 LEAST_SCALE = 0.85  # of a table that is scaled down
-PROSE = 130.0  # points of a column of text; longer text is wrapped
+PROSE, TEXT = 130.0, 260.0  # points of a column of words, and of row labels; longer text is wrapped
 SEP = 4.0  # space on each side of a column in points
 LONG = 14  # characters of a heading on one line
 SPECIAL = {
@@ -41,7 +41,7 @@ SPECIAL = {
     "σ": r"$\sigma$", "τ": r"$\tau$",
     "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''",
     "†": r"$\dagger$", "\u00a0": "~",
-    "∪": r"$\cup$", "²": r"$^2$", "‖": r"$\|$",
+    "∪": r"$\cup$", "√": r"$\surd$", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 # Decoders and options whose names in an article are not those of the command line.
 NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
@@ -72,7 +72,9 @@ class Grid:
     labels: tuple[tuple[str, ...], ...]
     columns: tuple[GridColumn, ...]
     rules: tuple[bool, ...]  # whether a line is drawn above each row
+    spans: tuple[bool, ...]  # whether the label of a row spans all columns
     label_points: float  # estimated width of the row labels with the space around them
+    label_types: str  # column types of the row labels
 
     def measure(self, columns: range) -> float:
         """Return the estimated width of the row labels and some columns."""
@@ -98,7 +100,7 @@ def to_latex(table: Table, label: str = "") -> str:
     name = "".join(c if c.isascii() and c.isalnum() else "-" for c in label or table.name)
     lines = []
     for at, (rows, columns) in enumerate(floats):
-        caption = f"{table.title}, continued." if at else table.caption or _write_caption(table)
+        caption = f"{table.title}, continued." if at else _write_caption(table)
         tabular = format_tabular(grid, columns, rows)
         if grid.measure(columns) * size > width + 2 * SEP:
             tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
@@ -141,19 +143,22 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
 
 
 def _write_caption(table: Table) -> str:
-    """Return one sentence: title, data, and what a reader of the article must know of the signs."""
+    """Return one sentence: caption or title, data, and what a reader of the article must know of the signs."""
     data = table.data.rstrip(".").replace("; ", ", ")
-    title = f"{table.title} ({data[:1].lower()}{data[1:]})" if data else table.title
+    title = table.caption or table.title
+    title = f"{title} ({data[:1].lower()}{data[1:]})" if data else title
     cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
-    clauses = ["±: standard deviation over seeds"] if any(math.isfinite(cell.sd) for cell in cells) else []
+    clauses = [f"±: standard deviation over {table.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
     if any(math.isfinite(cell.metric_error) for cell in cells):
         clauses.append("in parentheses: the standard deviation that the metric reports")
     quantities = table.list_quantities()
     clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
-    if rules := table.find_bold_rules().keys() - {"seeds"}:
-        tests = {"tests": "a paired test", "intervals": "their intervals"}
-        by = " or ".join(tests[rule] for rule in tests if rule in rules)
-        clauses.append(f"bold: the best value{f' and all that {by} cannot separate from it' if by else ''}")
+    tests = {"tests": "a paired test", "intervals": "their intervals", "printed": ""}
+    rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule in tests}
+    for rule, titles in rules.items():
+        where = f" in {', '.join(titles)}" if len(rules) > 1 else ""
+        ties = f" and all that {tests[rule]} cannot separate from it" if tests[rule] else ""
+        clauses.append(f"bold{where}: the best value{ties}")
     clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.warnings]
     return f"{'; '.join([title, *clauses])}."
 
@@ -203,11 +208,16 @@ def lay_out(table: Table) -> Grid:
         labels[at] = ("",) * count + labels[at][count:]
     columns = tuple(_format_column(table, at) for at in range(len(table.columns)))
     heads = table.list_heads()
+    shown = [row.system != "heading" for row in table.rows]  # a heading spans the columns
     points = [
-        max(map(estimate_points, level)) + 2 * SEP for level in zip(heads, *zip(*levels, strict=True), strict=True)
+        max(map(estimate_points, [head, *itertools.compress(level, shown)]))
+        for head, level in zip(heads, levels or [()] * len(heads), strict=True)
     ]
+    types = "".join("l" if each <= TEXT else rf"p{{{TEXT:g}pt}}" for each in points)
+    widths = sum(min(each, TEXT) + 2 * SEP for each in points)
     rules = tuple(row.rule for row in table.rows)
-    return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, sum(points))
+    spans = tuple(not is_shown for is_shown in shown)
+    return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, spans, widths, types)
 
 
 def _format_head(column: Column) -> tuple[list[str], float]:
@@ -297,9 +307,9 @@ def _format_column(table: Table, at: int) -> GridColumn:
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:
     """Format some rows and columns of a grid as a tabular."""
     part = [grid.columns[i] for i in columns]
-    labels, depth = "l" * len(grid.heads), max((len(column.over) for column in part), default=0)
+    depth = max((len(column.over) for column in part), default=0)
     lines = [
-        rf"\begin{{tabular}}{{@{{}}{labels}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
+        rf"\begin{{tabular}}{{@{{}}{grid.label_types}{''.join(column.type for column in part)}@{{}}}}", r"\toprule",
         *(line for level in range(depth) for line in _format_spans(grid, part, level)),
         " & ".join([_protect(grid.heads[0]), *grid.heads[1:], *(column.head for column in part)]) + r" \\", r"\midrule",
     ]  # fmt: skip
@@ -322,11 +332,14 @@ def _format_spans(grid: Grid, columns: Sequence[GridColumn], level: int) -> list
 
 def _format_row(grid: Grid, row: int, columns: range) -> str:
     first, *labels = grid.labels[row]
+    if grid.spans[row]:
+        width = len(grid.heads) + sum(1 + grid.columns[i].type.endswith("@{~}l") for i in columns)
+        return rf"\multicolumn{{{width}}}{{@{{}}l}}{{{first}}} \\"
     return " & ".join([_protect(first), *labels, *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
 
 
 def _emphasize(text: str, row: TableRow) -> str:
-    return rf"\emph{{{text}}}" if row.system == "human" else text
+    return rf"\emph{{{text}}}" if row.system in ("human", "heading") else text
 
 
 def _protect(text: str) -> str:
@@ -350,8 +363,8 @@ def escape(text: str) -> str:
         plain = unicodedata.normalize("NFKD", char).encode("ascii", "ignore").decode()
         return "".join(SPECIAL.get(c, c) for c in plain) or char
 
-    escaped = "".join(map(escape_char, text))
-    return re.sub(r"\b([a-zA-Z])(?=~=~)|(?<=\bTop-)([a-z])\b", lambda match: f"${match[0]}$", escaped)
+    escaped = "".join(map(escape_char, text)).replace(r"p\_model", r"$p_\mathrm{model}$")
+    return re.sub(r"\b([a-zA-Z])(?=[~ ]=[~ ])|(?<=\bTop-)([a-z])\b", lambda match: f"${match[0]}$", escaped)
 
 
 def write_label(text: str) -> str:

@@ -22,6 +22,7 @@ T = TypeVar("T")
 WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
 PAGE_WIDTH = 120  # characters of a page of Markdown
 GAP = 3  # characters between columns
+ITALIC = ("human", "heading")  # rows
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
 
@@ -130,7 +131,7 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
         texts = [Text(cells[at][i], style="bold" if row.cells[i].best else "") for i in columns]
         last = any(below.rule for below in table.rows[at + 1 : at + 2])
         grid.add_row(
-            *map(Text, row.labels), *seeds, *texts, end_section=last, style="italic" if row.system == "human" else ""
+            *map(Text, row.labels), *seeds, *texts, end_section=last, style="italic" if row.system in ITALIC else ""
         )
     out.print(grid)
 
@@ -161,7 +162,7 @@ def to_markdown(table: Table) -> str:
         ]
         grid = [[_escape(head) for head in heads], aligns]
         for row in table.rows:
-            labels = [f"*{_escape(t)}*" if t and row.system == "human" else _escape(t) for t in row.labels]
+            labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]
             cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in part]
             grid.append([*labels, *(str(row.seeds or "") for _ in seeds), *cells])
         lines += [*(f"| {' | '.join(line)} |" for line in grid), ""]

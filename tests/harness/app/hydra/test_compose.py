@@ -58,7 +58,7 @@ GIVEN = {
         for name in ("huse_table1", "huse_table2", "huse_fig3", "huse_fig4", "huse_fig5")
     },
     **{f"base/{name}": ["metric=[bradley_terry]", "judgments=pairs.csv"] for name in ("docs_judged", "webtext_judged")},
-    "pr_table1": ["task.reference=runs/reference"],
+    **{name: ["task.reference=runs/reference"] for name in ("pr_table1", "pr_table1b")},
     **{name: ["task.path=biographies.jsonl"] for name in ("pr_tableb1", "pr_fig8", "pr_figa5")},
     "pr_fig7b": ["task.path=biographies.jsonl", "judgments=pairs.csv"],
 }
@@ -73,7 +73,7 @@ def test_every_experiment_becomes_settings(composer):
 PAPERS = {
     "mauve_table": [*range(3, 15)],
     "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
-    "pr_table": ["1", "b1", "b5"],
+    "pr_table": ["1", "1b", "b1", "b2", "b5"],
     "pr_fig": ["1", "2", "6_k", "6_n", "7", "7b", "8", "a4", "a5", "b2"],
     "huse_table": [1, 2],
     "huse_fig": [3, 4, 5],

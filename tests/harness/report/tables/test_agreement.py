@@ -246,36 +246,12 @@ def test_standard_deviations_over_sets_of_generated_and_human_texts(tmp_path):
             lines = [result("model", PR, {"precision": value, "recall": 0.5}, direction="higher")]
             write_run(tmp_path, "nucleus", seed, results=lines, axes={"task.start": 100 * start})
     table = read_table(read_results([tmp_path / "runs"]), "text_sets")
-    assert [row.label for row in table.rows] == ["varying Q", "varying P", "varying P and Q"]
+    assert [column.title for column in table.columns] == ["Varying Q", "Varying P", "Varying P and Q"]
     # Q: (0.1 + 0.1) / 2 / √2; P: (0.2 + 0.2) / 2 / √2; both: |0.8 − 0.7| / √2.
-    assert [row.cells[0].value for row in table.rows] == pytest.approx(np.array([0.1, 0.2, 0.1]) / np.sqrt(2))
-    assert [row.cells[1].value for row in table.rows] == pytest.approx([0, 0, 0])
-
-
-def test_examples_of_what_huse_separates(tmp_path):
-    """Four examples: separated by ratings, only with the probability, confused, and one with neither."""
-    arrays = {
-        "arrays__ratings": [[5.0], [3], [3], [4], [1], [3], [3], [4]],
-        "arrays__log_probs": [-10.0, -90, -20, -30, -10, -10, -20, -30],
-        "arrays__lengths": np.full(8, 10.0),
-        "arrays__errors": [0.0, 0, 1, 0, 0, 0, 1, 1],
-        "arrays__errors_q": [0.0, 1, 1, 0, 0, 1, 1, 1],
-        "per_example__error_model": np.array([0.0, 0, 1, 1, np.nan, np.nan]),
-    }
-    values = {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}
-    line = result("model", "huse", values, direction="higher", artifact=save(tmp_path, "measure/ab/x", **arrays))
-    run_folder = tmp_path
-    write_run(run_folder, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
-    results = read_results([tmp_path / "runs"])
-    table = read_table(results, "huse_examples")
-    assert not results.damaged
-    heads = [row.label for row in table.rows if row.cells[0].blank]
-    assert [head.partition(":")[0] for head in heads] == ["quality failure", "diversity failure", "indistinguishable"]
-    assert [head.partition(": ")[2] for head in heads] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
-    diversity = table.rows[3:6]
-    assert diversity[1].label.startswith("model: nucleus wrote & text 1")
-    assert [round(row.cells[0].value, 6) for row in diversity[1:]] == [-1.0, -9.0]
-    assert [row.cells[1].value for row in diversity[1:]] == [3.0, 3.0]
+    precision, recall = ([cell.value for cell in row.cells] for row in table.rows)
+    assert precision == pytest.approx(np.array([0.1, 0.2, 0.1]) / np.sqrt(2))
+    assert recall == pytest.approx([0, 0, 0])
+    assert table.legend() == []
 
 
 def test_both_curves_and_their_scores(tmp_path):

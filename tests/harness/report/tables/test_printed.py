@@ -1,111 +1,121 @@
-"""Tables of MAUVE as the paper prints them: headings in levels, row labels and their order, human row, bold."""
+"""Tables of the papers against `printed/*.yaml`: headings in levels, row labels and their order, human row, bold."""
 
+import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
+from openended.harness.app.hydra.grid import list_jobs
+from openended.harness.core import list_bundled_choices, load_members
 from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.tables.compare import build_comparison
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.results import build_layout, read_results
-from tests.harness.report.synthetic import result, write_run
+from openended.harness.run import players
+from tests.harness.report.synthetic import result, store_arrays, write_run
 
-FACTS = yaml.safe_load((Path(__file__).parents[1] / "printed" / "mauve2021.yaml").read_text("utf-8"))["tables"]
-P = {"gpt2": 0.9, "gpt2-medium": 0.9, "gpt2-large": 0.95, "gpt2-xl": 0.95, "docs-s": 0.9, "docs-m": 0.9}
-SIZES = tuple(P)[:4]
-CRITERIA = ("human_like", "interesting", "sensible")
-TITLES = {"gen_ppl": "Gen. PPL", "zipf": "Zipf coef.", "loop_rate": "Rep.", "distinct_4": "Distinct-4", "self_bleu_4": "Self-BLEU-4",
-          "mauve": "MAUVE", "sparsemax_score": "SP", "jensen_shannon": "JS", "eps_ppl": "ε-PPL", "accuracy": "Disc. acc."}  # fmt: skip
-STATISTICS = {
-    "gen_ppl": "gen_ppl",
-    "zipf": "zipf",
-    "repetition": "loop_rate",
-    "distinct_n": "distinct_4",
-    "self_bleu": "self_bleu_4",
+PRINTED = Path(__file__).parents[1] / "printed"
+FACTS = {
+    name: facts
+    for path in sorted(PRINTED.glob("*.yaml"))
+    for name, facts in yaml.safe_load(path.read_text("utf-8"))["tables"].items()
 }
-SCORES = {"mauve": ("mauve", "higher"), "sparsemax_score": ("sparsemax_score", "higher"), "jensen_shannon": ("jensen_shannon", "lower"),
-          "eps_ppl": ("eps_ppl", "lower"), "discriminator_accuracy": ("accuracy", "nearest 0.5")}  # fmt: skip
-FAMILIES = (
-    "bert-base-uncased",
-    "bert-large-uncased",
-    "gpt2",
-    "gpt2-medium",
-    "gpt2-large",
-    "grover-base",
-    "grover-large",
-    "grover-mega",
-)
+PR = FACTS.pop("pr_table1")
+FACTS |= {f"pr_table1{end}": PR | PR["parts"][letter] for letter, end in (("a", ""), ("b", "b"))}
+TITLES = {"mauve": "MAUVE Table ", "pr": "P&R Table ", "huse": "HUSE Table "}
+NUMBERS = {"pr_table1": "1a", "pr_table1b": "1b"}  # of tables whose name does not end in their number
+SIZES = {"gpt2": 0.9, "gpt2-medium": 0.9, "gpt2-large": 0.95, "gpt2-xl": 0.95}  # and p
+CRITERIA = ("human_like", "interesting", "sensible")
+FAMILIES = ("bert-base-uncased", "bert-large-uncased", "gpt2", "gpt2-medium", "gpt2-large", "grover-base", "grover-large",
+            "grover-mega")  # fmt: skip
+MATCHED = ("gen_ppl", "zipf", "repetition", "distinct_n", "self_bleu")  # metrics with a value of the human text
+KEYS = {"repetition": ["loop_rate"], "distinct_n": ["distinct_4"], "discriminator_accuracy": ["accuracy"],
+        "knn_precision_recall": ["precision", "recall"], "huse": ["huse", "huse_q", "huse_d"]}  # fmt: skip
+LOWER = ("jensen_shannon", "eps_ppl", "discriminator_accuracy", "finetuned_discriminator")
+# What the published plans read that only the user has.
+GIVEN = {
+    "mauve_table14": ["judgments=pairs.csv"],
+    **{name: ["task.reference=runs/reference"] for name in ("pr_table1", "pr_table1b")},
+    "pr_tableb1": ["task.path=biographies.jsonl"],
+}
+OTHERS = (
+    "mauve_table5",
+    "mauve_table13",
+    "huse_table2",
+    "pr_tableb3",
+    "pr_tableb4",
+    "pr_tableb6",
+)  # with tests of their own, or without an experiment
+PLANNED = [
+    (name, plan)
+    for name in FACTS
+    for plan in ("published", "docs")
+    if name not in OTHERS and (name, plan) != ("huse_table1", "published")
+]
 
 
-def nucleus(model):
-    return {"p": P[model]}
+def compute_value(metric, settings, rank):
+    """Return the values of one metric of the system of this rank; later ones are better."""
+    value = 1.0 if settings.generations in ("reference", "damage:none") else 0.1 + rank / 100
+    if metric.name == "finetuned_discriminator":
+        names = FAMILIES if settings.task.name == "realnews" else [c.partition(":")[2] for c in metric.classifiers]
+        return {f"accuracy_{name}": 1 - value for name in names}
+    if metric.name == "bradley_terry":
+        criteria = CRITERIA[: 2 if settings.task.name == "docs" else 3]
+        return {"bradley_terry": 100 * value, **{name: 100 * value * (n + 1) for n, name in enumerate(criteria)}}
+    value = 1 + value if metric.name in MATCHED else 1 - value if metric.name in LOWER else value
+    return dict.fromkeys(KEYS.get(metric.name, [metric.name]), value)
 
 
-def cross(models, decoders):
-    return [(m, d, nucleus(m) if d == "nucleus" else {}) for m in models for d in decoders]
+def run_plan(folder, experiment, *words):
+    """Write one made-up run for each job of an experiment's plan; return the results and the experiment's layout."""
+    name = f"experiment={experiment}"
+    composer = Composer(parse_command_line([name, "seed=0", *words]))
+    for rank, job in enumerate(list_jobs(composer, composer.compose_command())):
+        settings = composer.compose_job(job).settings
+        axes = players._collect_axes(settings)
+        lines = []
+        for metric in settings.metrics:
+            family = load_members("metric")[metric.name]
+            if metric.name == "bradley_terry" and not players.list_players(settings):
+                continue
+            options = f"|unit:{metric.unit}" if metric.name == "length" else ""
+            options += f"|quantizer:{metric.quantizer}" if metric.name == "mauve" else ""
+            more = {
+                "direction": "lower" if metric.name in LOWER else family.direction, "family": family.family,
+                "titles": family.titles, "facts": f"task:{settings.task.name}@1", "options": options,
+            }  # fmt: skip
+            values = compute_value(metric, settings, rank)
+            lines.append(result("model", metric.name, values, **more))
+            if metric.name in MATCHED:
+                lines.append(result("human", metric.name, dict.fromkeys(values, 1.0), **more))
+        roles = {"embedder": settings.embedder, "scorer": settings.scorer}
+        axes |= {role: spec.title for role, spec in roles.items() if spec is not None}
+        title = settings.decoder.title if axes["decoder"] != "imported" else "imported"
+        model = axes["model"]
+        write_run(
+            folder,
+            axes["decoder"],
+            0,
+            model=model,
+            title=title,
+            options={},
+            axes=axes,
+            results=lines,
+            experiment=f"job-{rank}",
+        )
+    return read_results([folder]), build_layout(composer.compose_experiment([name]).report, "report")
 
 
-ALL = ("greedy", "ancestral", "nucleus", "adversarial")
-STORIES = [("folder", "greedy", {}), ("folder", "ancestral", {}), *(("folder", "nucleus", {"p": p}) for p in (0.9, 0.92, 0.95)),
-           *(("folder", "top_k", {"k": k}) for k in (100, 500))]  # fmt: skip
-BEAMS = [("gpt2-large", d, {}) for d in ("greedy", "ancestral")] + [("gpt2-large", "nucleus", {"p": 0.95})] + [
-    ("gpt2-large", "beam", {"num_beams": b, "no_repeat_ngram_size": n}) for n in (0, 4) for b in (4, 8)
-]  # fmt: skip
-SYSTEMS = {
-    "mauve_table3": cross(SIZES[3:], ALL), "mauve_table4": cross(SIZES, ("nucleus",)), "mauve_table6": cross(SIZES, ALL),
-    "mauve_table8": STORIES, "mauve_table9": [*cross(SIZES, ALL[:3]), ("gpt2-xl", "adversarial", {})],
-    "mauve_table10": cross(SIZES, ALL[:3]), "mauve_table11": BEAMS, "mauve_table12": cross(SIZES, ALL[:3]),
-    "mauve_table14": cross(SIZES, ALL[1:3]),
-}  # fmt: skip
-
-
-def write_systems(folder, systems, task="webtext", embedders=("gpt2-large",), scores=SCORES):
-    """Every metric of every system, later ones better; people rate only systems without greedy decoding."""
-    for rank, (model, decoder, options) in enumerate(systems):
-        value = 0.1 + rank / 50
-        lines = [result("model", m, {k: 1 + value}, titles=TITLES) for m, k in STATISTICS.items()]
-        lines += [result("human", m, {k: 1.0}, titles=TITLES) for m, k in STATISTICS.items()]
-        lines += [
-            result("model", m, {k: value}, direction=d, titles=TITLES, directions={k: d})
-            for m, (k, d) in scores.items()
-            if m != "mauve"
-        ]
-        tuned = {f"accuracy_{name}": 1 - value for name in FAMILIES}
-        lines.append(result("model", "finetuned_discriminator", tuned, direction="lower"))
-        if decoder != "greedy":
-            people = {"bradley_terry": value, **{name: value * (n + 1) for n, name in enumerate(CRITERIA)}}
-            lines.append(
-                result("model", "bradley_terry", people, direction="higher", options=f"|system:{model} {decoder}")
-            )
-        for at, embedder in enumerate(embedders):
-            facts = f"embedder:{embedder}@1|task:{task}@1"
-            quantizers = ("kmeans", "drmm") if len(embedders) > 1 else ("kmeans",)
-            scored = [result("model", "mauve", {"mauve": value + at / 10}, direction="higher", titles=TITLES, facts=facts,
-                             options=f"|quantizer:{name}") for name in quantizers]  # fmt: skip
-            for number, line in enumerate(scored):
-                axes = {"task": task, "embedder": embedder} | (
-                    {"metric.mauve.quantizer": quantizers[number]} if number else {}
-                )
-                title = (
-                    f"beam b={options['num_beams']}"
-                    if decoder == "beam"
-                    else f"{decoder} p={options['p']}"
-                    if "p" in options
-                    else decoder
-                )
-                write_run(folder, decoder, 0, model=model, options=options, title=title, axes=axes,
-                          results=[*(lines if not number else []), line])  # fmt: skip
-    return read_results([folder])
-
-
-def make_table(results, experiment, *words):
-    report = Composer(parse_command_line([])).compose_experiment([f"experiment={experiment}", *words]).report
-    return make_tables(results, build_layout(report, "report"), experiment)[0]
+def print_plan(folder, experiment, *words):
+    results, layout = run_plan(folder, experiment, *words)
+    return make_tables(results, layout, experiment)[0]
 
 
 def check(table, facts):
@@ -126,64 +136,124 @@ def check(table, facts):
         assert all(map(fits, printed, expected)), (printed, expected)
     assert list(table.list_heads()) == facts["stub"]
     assert not table.show_seeds
-    float_names = re.findall(r"begin{(table\*?)}", to_latex(table))
-    assert len(float_names) == 1, "one float"
+    assert len(re.findall(r"begin{(table\*?)}", to_latex(table))) == 1, "one float"
+    if "all" in facts.get("decimals", {}):
+        pairs = (pair for row in table.rows for pair in zip(row.cells, table.columns, strict=True))
+        numbers = {table.text(cell, column)[0] for cell, column in pairs if math.isfinite(cell.value)}
+        assert {len(number.partition(".")[2]) for number in numbers} == {facts["decimals"]["all"]}
 
 
-@pytest.mark.parametrize("experiment", SYSTEMS)
-def test_tables_of_mauve_are_printed_as_in_the_paper(tmp_path, experiment):
-    embedders = ("gpt2-large", "roberta-large") if experiment == "mauve_table12" else ("gpt2-large",)
-    table = make_table(write_systems(tmp_path, SYSTEMS[experiment], embedders=embedders), experiment)
-    facts = FACTS[experiment]
+@pytest.mark.parametrize(("experiment", "plan"), PLANNED)
+def test_a_table_is_printed_as_in_its_paper(tmp_path, experiment, plan):
+    words = GIVEN.get(experiment, []) if plan == "published" else []
+    words = [*words, "metric.mauve.quantizer=kmeans"] if experiment == "mauve_table12" else words
+    name = experiment if plan == "published" else f"{experiment}_docs"
+    table = print_plan(tmp_path, name, *words)
+    facts = FACTS[experiment] | (FACTS[experiment].get(plan) or {})
     check(table, facts)
-    assert table.title.startswith(f"MAUVE Table {experiment.removeprefix('mauve_table')}")
+    paper, _, number = experiment.partition("_table")
+    number = NUMBERS.get(experiment, re.sub(r"^b(\d)", r"B.\1", number))
+    assert re.match(rf"{TITLES[paper]}{number}\b", table.title)
+    assert table.caption, "a subject of its own"
     humans = [row.system == "human" for row in table.rows]
     assert humans == [False] * (len(humans) - 1) + [facts["human"] == "last"]
-    marks = [sum(cell.best for cell in row.cells) for row in table.rows]
+    marks = [[cell.best for cell in row.cells] for row in table.rows]
     if experiment in ("mauve_table3", "mauve_table14"):
-        assert set(marks) == {1}, "one bold cell per row"
+        assert {sum(row) for row in marks} == {1}, "one bold cell per row"
     if experiment in ("mauve_table6", "mauve_table12"):
-        assert [sum(row.cells[at].best for row in table.rows) for at in range(len(table.columns))] == [1] * len(
-            table.columns
-        )
-        assert [row.rule for row in table.rows].count(True) == len(SIZES) - 1 + any(humans), (
-            "a line above each further group"
-        )
+        assert {sum(column) for column in zip(*marks, strict=True)} == {1}
+        sizes = {row[0] for row in facts["rows"]}
+        assert [row.rule for row in table.rows].count(True) == len(sizes) - 1, "a line above each further group"
         assert to_latex(table).count("small & ") == 1, "a size is printed once"
-
-
-def test_table_7_has_sizes_and_decoders_and_the_accuracy_in_percent(tmp_path):
-    table = make_table(write_systems(tmp_path, cross(("docs-s", "docs-m"), ALL[:3]), "realnews"), "mauve_table7")
-    facts = FACTS["mauve_table7"]
-    check(table, {**facts, "rows": [row for row in facts["rows"] if row[0] != "mega"]})
-    assert [row.cells[5].value for row in table.rows[:2]] == pytest.approx([12.0, 10.0])
-    assert table.rows[-1].labels == ("Human", "n/a")
+    if experiment == "mauve_table7":
+        assert table.rows[0].cells[5].value == pytest.approx(90.0), "accuracy in percent"
+        assert [cell.words or cell.value for cell in table.rows[-1].cells[5:]] == pytest.approx(
+            [float("nan")] * 2, nan_ok=True
+        )
+    if experiment == "huse_table1":
+        assert [sum(row[:2]) for row in marks] == [1, 1, 1], "systems of a task compete"
+    if experiment.startswith("pr_table1"):
+        assert marks == [[True, *[False] * (len(row) - 1)] for row in marks], "the reference"
 
 
 def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories(tmp_path):
-    no_accuracy = {name: score for name, score in SCORES.items() if name != "discriminator_accuracy"}
-    write_systems(tmp_path, cross(SIZES, ("nucleus",)), scores=no_accuracy)
-    for task in ("realnews", "writing_prompts"):
-        results = write_systems(tmp_path, cross(SIZES, ("greedy",)), task)
-    table = make_table(results, "mauve_table5")
-    facts = FACTS["mauve_table5"]
-    check(table, facts)
+    results, layout = run_plan(tmp_path, "mauve_table5", "judgments=pairs.csv")
+    (table,) = make_tables(results, layout, "mauve_table5")
+    check(table, FACTS["mauve_table5"])
     assert all(sum(cell.best for cell in row.cells) >= 1 for row in table.rows)
     assert not any(cell.suffix or cell.signed for row in table.rows for cell in row.cells)
     (compared,) = build_tables([build_comparison(results, "mauve2021/table5")])
     cells = {row.label: row.cells for row in compared.rows}
     assert [round(cell.value, 3) for cell in cells["mauve, bt_human_like (webtext)"]] == [0.952, 1.0, 0.048]
-    assert cells["mauve, disc_acc (stories)"][1].note == "Over 4 systems of writing_prompts."
+    assert cells["mauve, disc_acc (stories)"][1].note == "Over 7 systems of writing_prompts."
 
 
-def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path):
-    players = ["human", *(f"{model} {decoder}" for model in SIZES for decoder in ("ancestral", "nucleus"))]
-    scores = {f"{c}/{player}": at + n for n, c in enumerate(CRITERIA) for at, player in enumerate(reversed(players))}
+def write_players(folder, players, criteria):
+    scores = {
+        f"{c}/{player}": 10.0 * at + n for n, c in enumerate(criteria) for at, player in enumerate(reversed(players))
+    }
     line = result("model", "bradley_terry", scores, direction="higher", facts="judgments:j.csv@1")
-    write_run(tmp_path, "rated", None, results=[line], axes={"task": "j.csv", "judgments": "j.csv"})
-    report = Composer(parse_command_line([])).compose_experiment(["experiment=mauve_table13"]).report
+    write_run(folder, "rated", None, results=[line], axes={"task": "j.csv", "judgments": "j.csv"})
+
+
+@pytest.mark.parametrize("plan", ["published", "docs"])
+def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
+    players = ["human", *(f"{model} {decoder}" for model in SIZES for decoder in ("ancestral", "nucleus"))]
+    players = players if plan == "published" else ["human", "ancestral", "greedy", "nucleus"]
+    write_players(tmp_path, players, CRITERIA if plan == "published" else CRITERIA[:2])
+    name = "mauve_table13" if plan == "published" else "mauve_table13_docs"
+    report = Composer(parse_command_line([])).compose_experiment([f"experiment={name}"]).report
     (table,) = build_report(
         [tmp_path], tmp_path / "out", layout=build_layout(report, "report"), figures=False, page=False
     ).tables
-    check(table, FACTS["mauve_table13"])
+    facts = FACTS["mauve_table13"]
+    check(table, facts | (facts.get(plan) or {}))
     assert not any(cell.best for cell in table.rows[0].cells), "people do not compete"
+    pairs = "human like and interesting 1.000 (p <.001, 9 players); human like and sensible 1.000 (p <.001, 9 players)"
+    assert plan == "docs" or pairs in table.remarks[-1], table.remarks[-1]
+
+
+def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
+    facts = FACTS["huse_table1"]
+    report = Composer(parse_command_line([])).compose_experiment(["experiment=huse_table1"]).report
+    layout = build_layout(report, "report")
+    for at, file in enumerate(list(layout.names["task"])[: len(facts["columns"])]):
+        line = result("model", "huse", {"huse": 0.5 - at / 100, "huse_q": 0.5, "huse_d": 1 - at / 100}, direction="higher",
+                      titles=load_members("metric")["huse"].titles, facts=f"judgments:{file}@1")  # fmt: skip
+        write_run(tmp_path, "rated", None, results=[line], axes={"task": file, "judgments": f"{file}@1"})
+    check(make_tables(read_results([tmp_path]), layout, "huse_table1")[0], facts)
+
+
+def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
+    """Five pairs: separated by ratings, only with the probability, confused, neither, and one whose model is rated higher."""
+    arrays = {
+        "arrays/ratings": [[5.0], [3], [3], [4], [0], [1], [3], [3], [4], [5]],
+        "arrays/log_probs": [-10.0, -90, -20, -30, -10, -10, -10, -20, -30, -10],
+        "arrays/lengths": np.full(10, 10.0),
+        "arrays/errors": [0.0, 0, 1, 0, 0, 0, 0, 1, 1, 0],
+        "arrays/errors_q": [0.0, 1, 1, 0, 0, 0, 1, 1, 1, 0],
+        "per_example/error_model": np.array([0.0, 0, 1, 1, 0, np.nan]),
+    }
+    artifact = store_arrays(tmp_path / "store", "measure/ab/x", arrays)
+    line = result("model", "huse", {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}, direction="higher", artifact=artifact)
+    write_run(tmp_path, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
+    layout = build_layout(
+        Composer(parse_command_line([])).compose_experiment(["experiment=huse_table2"]).report, "report"
+    )
+    (table,) = make_tables(read_results([tmp_path / "runs"]), layout, "huse_table2")
+    check(table, FACTS["huse_table2"])
+    assert [row.rule for row in table.rows].count(True) == 2, "a line between two kinds"
+    assert [row.labels[1] for row in table.rows[1::4]] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
+    _, _, model, reference = table.rows[4:8]
+    assert model.labels[1].startswith("nucleus wrote & text 1")
+    assert [[round(cell.value, 6) for cell in row.cells] for row in (model, reference)] == [[-1.0, 3.0], [-9.0, 3.0]]
+
+
+def test_every_experiment_has_a_title_of_its_own():
+    titles = {}
+    for experiment in list_bundled_choices("experiment"):
+        name = experiment.removesuffix("_docs")
+        title = Composer(parse_command_line([])).compose_experiment([f"experiment={experiment}"]).report.get("title")
+        if not experiment.startswith("base/"):
+            assert title != "Results", experiment
+            assert titles.setdefault(title, name) == name
