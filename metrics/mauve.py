@@ -37,7 +37,15 @@ from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._mauve.quantizers import Buckets, QuantizerName, UnitNorm, counts_seen_cells, fit_quantizer
+from openended.metrics._mauve.quantizers import (
+    TRAINED,
+    Buckets,
+    QuantizerName,
+    Training,
+    UnitNorm,
+    counts_seen_cells,
+    fit_quantizer,
+)
 from openended.metrics._mauve.scores import Curve, MauveResult, Ratios, Smoothing, mauve_of_cells, mauve_of_ratios
 from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Estimates, Quantized, TwoSample
 
@@ -58,6 +66,7 @@ def mauve(
     restarts: int = 5, max_iter: int = 500, seed: int = 25, estimator: EstimatorName = "cells",
     smoothing: Smoothing = "none", neighbors: int = 50, self: OwnPoint = "counted",
     groups: tuple[NDArray[Any], NDArray[Any]] | None = None, unit_norm: UnitNorm = "before_pca",
+    training: Training = "fast", pca_max_data: int | None = None,
 ) -> MauveResult:  # fmt: skip
     """Compute MAUVE of one clustering, or of one estimate of density ratios.
 
@@ -79,6 +88,8 @@ def mauve(
         self: Of `knn`: whether a text counts among its own neighbors.
         groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
         unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
+        training: Of `drmm` and `lattice`: ours, or as Pillutla et al. 2021 describe it.
+        pca_max_data: How many random rows PCA is fitted on; none: all.
 
     Returns:
         The scores, the curve and both histograms (Pillutla et al. 2021, equations 1 to 4).
@@ -100,7 +111,7 @@ def mauve(
         return mauve_of_ratios(human=ratios[0], model=ratios[1], **options)
     cluster, buckets = fit_quantizer(
         [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
-        restarts=restarts, max_iter=max_iter, unit_norm=unit_norm,
+        restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
     )  # fmt: skip
     model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
@@ -116,7 +127,7 @@ class Mauve(Quantized):
     name = "mauve"
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
-    later_options = frozenset({"unit_norm"})
+    later_options = frozenset({"unit_norm", "training", "pca_max_data"})
     titles = {
         "mauve": "MAUVE", "mauve_star": "MAUVE*", "mid_point": "Mid-point", "frontier_integral": "FI",
         "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)", "kl_model_human": "KL(model, human)",
@@ -153,9 +164,21 @@ class Mauve(Quantized):
     self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
     # mauve-text and the released code; the paper's appendix C.3.3: after_pca (kmeans, residual_kmeans and lattice)
     unit_norm: UnitNorm = "before_pca"
+    # of drmm and lattice; published: the schedule and the sizes of the paper's appendix C.3.3, minutes per clustering
+    training: Training = "fast"
+    pca_max_data: int | None = ranged(None, "[2, inf)", "at least 2, or null for all texts")  # mauve-text
 
     def check(self) -> None:
         super().check()
+        by_cells = self.estimator == "cells"
+        self.require(
+            self.training == "fast" or (by_cells and self.quantizer in TRAINED), "quantizer",
+            f"{' or '.join(TRAINED)} where training is set (the others are not trained)",
+        )  # fmt: skip
+        self.require(
+            self.pca_max_data is None or (by_cells and self.quantizer != "drmm"), "quantizer",
+            "one with a PCA (not drmm), and estimator=cells, where pca_max_data is set",
+        )  # fmt: skip
         uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
         self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 

@@ -1,11 +1,11 @@
 """Creative writing after an instruction, without human references (Le Bronnec et al. 2024).
 
 One system serves as the other's reference: run one model first, then the other with `reference`, the first one's
-folder. The instructions here are our own; the paper's 50 are in a file of its authors, which is read, not run
-(docs/papers.md). Source: https://github.com/AlexVerine/pr-4-llm. License: ours, Apache-2.0.
+folder. The instructions in `data/creative.txt` are the fifty of the paper's Listing 1, unchanged. Source: Le Bronnec,
+Verine, Negrevergne, Chevaleyre & Allauzen 2024, "Exploring Precision and Recall to assess the quality and diversity of
+LLMs", ACL, https://aclanthology.org/2024.acl-long.616, CC BY 4.0.
 """
 
-import ast
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -32,14 +32,14 @@ class Creative(UserFileTask):
     """Draws of instructions."""
 
     name = "creative"
-    source = "comes with the harness"
-    size = "32 instructions, drawn as often as asked"
-    license = "Apache-2.0"
+    source = "comes with the harness: Listing 1 of Le Bronnec et al. 2024"
+    size = "50 instructions, drawn as often as asked"
+    license = "CC BY 4.0"
     obtained = "none"
     command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human = ": set task.reference to another system's run folder or texts"
 
-    path: str | None = None  # file of instructions, one per line, or the authors' .py; null: the bundled ones
+    path: str | None = None  # file of instructions, one per line; null: the fifty of Le Bronnec et al. 2024
     reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
     num_draws: int = core.ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
     min_words: int = 100  # requested in the prompt, as in the paper
@@ -118,8 +118,6 @@ class Creative(UserFileTask):
                 raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
             except (EOFError, zlib.error, OSError) as err:
                 raise DataError(f"{self.path}: cannot be read to its end ({err})") from err
-        if self.path is not None and self.path.endswith(".py"):
-            lines = _find_longest_list(self.path, "\n".join(lines))
         instructions = [line.strip() for line in lines if line.strip()]
         if not instructions:
             raise DataError(f"{self.path}: holds no instruction")
@@ -157,16 +155,6 @@ def _find_texts(reference: Path) -> Path:
     if len(names) != 1 or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
     return reference / record.store / names[0] / "data.arrow"
-
-
-def _find_longest_list(path: str, source: str) -> list[str]:
-    """Return the longest list of texts in a Python file; nothing of it is run."""
-    try:
-        lists = [node.elts for node in ast.walk(ast.parse(source)) if isinstance(node, ast.List)]
-    except (SyntaxError, ValueError) as err:
-        raise DataError(f"{path}: not Python ({err})") from err
-    texts = [[item.value for item in items if isinstance(item, ast.Constant)] for items in lists]
-    return max(([text for text in values if isinstance(text, str)] for values in texts), key=len, default=[])
 
 
 def _read_builtin() -> bytes:

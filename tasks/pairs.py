@@ -1,13 +1,28 @@
 """Pairs of a context and a response, of any origin: a file with both, or two text files with one line for each pair."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from openended.harness.core import REQUIRED, DataError, Example, SourceFile, Tokenizer, digest, open_text, option, task
+from openended.harness.core import (
+    REQUIRED,
+    DataError,
+    Example,
+    SourceFile,
+    Tokenizer,
+    digest,
+    open_text,
+    option,
+    ranged,
+    task,
+)
 from openended.harness.imported import digest_files, read_records
 from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
+
+_Pair = tuple[str, str, str]  # line, context, response
+_DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
 
 
 @task
@@ -26,27 +41,80 @@ class Pairs(UserFileTask):
     prompt_fields: tuple[str, ...] = ("prompt",)  # joined by a space
     human_field: str = option("human", bool, "a field name")
     template: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
+    score_fields: tuple[str, ...] = ()  # of upvotes; each must be at least min_score
+    min_score: int = 10  # Hashimoto et al. 2019, appendix A.4, as the next four
+    skip_deleted: bool = False  # leave out posts that Reddit shows as [deleted] or [removed]
+    most_words: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # leave out longer sides
+    vocabulary: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # remove all but so many frequent words
+    banned_words: str | None = option(None, is_null_or_text, "a file with one word per line, or null")
+
+    later_options = frozenset({"score_fields", "min_score", "skip_deleted", "most_words", "vocabulary", "banned_words"})
+
+    def check(self) -> None:
+        self.require(
+            not (self.score_fields and self.human_path), "score_fields", "none with human_path (it has no fields)"
+        )
 
     def files(self) -> list[SourceFile]:
-        paths = map(Path, filter(None, (self.path, self.human_path)))
+        paths = map(Path, filter(None, (self.path, self.human_path, self.banned_words)))
         return [SourceFile(path.name, "", path) for path in paths]
 
     def fingerprint(self) -> str:
-        if self.human_path is None:
-            return digest_files(Path(self.path))
-        human = self.digest_user_file(Path(self.human_path), "task.human_path")
-        return digest([super().fingerprint(), human])
+        others = {"task.human_path": self.human_path, "task.banned_words": self.banned_words}
+        digests = [self.digest_user_file(Path(path), name) for name, path in others.items() if path is not None]
+        first = digest_files(Path(self.path)) if self.human_path is None else super().fingerprint()
+        return digest([first, *digests]) if digests else first
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield the pairs; those with an empty side are counted. The human text begins with a space."""
         del tokenizer
-        pairs = sort_by_hash(self._read(skipped), lambda pair: pair[0])
+        pairs = sort_by_hash(self._filter(self._read(skipped), skipped), lambda pair: pair[0])
         if not pairs:
             raise DataError(f"{self.path}: holds no pair")
         for line, prompt, human in pairs:
             yield Example(f"pairs/{line}", self.template.replace("{prompt}", prompt), f" {human}")
 
-    def _read(self, skipped: Counter[str]) -> Iterator[tuple[str, str, str]]:
+    def _filter(self, pairs: Iterator[_Pair], skipped: Counter[str]) -> Iterator[_Pair]:
+        """Leave out pairs and remove rare words as the options say; words are compared in lower case."""
+        banned = set[str]()
+        if self.banned_words is not None:
+            with open_text(Path(self.banned_words)) as handle:
+                banned = {line.strip().lower() for line in handle if line.strip()}
+        usable = list[_Pair]()
+        for pair in pairs:
+            words = [side.lower().split() for side in pair[1:]]
+            if self.skip_deleted and any(side in _DELETED for side in pair[1:]):
+                skipped["one side is deleted"] += 1
+            elif self.most_words is not None and max(map(len, words)) > self.most_words:
+                skipped[f"one side has more than {self.most_words} words"] += 1
+            elif banned and any(not banned.isdisjoint(side) for side in words):
+                skipped["one side has a banned word"] += 1
+            else:
+                usable.append(pair)
+        if self.vocabulary is None:
+            yield from usable
+            return
+        counts = Counter(word for pair in usable for side in pair[1:] for word in side.lower().split())
+        known = set(sorted(counts, key=lambda word: (-counts[word], word))[: self.vocabulary])
+        for line, *sides in usable:
+            context, response = (" ".join(w for w in side.split() if w.lower() in known) for side in sides)
+            if context and response:
+                yield line, context, response
+            else:
+                skipped["one side has only rare words"] += 1
+
+    def _has_score(self, cells: Mapping[str, Any], where: str) -> bool:
+        """Return whether each score of a record is high enough."""
+        for name in self.score_fields:
+            try:
+                score = float(cells[name])
+            except (KeyError, TypeError, ValueError) as err:
+                raise DataError(f"{where}: {name}: expected a number, got {cells.get(name)!r:.40}") from err
+            if not score >= self.min_score:
+                return False
+        return True
+
+    def _read(self, skipped: Counter[str]) -> Iterator[_Pair]:
         if self.human_path is not None:
             with open_text(Path(self.path)) as contexts, open_text(Path(self.human_path)) as responses:
                 for number, (context, response) in enumerate(zip_longest(contexts, responses), 1):
@@ -60,6 +128,8 @@ class Pairs(UserFileTask):
         for record in read_records(Path(self.path)):
             fields = (*self.prompt_fields, self.human_field)
             texts = [read_usable_text(record.cells, field, record.where, skipped) for field in fields]
-            if None not in texts:
+            if not self._has_score(record.cells, record.where):
+                skipped[f"a score is below {self.min_score}"] += 1
+            elif None not in texts:
                 *context, response = (str(text).strip() for text in texts)
                 yield f"{record.line:08d}", " ".join(context), response

@@ -99,7 +99,7 @@ def compute_mauve(
         p_text: The texts.
         q_text: The texts.
         num_buckets: Number of cells; `auto`: a tenth of the smaller side.
-        pca_max_data: -1: PCA is fitted on all rows.
+        pca_max_data: Number of rows, drawn at random, that PCA is fitted on; -1: all.
         kmeans_explained_var: Share of the variance that PCA keeps.
         kmeans_num_redo: Restarts of k-means.
         kmeans_max_iter: Most iterations of each.
@@ -118,8 +118,6 @@ def compute_mauve(
         UndefinedMetric: If there are fewer texts than cells.
     """
     del use_float64
-    if pca_max_data != -1:
-        raise SpecError(f"pca_max_data: expected -1, PCA of all rows, got {pca_max_data!r}")
     is_bundled = featurize_model_name in list_bundled_models()
     embedder = EmbedderSpec(path=f"{BUNDLED}{featurize_model_name}" if is_bundled else featurize_model_name)
     runtime = Runtime(device="cpu" if device_id < 0 else f"cuda:{device_id}", progress=verbose)
@@ -144,7 +142,7 @@ def compute_mauve(
         num_buckets=automatic if num_buckets == "auto" else num_buckets,
         explained_variance=kmeans_explained_var, restarts=kmeans_num_redo, max_iter=kmeans_max_iter,
         curve_points=divergence_curve_discretization_size, scaling_factor=mauve_scaling_factor, seed=seed,
-        clustering_seeds=1,
+        clustering_seeds=1, pca_max_data=None if pca_max_data == -1 else pca_max_data,
     )  # fmt: skip
     (need,) = spec.needs()
     # The sides' texts are not known to share prompts, so they are resampled independently.

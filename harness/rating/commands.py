@@ -137,7 +137,7 @@ def make(args: argparse.Namespace) -> None:
     """Make one HTML file per rater from finished runs."""
     from openended.harness.rating.design import read_controls, read_study_texts
     from openended.harness.rating.protocol import StudyProtocol, load_protocol
-    from openended.harness.rating.study import SHEETS, make_study, write_study
+    from openended.harness.rating.study import DATASHEET, SHEETS, make_study, write_study
 
     protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
     if not args.words:
@@ -165,6 +165,7 @@ def make(args: argparse.Namespace) -> None:
     sys.stdout.write(
         f"{args.out / SHEETS}: {len(sheets)} sheets, one per rater; they do not name the systems\n"
         f"{args.out / 'key.json'}: maps items to systems; keep it private\n"
+        f"{args.out / DATASHEET}: facts of the study for its report; fill in what is marked …\n"
         f"next: openended rate collect {args.out} FILES… -o judgments.csv\n"
     )
 

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +26,12 @@ class StudyTexts:
 
     players: tuple[str, ...]  # `human` first, then the systems under the names that the tables use
     prompts: Mapping[str, str]  # example id → prompt
-    texts: Mapping[str, Mapping[str, str]]  # example id → player → text
+    texts: Mapping[str, Mapping[str, str]]  # example id → player → text; of pairs, at least two players each
     remarks: tuple[str, ...] = ()  # what was left out, and why
+
+    def list_examples(self, *players: str) -> list[str]:
+        """Return the examples for which each of some players has a text."""
+        return [example for example in sorted(self.texts) if all(player in self.texts[example] for player in players)]
 
 
 def read_study_texts(
@@ -41,6 +45,7 @@ def read_study_texts(
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
+    short = set[tuple[str, str]]()  # player and example
     cut_differently = False
     for system in measured.group_systems(results.values):
         axes = system.items[0].axes
@@ -57,7 +62,10 @@ def read_study_texts(
                 raise DataError(f"{run.folder}: its texts ({needed}) are no longer in the store: run it again")
             lengths[player] = max(lengths.get(player, 0), int(rows.token_ids.lengths.max(initial=0)))
             player_texts = texts.setdefault(player, {})
-            for example, sample, prompt, text in zip(rows.ids, rows.samples, rows.prompts, rows.texts, strict=True):
+            columns = (rows.ids, rows.samples, rows.prompts, rows.texts, rows.token_ids.lengths)
+            for example, sample, prompt, text, length in zip(*columns, strict=True):
+                if sample == 0 and 0 < length < (protocol.shortest_tokens or 0):
+                    short.add((player, example))
                 if prompts.setdefault(example, prompt if protocol.prompt else "") != prompt and protocol.prompt:
                     raise DataError(
                         f"{run.folder}: {example} has another prompt than in another run: rate runs of one task"
@@ -78,7 +86,7 @@ def read_study_texts(
         if not excluded:
             raise SpecError(f"--exclude {exclude}: expected example ids, one per line; the file is empty")
     players = tuple(player for player in texts if player != core.HUMAN or not cut_differently)
-    material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded)
+    material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded, short)
     note = ("human texts left out: the runs cut them at different lengths",)
     return replace(material, remarks=material.remarks + note) if cut_differently else material
 
@@ -86,8 +94,12 @@ def read_study_texts(
 def select_usable_texts(
     players: Sequence[str], prompts: Mapping[str, str], texts_by_player: Mapping[str, Mapping[str, str]],
     lengths: Mapping[str, int], protocol: StudyProtocol, excluded: frozenset[str] = frozenset(),
+    too_short: Collection[tuple[str, str]] = frozenset(),
 ) -> StudyTexts:  # fmt: skip
-    """Keep the prompts that every player has a text for, long enough; cut the texts."""
+    """Keep the prompts that every player has a text for, and of these the texts that are long enough; cut the texts.
+
+    A study of pairs needs two long texts of a prompt, one of ratings those of all players.
+    """
     longest = max(lengths.values(), default=0)
     if protocol.longest_tokens is not None and protocol.cut_words is None and longest > protocol.longest_tokens:
         raise DataError(
@@ -104,19 +116,27 @@ def select_usable_texts(
         cut_texts = {p: texts_by_player[p][example] for p in players}
         if protocol.cut_words is not None:
             cut_texts = {p: take_first_words(text, protocol.cut_words) for p, text in cut_texts.items()}
-        if min(len(text.split()) for text in cut_texts.values()) < protocol.min_words:
-            short += 1
-            continue
-        texts[example] = cut_texts
+        usable = {
+            player: text for player, text in cut_texts.items()
+            if len(text.split()) >= protocol.min_words and (player, example) not in too_short
+        }  # fmt: skip
+        short += len(cut_texts) - len(usable)
+        if len(usable) == len(players) or (protocol.kind == "pairs" and len(usable) >= 2):
+            texts[example] = usable
     remarks = [
         f"{count} prompts left out: {why}"
         for count, why in (
             (len(prompts) - len(everywhere), "not every system has a text for them"),
             (len(excluded & set(everywhere)), "named in exclude"),
-            (short, f"a text has fewer than {protocol.min_words} words"),
         )
         if count
     ]
+    if short:
+        limits = f"{protocol.min_words} words" + f" or {protocol.shortest_tokens} tokens" * bool(
+            protocol.shortest_tokens
+        )
+        what = "their pairs" if protocol.kind == "pairs" else "their prompts"
+        remarks.append(f"{short} texts have fewer than {limits}: {what} are left out")
     if not texts:
         raise DataError(f"no prompt is left to be rated ({'; '.join(remarks) or 'the runs hold none'})")
     uncounted = [player for player in players if not lengths.get(player)]
@@ -211,9 +231,10 @@ def design_study(
     material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
 ) -> list[list[RatingTask]]:
     """Draw prompts, choose sides, and assign all tasks to sheets; return the tasks of each sheet."""
-    examples = sorted(material.texts)
-    if protocol.items > len(examples):
-        raise SpecError(f"items={protocol.items}: there are {len(examples)} prompts; set --items {len(examples)}")
+    examples, count = sorted(material.texts), count_prompts(material, protocol)
+    if protocol.items > count:
+        each = " for each pair of players" if protocol.kind == "pairs" else ""
+        raise SpecError(f"items={protocol.items}: there are {count} prompts{each}; set --items {count}")
     draw_tasks = _draw_pairs if protocol.kind == "pairs" else _draw_singles
     tasks = draw_tasks(material, protocol, examples, secret, seed)
     controls_a_sheet = min(protocol.controls_a_sheet, len(controls))
@@ -238,19 +259,29 @@ def design_study(
     return sheets
 
 
+def count_prompts(material: StudyTexts, protocol: StudyProtocol) -> int:
+    """Return how many items a study can have: prompts of the pair of players with the fewest, or all."""
+    pairs = itertools.combinations(material.players, 2) if protocol.kind == "pairs" else ()
+    return min((len(material.list_examples(*pair)) for pair in pairs), default=len(material.texts))
+
+
 def _draw_pairs(
     material: StudyTexts, protocol: StudyProtocol, examples: Sequence[str], secret: bytes, seed: int
 ) -> list[RatingTask]:
     """Draw `items` prompts without replacement for every pair of players; the sides alternate."""
     pairs = list(itertools.combinations(material.players, 2))
-    order = {pair: core.make_random_stream(seed, "prompts", *pair).permutation(len(examples)) for pair in pairs}
+    order = {}
+    for pair in pairs:
+        shuffled = core.make_random_stream(seed, "prompts", *pair).permutation(len(examples))
+        usable = set(material.list_examples(*pair))
+        order[pair] = [examples[e] for e in shuffled if examples[e] in usable]
     first = {pair: int(core.make_random_stream(seed, "side", *pair).integers(2)) for pair in pairs}
     tasks = []
     for k in range(protocol.items):
         # In blocks of all pairs, so that any prefix of the tasks is balanced.
         for p in core.make_random_stream(seed, "block", k).permutation(len(pairs)):
             pair = pairs[p]
-            example = examples[order[pair][k]]
+            example = order[pair][k]
             for copy in range(protocol.raters):
                 sides = pair if (k + copy + first[pair]) % 2 == 0 else pair[::-1]
                 tasks.append(RatingTask(derive_opaque_id(secret, "pair", example, *pair, copy), example, sides))

@@ -164,10 +164,11 @@ def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
     """Return a strength for each player: the share of 3-grams not repeated, scaled to a deviation of 0.6."""
     from openended.metrics.repetition import seq_rep_n
 
-    texts = key.material.texts
+    material = key.material
     means = {
-        player: 1.0 - seq_rep_n([texts[e][player].split() for e in sorted(texts)], orders=(3,))[3]
-        for player in key.material.players
+        player: 1.0
+        - seq_rep_n([material.texts[e][player].split() for e in material.list_examples(player)], orders=(3,))[3]
+        for player in material.players
     }
     values = np.array(list(means.values()))
     spread = float(values.std()) or 1.0
@@ -184,7 +185,7 @@ def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: 
     return RaterModel(strengths=strengths, ties=ties, seed=seed)
 
 
-SHEETS = "sheets"
+SHEETS, DATASHEET = "sheets", "datasheet.md"
 Z95 = 1.959963984540054  # of a two-sided 95 % interval of a normal
 _STUDIES = 100
 # Log-probability a word of people's texts and of a model's, mean and standard deviation in nats: as in the invented
@@ -223,12 +224,48 @@ class Study:
             f"{len(self.key.tasks):,} items to rate on {len(self.key.sheets)} sheets: "
             f"{len(self.key.tasks) * hours:,.1f} hours of rating, {60 * longest:,.0f} minutes for the longest sheet"
         )
+        if p.hourly_pay is not None:
+            total = len(self.key.tasks) * hours * p.hourly_pay
+            yield f"pay at {p.hourly_pay:g} per hour: {hours * p.hourly_pay:.2f} per item, {total:,.2f} in all"
         what, width, coverage, assumed = self.forecast
         if math.isnan(width):
             yield f"{what}: no interval: {assumed}"
             return
         truth = "" if math.isnan(coverage) else f"; {coverage:.0%} of {_STUDIES} simulated studies held the truth"
         yield f"{what}: 95 % interval of width {width:.2f} (±{width / 2:.2f}){truth}; assumed: {assumed}"
+
+
+def write_datasheet(study: Study) -> Iterator[str]:
+    """Yield a datasheet in the sections of Pillutla et al. 2021, E.4; what is marked … is left to fill in."""
+    key, p = study.key, study.key.protocol
+    m, rated = key.material, [task for task in key.tasks if not task.is_control]
+    rated_by = Counter(player for task in rated for player in task.sides)
+    limits = {"cut_words": p.cut_words, "min_words": p.min_words, "shortest_tokens": p.shortest_tokens,
+              "longest_tokens": p.longest_tokens}  # fmt: skip
+    pay = (
+        "…"
+        if p.hourly_pay is None
+        else f"{p.hourly_pay / 3600 * p.seconds_an_item:.2f} per item ({p.hourly_pay:g} per hour)"
+    )
+    unit = "pair of texts of one prompt" if p.kind == "pairs" else "text"
+    sections = {
+        "Outputs evaluated": [f"{len(rated):,} items, each a {unit}, of {len(m.players)} players",
+                              *(f"{player}: in {rated_by[player]:,} items" for player in m.players)],
+        "Prompts": [f"{len(m.texts):,} to draw from, {len({task.example for task in rated}):,} used", *m.remarks,
+                    *(f"{name}: {value}" for name, value in limits.items() if value is not None)],
+        "Evaluators": [f"{len(key.sheets)} sheets, one per evaluator; {p.raters} evaluators of each item",
+                       "selection: …", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"],
+        "Training and instructions": [*p.guidelines, f"{len(p.examples)} worked examples"],
+        "Quality control": [f"{len(key.controls)} control items, up to {p.controls_a_sheet} on a sheet",
+                            f"answers under {p.min_seconds:g} seconds are counted"],
+        "Quality criteria": [f"{name}: {question}" for name, question in p.questions.items()],
+        "Answers": [f"{answer.say} {answer.more}".strip() for answer in p.choices],
+        "Source of the wording": [p.source or "…"],
+    }  # fmt: skip
+    yield f"# Datasheet of the human study {key.study}: {p.label}"
+    for title, lines in sections.items():
+        yield from ("", f"## {title}", "", *(f"- {line}" for line in lines))
+    yield ""
 
 
 def make_study(
@@ -250,10 +287,11 @@ def make_study(
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
-    """Write the key and one sheet per rater."""
+    """Write the key, a datasheet and one sheet per rater."""
     if (folder / SHEETS).exists() and not (folder / KEY).exists() and any((folder / SHEETS).iterdir()):
         raise SpecError(f"{folder / SHEETS} holds other files; choose another folder with -o")
     study.key.save(folder)
+    write_text(folder / DATASHEET, "\n".join(write_datasheet(study)))
     paths = {folder / SHEETS / f"{sheet}.html": ids for sheet, ids in study.key.sheets.items()}
     for path, ids in paths.items():
         write_text(path, render_form(study.key, path.stem, build_items(study.key, ids)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openended.harness.core import HUMAN, digest, temporary_files
 from openended.harness.rating import answers
-from openended.harness.rating.design import select_usable_texts
+from openended.harness.rating.design import count_prompts, select_usable_texts
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import fill_all_sheets, make_study, write_study
 from openended.harness.storage import RowFile
@@ -50,7 +50,7 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
         studies = []
         for protocol in protocols:
             material = select_usable_texts(tuple(texts), prompts, texts, lengths, protocol)
-            count = min(_ITEMS, len(material.texts))
+            count = min(_ITEMS, count_prompts(material, protocol))
             sized = dataclasses.replace(protocol, items=count, items_a_sheet=min(_SHEET, count))
             study = make_study(material, sized, seed=0)
             write_study(study, temporary / protocol.label)

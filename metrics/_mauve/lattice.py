@@ -25,6 +25,7 @@ from openended.metrics._mauve.kmeans import F32
 NORM = 50  # squared, of the lattice points
 CELLS = 744
 HIDDEN, EPOCHS, BATCH = 256, 20, 128
+PUBLISHED = {"hidden": 768, "epochs": 160, "batch": 64}  # Sablayrolles et al.; Pillutla et al. 2021, C.3.3
 _DIM = 4
 _POSITIVES, _NEGATIVE = 10, 50  # Sablayrolles et al.
 _RATES = (0.1, 0.1, 0.05, 0.01)  # of each quarter of the training

@@ -10,43 +10,50 @@ from typing import Any, Literal
 
 import numpy as np
 
-from openended.harness.core import I64, Floats, UndefinedMetric
+from openended.harness.core import I64, Floats, UndefinedMetric, make_random_stream
 from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
 from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
-from openended.metrics._mauve.lattice import CELLS, lattice_cells, train_spreading_net
+from openended.metrics._mauve.lattice import CELLS, PUBLISHED, lattice_cells, train_spreading_net
 
 QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
 Buckets = int | Literal["auto"]
 UnitNorm = Literal["before_pca", "after_pca"]
+Training = Literal["fast", "published"]
+TRAINED: tuple[QuantizerName, ...] = ("drmm", "lattice")  # what a training changes
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
 
 Assign = Callable[[Sequence[Floats]], list[I64]]  # cells of the rows of each side, in [0, num_buckets)
 Cluster = Callable[..., Callable[[Any], I64]]
-"""Clusters points (with `cells`, `restarts`, `max_iter` and `seed`) and returns the function from points to cells."""
+"""Clusters points (with `cells` and the options of a fit) and returns the function from points to cells."""
 
 
-def _cluster_by_kmeans(points: F32, *, cells: int, restarts: int, max_iter: int, seed: int) -> Callable[[F32], I64]:
+def _cluster_by_kmeans(
+    points: F32, *, cells: int, restarts: int, max_iter: int, seed: int, **_: str
+) -> Callable[[F32], I64]:
     # mauve-text seeds k-means with its seed + 2 (its PCA takes + 1, which an exact PCA has no use for).
     centroids = kmeans(points, cells, restarts=restarts, max_iter=max_iter, seed=seed + 2)
     return lambda rows: nearest(rows, centroids)[0]
 
 
-def _cluster_by_residuals(points: F32, *, cells: int, restarts: int, max_iter: int, seed: int) -> Callable[[F32], I64]:
+def _cluster_by_residuals(
+    points: F32, *, cells: int, restarts: int, max_iter: int, seed: int, **_: str
+) -> Callable[[F32], I64]:
     levels = residual_kmeans(points, _count_codes(cells), restarts=restarts, max_iter=max_iter, seed=seed)
     return lambda rows: residual_cells(rows, levels)
 
 
 def _cluster_by_mixture(
-    sides: Sequence[Floats], *, cells: int, restarts: int, seed: int, **_: int
+    sides: Sequence[Floats], *, cells: int, restarts: int, seed: int, training: Training, **_: int
 ) -> Callable[[Any], I64]:
-    return fit_mixture(sides, _count_codes(cells), restarts=restarts, seed=seed).cells
+    published = training == "published"
+    return fit_mixture(sides, _count_codes(cells), restarts=restarts, seed=seed, published=published).cells
 
 
-def _cluster_by_lattice(points: F32, *, seed: int, **_: int) -> Callable[[F32], I64]:
-    net = train_spreading_net(points, seed=seed)
+def _cluster_by_lattice(points: F32, *, seed: int, training: Training, **_: int) -> Callable[[F32], I64]:
+    net = train_spreading_net(points, seed=seed, **(PUBLISHED if training == "published" else {}))
     return lambda rows: lattice_cells(net.map_to_sphere(rows))
 
 
@@ -71,15 +78,16 @@ QUANTIZERS: Mapping[QuantizerName, Quantizer] = {
 
 def fit_quantizer(
     fit: Sequence[Floats], *, quantizer: QuantizerName, num_buckets: Buckets, explained_variance: float, restarts: int,
-    max_iter: int, unit_norm: UnitNorm = "before_pca",
+    max_iter: int, unit_norm: UnitNorm = "before_pca", training: Training = "fast", pca_max_data: int | None = None,
 ) -> tuple[Callable[[int], Assign], int]:  # fmt: skip
     """Fit a quantizer on checked sides; return the function from a seed to cells, and the number of cells.
 
     The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side. `unit_norm` moves
-    the scaling of quantizers that scale rows to unit L2 norm.
+    the scaling of quantizers that scale rows to unit L2 norm. PCA is fitted on `pca_max_data` random rows, if fewer.
     """
     check_choice("quantizer", quantizer, QuantizerName)
     check_choice("unit_norm", unit_norm, UnitNorm)
+    check_choice("training", training, Training)
     if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
         raise ValueError(
             "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
@@ -110,7 +118,7 @@ def fit_quantizer(
         points, project = fit, lambda side: [side]
     else:
         rows: Rows = "none" if scales_last else kind.rows
-        projection = fit_pca(fit, share=explained_variance, rows=rows, whiten=kind.whiten)
+        projection = fit_pca(_draw_rows(fit, pca_max_data), share=explained_variance, rows=rows, whiten=kind.whiten)
 
         def project_sides(sides: Sequence[Floats]) -> F32:
             projected = projection.apply(sides)
@@ -125,7 +133,8 @@ def fit_quantizer(
         # Products of several threads differ in their last bits from those of one, and a training that goes on for
         # thousands of steps, or a row between two cells, turns last bits into other cells.
         with threadpool_limits(limits=1 if kind.auto else None):
-            find_cells = kind.cluster(points, cells=buckets, restarts=restarts, max_iter=max_iter, seed=seed)
+            options = {"restarts": restarts, "max_iter": max_iter, "seed": seed, "training": training}
+            find_cells = kind.cluster(points, cells=buckets, **options)
             parts = np.split(find_cells(points), ends)
 
         def assign(sides: Sequence[Floats]) -> list[I64]:
@@ -135,6 +144,16 @@ def fit_quantizer(
         return assign
 
     return cluster, buckets
+
+
+def _draw_rows(sides: Sequence[Floats], count: int | None) -> Sequence[Floats]:
+    """Return so many random rows of all sides together; the same rows at every seed of the clusterings."""
+    if count is None or count >= n_rows(sides):
+        return sides
+    rows = np.sort(make_random_stream(0, "pca_max_data").choice(n_rows(sides), count, replace=False))
+    starts = np.cumsum([0, *map(len, sides)])
+    parts = [side[rows[(rows >= a) & (rows < a + len(side))] - a] for side, a in zip(sides, starts, strict=False)]
+    return [part for part in parts if len(part)]
 
 
 def _cache_last(project: Callable[[Floats], F32]) -> Callable[[Floats], F32]:

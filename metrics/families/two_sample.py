@@ -308,7 +308,9 @@ class Quantized(TwoSample):
     bounds = (0.0, 1.0)
     shares_space = True
     cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
-    unit_norm: quantizers.UnitNorm = "before_pca"  # likewise
+    unit_norm: quantizers.UnitNorm = "before_pca"  # likewise, as the next two
+    training: quantizers.Training = "fast"
+    pca_max_data: int | None = None
 
     quantizer: quantizers.QuantizerName
     num_buckets: quantizers.Buckets
@@ -440,7 +442,8 @@ class Quantized(TwoSample):
         return {name: Replicates(enlarge(draws, scale), values[name]) for name, draws in of_values}
 
     def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
-        names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm")
+        names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm", "training",
+                 "pca_max_data")  # fmt: skip
         options: dict[str, Any] = {name: getattr(self, name) for name in names} | others
         return quantizers.fit_quantizer(sides, **options)
 

@@ -1,7 +1,11 @@
 """The metrics inside other evaluation frameworks and training loops; each module needs its framework."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+EVALUATE_MAUVE = str(Path(__file__).parent / "evaluate_mauve")
+"""The folder that `evaluate.load` reads MAUVE from."""
 
 _CALLBACKS = {"LightningCallback": "lightning", "TrainerCallback": "trainer"}
 

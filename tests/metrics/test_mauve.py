@@ -68,6 +68,21 @@ def test_curve_agrees_with_the_plain_formula(counts, curve, c):
 
 @settings(max_examples=15, deadline=None)
 @given(HISTOGRAMS)
+def test_no_distribution_is_closer_to_both_sides_than_a_point_of_the_curve(counts):
+    """Proposition 1 of Pillutla et al. 2021: mixtures are Pareto-optimal for both divergences."""
+    human, model = map(cells_of, counts)
+    result = mauve_of_cells(human=human, model=model, num_buckets=len(counts[0]))
+    p, q, rng = result.human_hist, result.model_hist, np.random.default_rng(0)
+    near = rng.random((500, 1)) * (p - q) + q
+    for others in (near * np.exp(rng.normal(size=near.shape) / 9) + 1e-12, rng.dirichlet(np.ones(len(p)), size=500)):
+        rivals = np.log(others / others.sum(axis=1, keepdims=True))
+        x, y = (np.exp(-5 * (np.sum(side[side > 0] * np.log(side[side > 0])) - rivals @ side)) for side in (q, p))
+        for at in result.divergence_curve:
+            assert not ((x > at[0] + 1e-9) & (y > at[1] + 1e-9)).any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTOGRAMS)
 def test_frontier_integral_agrees_with_the_integral(counts):
     p, q = (np.array(x) / sum(x) for x in counts)
     # 1e-6: the midpoint rule with 2,000 steps near its logarithmic ends.

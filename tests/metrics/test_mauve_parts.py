@@ -8,9 +8,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from openended.harness.core import Features, Side, SpecError, UndefinedMetric, make_random_stream
-from openended.metrics._mauve import lattice
+from openended.metrics._mauve import lattice, quantizers
 from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
-from openended.metrics._mauve.drmm import fit_mixture
+from openended.metrics._mauve.drmm import MixtureLayer, fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import lattice_cells, lattice_points
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
@@ -109,6 +109,27 @@ def test_blobs_of_blobs_are_a_thousand_pure_cells():
     assert pure(cells, names)
     variances = [layer.variance for layer in mixture.layers]
     assert variances == sorted(variances, reverse=True)
+    # Gradient steps of a falling rate come near it.
+    trained = fit_mixture([rows], 10, restarts=1, seed=1, published=True)
+    assert variances[0] < trained.layers[0].variance < 2 * variances[0]  # of rows with variance 1
+    assert len(set(trained.cells([rows]).tolist())) > 500
+
+
+def test_gradients_of_a_mixture_layer_are_those_of_its_loss():
+    rng = np.random.default_rng(0)
+    rows, stream = rng.normal(size=(30, 6)), rng.dirichlet(np.ones(4), size=30)
+    values = {"centers": rng.normal(size=(4, 6)), "log_variance": np.array(0.3), "logits": rng.normal(size=4)}
+    values["table0"] = rng.normal(size=(4, 4))
+    layer = MixtureLayer.from_parameters(values)
+    for name, gradient in layer.compute_gradients(rows, [stream], 1.0).items():
+        assert np.shape(gradient) == np.shape(values[name])
+        for at in np.ndindex(np.shape(gradient)):
+            losses = []
+            for step in (1e-6, -1e-6):
+                moved = {key: value.copy() for key, value in values.items()}
+                moved[name][at] += step
+                losses.append(MixtureLayer.from_parameters(moved).compute_loss(rows, [stream]))
+            assert gradient[at] == pytest.approx((losses[0] - losses[1]) / 2e-6, abs=1e-6), (name, at)
 
 
 def test_layers_of_a_mixture_use_nearly_all_components():
@@ -443,6 +464,23 @@ def test_options_that_do_nothing_together_are_refused():
     for options in ({"smoothing": "kt"}, {"cluster_fit": "reference"}):
         with pytest.raises(SpecError, match="estimator"):
             Mauve(estimator="knn", **options)
+    for options in ({"training": "published"}, {"quantizer": "drmm", "pca_max_data": 9}):
+        with pytest.raises(SpecError, match="quantizer"):
+            Mauve(**options)
+
+
+def test_options_of_the_fit_move_the_cells_alone(monkeypatch):
+    """Each is in the signature only if it is set; the training takes the published sizes."""
+    sides = {"human": clusters(90, 12), "model": clusters(80, 12, seed=1)}
+    sizes = []
+    net = lattice.train_spreading_net
+    monkeypatch.setattr(quantizers, "train_spreading_net", lambda rows, **size: sizes.append(size) or net(rows, seed=0))
+    for options in ({"quantizer": "lattice", "training": "published"}, {"quantizer": "lattice"}):
+        mauve(**sides, **options)
+    assert sizes == [{"seed": 25, "hidden": 768, "epochs": 160, "batch": 64}, {"seed": 25}]
+    few, every = (mauve(**sides, pca_max_data=count) for count in (20, 170))
+    assert every.mauve == mauve(**sides).mauve != few.mauve
+    assert few.mauve == mauve(**sides, pca_max_data=20).mauve
 
 
 def test_too_few_texts_have_no_estimate():

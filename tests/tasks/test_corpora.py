@@ -441,10 +441,10 @@ def write_creative(tmp_path, rows):
     return str(write_jsonl(tmp_path / "r.jsonl", rows))
 
 
-def test_draws_are_of_our_instructions_and_depend_on_the_seed_alone():
+def test_draws_are_of_the_papers_instructions_and_depend_on_the_seed_alone():
     first = draw()
     assert len({e.id for e in first}) == 60
-    assert 10 < len({e.meta["instruction"] for e in first}) <= 32
+    assert 10 < len({e.meta["instruction"] for e in first}) <= len(Creative()._read_instructions()) == 50
     assert first == draw()
     assert first[:20] == draw(num_draws=20)
     assert first != draw(seed=1)
@@ -468,14 +468,6 @@ def test_another_systems_texts_are_the_reference(tmp_path, keys):
     assert task.fingerprint() != Creative(num_draws=60).fingerprint()
     assert "no human text" in task.remarks()[0]
     assert not Creative().remarks()
-
-
-def test_the_authors_file_is_read_not_run(tmp_path):
-    path = tmp_path / "make.py"
-    path.write_text('raise SystemExit\nsmall = ["a"]\nprompts = ["Write one.", "Write two.", "Write three."]\n')
-    assert {e.prompt.split(".")[0].removeprefix("Instruction: ") for e in draw(path=str(path))} == {
-        "Write one", "Write two", "Write three",
-    }  # fmt: skip
 
 
 def test_the_reference_is_a_system_too(tmp_path):

@@ -158,6 +158,33 @@ def test_two_files_of_lines(tmp_path):
         read(Pairs(**paths))
 
 
+def test_comments_are_filtered_as_in_the_appendix_of_huse(tmp_path):
+    rows = [
+        ("what a day", "so it is", 10, 12), ("[deleted]", "so it is", 50, 50), ("a day", "[removed]", 50, 50),
+        ("a day", "so it is", 9, 50), ("a day", "it is " * 6, 50, 50), ("a Day", "so darn it", 50, 50),
+        ("a zebra day", "it is", 50, 50), ("zebra", "it is", 50, 50),
+    ]  # fmt: skip
+    names = ("comment", "reply", "up", "down")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    (tmp_path / "r.jsonl").write_text("\n".join(lines))
+    (tmp_path / "bad.txt").write_text("Darn\n")
+    fields = {"path": str(tmp_path / "r.jsonl"), "prompt_fields": ("comment",), "human_field": "reply"}
+    options = {"score_fields": ("up", "down"), "skip_deleted": True, "most_words": 6, "vocabulary": 6}
+    task = Pairs(**fields, **options, banned_words=str(tmp_path / "bad.txt"))
+    examples, skipped = read_counted(task)
+    # The six frequent words: it, is (3 each), a, day (2 each), zebra (2), and the first of so, what by the alphabet.
+    assert {(e.prompt, e.human) for e in examples} == {
+        ("a day", " so it is"), ("a zebra day", " it is"), ("zebra", " it is"),
+    }  # fmt: skip
+    assert skipped == {
+        "one side is deleted": 2, "a score is below 10": 1, "one side has more than 6 words": 1,
+        "one side has a banned word": 1,
+    }  # fmt: skip
+    assert task.fingerprint() != Pairs(**fields).fingerprint()
+    with pytest.raises(DataError, match=r"r\.jsonl:1: score: expected a number, got None"):
+        read(Pairs(**fields, score_fields=("score",)))
+
+
 @pytest.mark.slow
 def test_a_retrieved_response_is_that_of_the_most_similar_context(tmp_path):
     pytest.importorskip("bm25s")

@@ -73,6 +73,13 @@ def test_text_tokens_and_features_mix():
     assert small.interval is None or math.isfinite(small.interval[0])
 
 
+def test_pca_of_some_rows_needs_more_than_one_and_all_is_the_default():
+    p, q = sides(200, 16, 0.3)
+    some, every, default = (oe.compute_mauve(p_features=p, q_features=q, pca_max_data=n) for n in (50, 400, -1))
+    assert some.mauve != every.mauve == default.mauve
+    assert "pca_max_data" not in default.signature
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -81,7 +88,7 @@ def test_text_tokens_and_features_mix():
             {"p_text": ["a"], "p_tokens": [[1]], "q_text": ["a"]},
             "p: expected one of p_features, p_tokens, p_text, got p_tokens and p_text",
         ),
-        ({"pca_max_data": 10}, "pca_max_data: expected -1, PCA of all rows, got 10"),
+        ({"p_features": np.eye(9), "q_features": np.eye(9), "pca_max_data": 0}, "pca_max_data: expected at least 2"),
     ],
 )
 def test_one_line_says_what_is_missing(given, message):

@@ -1,6 +1,7 @@
 """From finished runs to sheets, and typicality against the frequency of sentences in a corpus."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
 from openended.harness.rating.frequency import correlate_frequency, read_typicality
 from openended.harness.rating.protocol import load_protocol
+from openended.harness.rating.study import make_study, write_datasheet
 from tests.harness.report.synthetic import write_run
 from tests.helpers import openended, write_jsonl
 
@@ -106,8 +108,9 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     made = select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
     assert made.texts == {"a": {"human": " one two", "m": "four five"}}
     assert made.remarks == (
-        "1 prompts left out: not every system has a text for them", "1 prompts left out: a text has fewer than 2 words",
-    )  # fmt: skip
+        "1 prompts left out: not every system has a text for them",
+        "1 texts have fewer than 2 words: their prompts are left out",
+    )
     spec = load_protocol("typicality", {"longest_tokens": 5})
     with pytest.raises(DataError, match=r"texts of up to 9 tokens.*max_new_tokens=5, or give --cut-words N"):
         select_usable_texts(("human", "m"), prompts, found, {"human": 3, "m": 9}, spec)
@@ -115,6 +118,25 @@ def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     assert imported.remarks[-1].startswith(
         "longest_tokens=5 is not checked: the texts of m have no tokens; --cut-words N"
     )
+
+
+def test_a_pair_needs_two_texts_that_are_long_enough():
+    prompts = {name: name for name in "abc"}
+    found = {player: {name: f"{player} {name}" for name in "abc"} for player in ("human", "m", "n")}
+    spec = load_protocol("mauve", {"shortest_tokens": 9, "items": 2, "hourly_pay": 18, "seconds_an_item": 100})
+    short = {("m", "a"), ("m", "b"), ("n", "b")}
+    made = select_usable_texts(tuple(found), prompts, found, {}, spec, frozenset(), short)
+    assert {example: set(texts) for example, texts in made.texts.items()} == {"a": {"human", "n"}, "c": set(found)}
+    assert "3 texts have fewer than 1 words or 9 tokens: their pairs are left out" in made.remarks
+    with pytest.raises(SpecError, match="items=2: there are 1 prompts for each pair of players; set --items 1"):
+        make_study(made, spec)
+    made = make_study(made, replace(spec, items=1, items_a_sheet=1), seed=0)
+    assert all(set(task.sides) <= set(made.key.material.texts[task.example]) for task in made.key.tasks)
+    assert "pay at 18 per hour: 0.50 per item, 1.50 in all" in list(made.lines())
+    sheet = "\n".join(write_datasheet(made))
+    for line in ("- 3 items, each a pair", "- human: in 2 items", "- pay: 0.50 per item (18 per hour)", "- 2 worked examples",
+                 "- shortest_tokens: 9", "- human_like: Which continuation is more likely"):  # fmt: skip
+        assert line in sheet
 
 
 def test_excluded_prompts_are_left_out(outputs, tmp_path):
