@@ -285,8 +285,7 @@ def total_variation(
 
     Source: Hashimoto et al. 2019, Proposition 2.
     """
-    options = {"context_weights": context_weights, "tolerance": tolerance}
-    return 1.0 - optimal_score(reference=reference, model=model, **options)
+    return 1.0 - optimal_score(reference=reference, model=model, context_weights=context_weights, tolerance=tolerance)
 
 
 # Ratings joined to a run's examples.

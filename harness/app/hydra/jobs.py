@@ -202,12 +202,12 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
     for (source, task), group in groups.items():
 =======
     """Return the judgments of each job: of `judgments=simulated:…`, a file of one study per set of human texts."""
-    groups: dict[tuple[str, str], list[run.RunTexts]] = {}
+    groups: dict[tuple[str, str | None], list[run.RunTexts]] = {}
     keys = [(str(texts.settings.judgments), texts.human_rows.digest) for texts in jobs]
     for texts, key in zip(jobs, keys, strict=True):
         if needs_whole_grid(texts.settings.judgments):
             groups.setdefault(key, []).append(texts)
-    files = {}
+    files: dict[tuple[str, str | None], str | None] = {}
     for (source, human), group in groups.items():
         from openended.harness import rating
 

@@ -23,7 +23,7 @@ Returns:
 """
 
 
-class EvaluateMauve(evaluate.Metric):
+class EvaluateMauve(evaluate.Metric):  # type: ignore[misc] # a package without types
     """The metric that `evaluate.load` returns."""
 
     def _info(self) -> evaluate.MetricInfo:
