@@ -187,7 +187,6 @@ def _name_rated_system(settings: run.Settings) -> str:
 
 
 def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
-<<<<<<< HEAD
     """Simulate judgments of the jobs with `judgments=simulated:…`, one study per task; return each job's judgments."""
     groups: dict[tuple[str | None, str], list[run.RunTexts]] = {}
     keys = [(texts.settings.judgments, texts.settings.task.name) for texts in jobs]
@@ -200,31 +199,14 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
 
     files = {}
     for (source, task), group in groups.items():
-=======
-    """Return the judgments of each job: of `judgments=simulated:…`, a file of one study per set of human texts."""
-    groups: dict[tuple[str, str | None], list[run.RunTexts]] = {}
-    keys = [(str(texts.settings.judgments), texts.human_rows.digest) for texts in jobs]
-    for texts, key in zip(jobs, keys, strict=True):
-        if needs_whole_grid(texts.settings.judgments):
-            groups.setdefault(key, []).append(texts)
-    files: dict[tuple[str, str | None], str | None] = {}
-    for (source, human), group in groups.items():
-        from openended.harness import rating
-
->>>>>>> 3268a6c5 (DRMM and lattice with the published trainings, pca_max_data, MAUVE in Hugging Face Evaluate, L* and total variation, filter of Reddit, datasheet and pay of a study, fifty creative instructions)
         systems: dict[str, Path] = {}
         for texts in group:
             name = _name_rated_system(texts.settings)
             path = texts.model_rows.path
             if systems.setdefault(name, path) != path:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
-        settings, path = group[0].settings, group[0].human_rows.path
+        settings, human = group[0].settings, group[0].human_rows.path
         folder = settings.outputs_dir / "studies" / settings.experiment
-<<<<<<< HEAD
         protocols = str(source).removeprefix(SIMULATED)
         files[source, task] = str(rating.run_simulated_study(protocols, human, systems, folder))
     return [files.get(key, key[0]) for key in keys]
-=======
-        files[source, human] = str(rating.run_simulated_study(source.removeprefix(SIMULATED), path, systems, folder))
-    return [files.get(key, texts.settings.judgments) for texts, key in zip(jobs, keys, strict=True)]
->>>>>>> 3268a6c5 (DRMM and lattice with the published trainings, pca_max_data, MAUVE in Hugging Face Evaluate, L* and total variation, filter of Reddit, datasheet and pay of a study, fifty creative instructions)
