@@ -87,6 +87,20 @@ def is_null_or_text(value: str | None) -> bool:
     return value != ""
 
 
+def is_in_group(
+    row: Mapping[str, Any], field: str | None, group: str | None, where: str, skipped: Counter[str]
+) -> bool:
+    """Return whether a record has the chosen value in the column of groups; count it if not."""
+    if field is None:
+        return True
+    value = expose_nested_field(row, field).get(field)
+    if value is None:
+        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}; set task.group_field")
+    if str(value) != group:
+        skipped[f"{field} is not {group}"] += 1
+    return str(value) == group
+
+
 def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
     """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
     return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())

@@ -13,7 +13,14 @@ from typing import Any, Literal, NamedTuple
 from openended.harness import core
 from openended.harness.core import DataError, Example, suggest
 from openended.harness.imported import expose_nested_field
-from openended.tasks._files import choose_id_field, read_id, read_usable_text, sort_by_hash
+from openended.tasks._files import (
+    choose_id_field,
+    is_in_group,
+    is_null_or_text,
+    read_id,
+    read_usable_text,
+    sort_by_hash,
+)
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
 
@@ -47,6 +54,8 @@ class Hub(CutTask):
     prompt_field: str | None = None
     human_field: str | None = None
     id_field: str | None = "auto"  # `id` or `example_id` where there is one; null: the row's number
+    group_field: str | None = core.option(None, is_null_or_text, "a field name or null")  # a column of groups
+    group_value: str | None = None  # its value in the examples that are used
     prompt_unit: PromptUnit = "tokens"
     prompt_length: int = 35  # as for WebText
     max_length: int | None = 1024
@@ -54,7 +63,12 @@ class Hub(CutTask):
     cache_dir: str | None = None  # folder of the ledger; the data are in HF_HOME
     offline: bool = False
 
+    later_options = frozenset({"group_field", "group_value"})
+
     def check(self) -> None:
+        self.require(
+            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
+        )
         has_pair = self.prompt_field is not None and self.human_field is not None
         self.require(
             has_pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given"
@@ -109,7 +123,7 @@ class Hub(CutTask):
             where = f"dataset {self.path}, split {self.split}, row {number}"
             identity = read_id(row, id_column, where) if id_column else f"{number:06d}"
             text = read_usable_text(row, self.text_field or str(self.human_field), where, skipped)
-            if text is not None:
+            if text is not None and is_in_group(row, self.group_field, self.group_value, where, skipped):
                 yield _HubRow(identity, text, row)
 
     @property

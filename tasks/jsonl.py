@@ -10,7 +10,7 @@ from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import UserFileTask, choose_id_field, is_null_or_text, read_id, read_text_field
+from openended.tasks._files import UserFileTask, choose_id_field, is_in_group, is_null_or_text, read_id, read_text_field
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
@@ -32,12 +32,19 @@ class JsonLines(UserFileTask):
     human_field: str = option(_HUMAN, bool, "a field name")  # where the first line has none of this name: detected
     # `id` or `example_id`, where the lines have one; None: the line's number
     id_field: str | None = option("auto", is_null_or_text, "a field name or null")
+    group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
+    group_value: str | None = None  # its value in the examples that are used
+
+    later_options = frozenset({"group_field", "group_value"})
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
+        self.require(
+            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
+        )
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        del tokenizer, skipped
+        del tokenizer
         path = Path(self.path)
         first_lines: dict[str, int] = {}  # of each id
         id_field: str | None = None
@@ -64,6 +71,7 @@ class JsonLines(UserFileTask):
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
             prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
-            yield Example(f"jsonl/{identity}", prompt, human)
+            if is_in_group(row, self.group_field, self.group_value, where, skipped):
+                yield Example(f"jsonl/{identity}", prompt, human)
         if human_field is None:
             raise DataError(f"{path}: holds no example")

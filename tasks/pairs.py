@@ -19,7 +19,7 @@ from openended.harness.core import (
     task,
 )
 from openended.harness.imported import digest_files, read_records
-from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
+from openended.tasks._files import UserFileTask, is_in_group, is_null_or_text, read_usable_text, sort_by_hash
 
 _Pair = tuple[str, str, str]  # line, context, response
 _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
@@ -41,6 +41,8 @@ class Pairs(UserFileTask):
     prompt_fields: tuple[str, ...] = ("prompt",)  # joined by a space
     human_field: str = option("human", bool, "a field name")
     template: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
+    group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
+    group_value: str | None = None  # its value in the examples that are used
     score_fields: tuple[str, ...] = ()  # of upvotes; each must be at least min_score
     min_score: int = 10  # Hashimoto et al. 2019, appendix A.4, as the next four
     skip_deleted: bool = False  # leave out posts that Reddit shows as [deleted] or [removed]
@@ -48,11 +50,17 @@ class Pairs(UserFileTask):
     vocabulary: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # remove all but so many frequent words
     banned_words: str | None = option(None, is_null_or_text, "a file with one word per line, or null")
 
-    later_options = frozenset({"score_fields", "min_score", "skip_deleted", "most_words", "vocabulary", "banned_words"})
+    later_options = frozenset(
+        "group_field group_value score_fields min_score skip_deleted most_words vocabulary banned_words".split()
+    )
 
     def check(self) -> None:
         self.require(
-            not (self.score_fields and self.human_path), "score_fields", "none with human_path (it has no fields)"
+            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
+        )
+        has_fields = self.human_path is None or not (self.score_fields or self.group_field)
+        self.require(
+            has_fields, "human_path", "null where score_fields or group_field is set (its lines have no fields)"
         )
 
     def files(self) -> list[SourceFile]:
@@ -130,6 +138,8 @@ class Pairs(UserFileTask):
             texts = [read_usable_text(record.cells, field, record.where, skipped) for field in fields]
             if not self._has_score(record.cells, record.where):
                 skipped[f"a score is below {self.min_score}"] += 1
-            elif None not in texts:
+            elif None not in texts and is_in_group(
+                record.cells, self.group_field, self.group_value, record.where, skipped
+            ):
                 *context, response = (str(text).strip() for text in texts)
                 yield f"{record.line:08d}", " ".join(context), response

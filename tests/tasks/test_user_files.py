@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from openended.harness.core import DataError, Example
+from openended.harness.core import DataError, Example, SpecError
 from openended.harness.storage import RowFile
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.pairs import Pairs
@@ -156,6 +156,19 @@ def test_two_files_of_lines(tmp_path):
     assert Pairs(**paths).fingerprint() != before
     with pytest.raises(DataError, match=r"article.txt:3: only one of it and .*title.txt has this line"):
         read(Pairs(**paths))
+
+
+@pytest.mark.parametrize("task", [JsonLines, Pairs])
+def test_a_group_is_a_value_of_a_column(tmp_path, task):
+    rows = [row | {"meta": {"gender": "fm"[i % 2]}} for i, row in enumerate(GOOD)]
+    path = str(write_jsonl(tmp_path / "g.jsonl", rows))
+    examples, skipped = read_counted(task(path=path, group_field="meta.gender", group_value="f"))
+    assert {example.prompt for example in examples} == {"P0", "P2"}
+    assert skipped == {"meta.gender is not f": 1}
+    with pytest.raises(DataError, match=r"g\.jsonl:1: no field 'gender'.*set task\.group_field"):
+        read(task(path=path, group_field="gender", group_value="f"))
+    with pytest.raises(SpecError, match="group_value: expected a value where group_field is set"):
+        task(path=path, group_field="gender")
 
 
 def test_comments_are_filtered_as_in_the_appendix_of_huse(tmp_path):
