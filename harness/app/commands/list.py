@@ -11,8 +11,8 @@ _WORDS = (*GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
 STATES = {
     "whole": "as published",
-    "bundled": "with other texts or models",
     "files": "as published with your files",
+    "part": "in part",
     "none": "nothing to measure",
 }
 
