@@ -173,9 +173,14 @@ def show_stability(part: Part) -> Mapping[str, Plot]:
 
     With the option `together`, all systems are in one figure; else each has its own, with HUSE-Q.
     """
-    rated = {name: (pairs, rule) for name, (_, pairs, rule) in _read_all(part).items() if pairs.n <= MANY}
+    systems = {name: entry for name, entry in _read_all(part).items() if entry[1].n <= MANY}
+    rated = {name: (pairs, rule) for name, (_, pairs, rule) in systems.items()}
     draws = int(part.declaration.options.get("draws", 20))
     if part.declaration.options.get("together"):
+        values = [system.value("huse", "huse") for system, *_ in systems.values()]
+        labels = [f"{find_task(v)}, t={t}" for v in values if v is not None and (t := find_temperature(v))]
+        if len(set(labels)) == len(rated):  # temperatures tell the systems of each task apart
+            rated = dict(zip(labels, rated.values(), strict=True))
         return {"": Plot(build_stability(rated, draws=draws))} if rated else {}
     ends = name_files("", [[name] for name in rated])
     plots = (Plot(build_stability({name: both}, draws=draws)) for name, both in rated.items())
