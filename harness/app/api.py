@@ -189,6 +189,9 @@ def measure(
     spec = metric if isinstance(metric, core.Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… as well as model_texts=…")
+    for argument, texts in {"model_texts": model_texts, "human_texts": human_texts}.items():
+        if texts is not None and not isinstance(texts, (str, Path)):
+            check_texts(argument, texts)
     result = evaluate(
         human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
         scoring=scoring, scorer=scorer, embedder=embedder,
@@ -266,6 +269,15 @@ def _write_texts(argument: str, texts: TextsOf, outputs: Path) -> Path:
     """Return the path of a file of texts; a list is written to a file that is named by its digest."""
     if isinstance(texts, (str, Path)):
         return Path(texts)
+    check_texts(argument, texts)
+    path = outputs / "texts" / f"{core.digest(list(texts))[:16]}.jsonl"
+    if not path.is_file():
+        core.write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def check_texts(argument: str, texts: Sequence[str]) -> None:
+    """Raise `SpecError` if a list is empty, or holds what is no text."""
     if len(texts) == 0:
         raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(texts).__name__}")
     for position, text in enumerate(texts):
@@ -276,10 +288,6 @@ def _write_texts(argument: str, texts: TextsOf, outputs: Path) -> Path:
                 f"{argument}: the text at position {position} has half of a surrogate pair, which no file can hold; "
                 "decode it again, or replace it: text.encode('utf-8', 'replace').decode()"
             )
-    path = outputs / "texts" / f"{core.digest(list(texts))[:16]}.jsonl"
-    if not path.is_file():
-        core.write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return path
 
 
 def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:

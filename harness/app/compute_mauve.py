@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness.app.api import check_texts
 from openended.harness.core import Features, Plan, Ragged, Runtime, Side, SpecError, suggest_arguments
 from openended.harness.models import (
     BUNDLED,
@@ -167,6 +168,7 @@ def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size
     spec = EmbedderSpec(path=embedder.path, max_length=limit if context is None else min(limit, context))
     model = _get_models().embedder(spec, runtime)
     if form.endswith("text"):
+        check_texts(form, value)
         ids = tokenize_texts(model.tokenizer, value)
     else:
         ids = Ragged.from_rows((np.asarray(row).reshape(-1) for row in value), np.int64)

@@ -6,6 +6,7 @@ Planning needs names, digests and context lengths, never weights: everything her
 """
 
 import dataclasses
+import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -380,7 +381,9 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _format_download_advice(spec: ModelSpec) -> str:
     pin = f" --revision {spec.revision}" if spec.revision else ""
-    return f"get it where there is a network with `hf download {spec.path}{pin}`, or name a folder"
+    close = difflib.get_close_matches(spec.path.lower(), list_bundled_models(), n=1, cutoff=0.7)
+    hint = f"did you mean {BUNDLED}{close[0]}? if not, " if close else ""
+    return f"{hint}get it where there is a network with `hf download {spec.path}{pin}`, or name a folder"
 
 
 def require_model(value: object, where: str) -> BackendSpec:

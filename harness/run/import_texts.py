@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from openended.harness.storage import Row, RowFile, write_rows
 NAIVE_VERSION = 1  # increased when the texts of a naive system change; enters their keys
 DAMAGE_VERSION = 1  # increased when damaged texts change; enters their keys
 _UNCUT = ("longer", "none")
+_CHECKED_TEXTS = 20_000  # that a plan reads
 
 MakeRows = Callable[[Tokenizer | None], tuple[Iterable[Row], str]]
 """Tokenizer of the rows → the rows, and a note for the reader of a table; imported rows have notes of their own."""
@@ -62,6 +64,28 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
 
     planned = plan_model_rows(settings, dataset)
     return replace(planned, entry=builder.build(planned.plan_artifact("import", what, spec, inputs), write))
+
+
+def check_user_files(settings: Settings, builder: ArtifactBuilder, dataset: Dataset) -> None:
+    """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
+    from openended.tasks._files import PublicFileTask, UserFileTask
+
+    task, path = settings.task, Path(str(settings.generations))
+    is_own = isinstance(task, UserFileTask) and not isinstance(task, PublicFileTask) and not task.needs_tokenizer()
+    if dataset.fingerprint and dataset.examples is None and is_own:
+        used = settings.num_planned + settings.num_model_texts or _CHECKED_TEXTS
+        deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
+    if settings.generations is None or not task.paired or not path.is_file():
+        return
+    seen: set[tuple[object, ...]] = set()
+    for text in islice(imported.read_generations(path, settings.generations_field), _CHECKED_TEXTS):
+        key = (text.identity, text.sample, text.prompt)
+        if text.identity is not None and key in seen:
+            builder.session.warn_once(
+                f"{text.where}: a second text for {text.identity!r}; a run of this example stops there: number several "
+                "texts of one prompt by `sample`: 0, 1, …"
+            )
+        seen.add(key)
 
 
 def _plan_file(

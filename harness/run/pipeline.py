@@ -23,7 +23,7 @@ from openended.harness.run.facts import (
 )
 from openended.harness.run.features import FOR_DECODER, Featurizer, find_model
 from openended.harness.run.generate import generate
-from openended.harness.run.import_texts import import_generations
+from openended.harness.run.import_texts import check_user_files, import_generations
 from openended.harness.run.measure import MetricRunner, System, SystemResult, list_text_needs
 from openended.harness.run.players import find_player
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
@@ -69,7 +69,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
     """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     builder = ArtifactBuilder(session, plan_only=True)
     measure_all(make_texts(settings, builder))
-    for remark in (*check_judgments(settings), *remark_on_batches(settings)):
+    for remark in (*check_judgments(settings), *remark_on_batches(settings), *remark_on_device(settings)):
         session.warn_once(remark)
     return Outcome(settings.outputs_dir, 0, tuple(builder.plan), tuple(builder.missing))
 
@@ -100,6 +100,17 @@ def run(
     return Outcome(folder, builder.num_computed, tuple(builder.plan), failed=tuple(failed))
 
 
+def remark_on_device(settings: Settings) -> list[str]:
+    """Say that this machine lacks the device of a plan; the run may have it elsewhere."""
+    device = settings.runtime.device
+    loads = any(spec is not None for spec in (settings.model, settings.scorer, settings.embedder))
+    if settings.runtime.spread or not device.startswith("cuda") or not loads:
+        return []
+    import torch
+
+    return [] if torch.cuda.is_available() else [f"runtime.device={device}: this machine has no CUDA device"]
+
+
 def compute_texts(settings: Settings, session: Session) -> RunTexts:
     """Compute the texts of a run and nothing else."""
     return make_texts(settings, ArtifactBuilder(session, plan_only=False))
@@ -119,6 +130,8 @@ def make_texts(settings: Settings, builder: ArtifactBuilder) -> RunTexts:
     check_sizes(settings, dataset)
     check_rated_examples(settings, dataset)
     featurizer = Featurizer(settings, builder)
+    if builder.plan_only:
+        check_user_files(settings, builder, dataset)
     if settings.generations is not None:
         rows = import_generations(settings, builder, dataset)
         return RunTexts(settings, dataset, rows, None, featurizer)

@@ -109,6 +109,12 @@ def write_configs(folder: Path) -> None:
     (folder / "conf" / "decoder").mkdir(parents=True)
     (folder / "conf" / "decoder" / "mine.yaml").write_text("_target_: os.system\ncommand: ls\n")
     (folder / "conf" / "decoder" / "broken.yaml").write_text("a: [1\n")
+    (folder / "conf" / "experiment").mkdir()
+    bomb = "".join(f"    b{i}: ${{report.where.a}}\n" for i in range(4000))
+    numbers = ", ".join(map(str, range(9000)))
+    (folder / "conf" / "experiment" / "bomb.yaml").write_text(
+        f"# @package _global_\nreport:\n  where:\n    a: [{numbers}]\n{bomb}"
+    )
     (folder / "layout.yaml").write_text("rows: [decoder\n")
     (folder / "layout2.yaml").write_text("rowz: [decoder]\n")
     (folder / "protocol.yaml").write_text("kind: essays\n")

@@ -66,7 +66,7 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         candidates += later
     margins = _parse_margins(args.margin, _choose_values([*baselines, *candidates], args.worse))
     if args.baseline in args.candidates:
-        core.print_line(f"warning: {args.baseline} is compared with itself; BASELINE and CANDIDATE are the same")
+        core.print_error(COMMAND, f"warning: {args.baseline} is compared with itself")
     tested: list[Worsening] = []
     systems = measured.group_systems(baselines)
     for system in measured.group_systems(candidates):
@@ -107,9 +107,10 @@ def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:
     if path.suffix == ".parquet":
         results = measured.read_frame(path)
         return measured.filter_results(results, where) if where else results
-    if path.is_file() and path.suffix in (".csv", ".zip"):
+    if path.suffix in (".csv", ".zip"):
         hint = f"openended import {word} unpacks it" if path.suffix == ".zip" else "give the results.parquet next to it"
-        raise DataError(f"{word}: expected runs, a name, a record.json or a results.parquet; {hint}")
+        missing = "" if path.is_file() else "no such file; "
+        raise DataError(f"{word}: {missing}expected runs, a name, a record.json or a results.parquet; {hint}")
     return measured.read_results(measured.resolve_report_request([word], outputs).paths, where)
 
 

@@ -84,6 +84,8 @@ class Composer:
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
+        if unread := next((word for word in line.words if word.lstrip("+").startswith("hydra.run.")), None):
+            raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go")
         typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
         options = [re.split("[.=]", word)[2] for word in typed]
         search_option = next((option for option in options if option in SEARCH_OPTIONS), None)

@@ -31,14 +31,15 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.base import Container
-from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
+from omegaconf.basecontainer import BaseContainer
+from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.core import HarnessError, SpecError, check_regular_file, is_shared, shorten_error
 
 MOST_BYTES = 256 << 10  # of one file
 MOST_NODES = 50_000  # of one file, aliases expanded
 MOST_RESOLVED = 5_000  # interpolations of one configuration; experiments have about a hundred
-MOST_CHARACTERS = 1 << 20  # of the texts that they resolve to
+MOST_CHARACTERS = 1 << 20  # that they resolve to; a value in a list or mapping counts as ten
 
 # Parts of options that only the command line sets, as values, axes and search spaces → why.
 TYPED_ONLY = {
@@ -317,12 +318,19 @@ def limit_interpolations() -> None:
     def resolve(container: Container, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         result = original(container, *args, **options)
         _Limits.resolved += 1
-        _Limits.characters += len(result) if isinstance(result, str) else 0
+        _Limits.characters += len(result) if isinstance(result, str) else 10 * _count_items(result)
         if _Limits.resolved > MOST_RESOLVED or _Limits.characters > MOST_CHARACTERS:
-            raise InterpolationResolutionError("interpolations ${…} expand to too much; write the values out")
+            raise SpecError("interpolations ${…} expand to too much; write the values out")
         return result
 
     setattr(Container, "resolve_parse_tree", resolve)  # noqa: B010 - mypy refuses the assignment
+
+
+def _count_items(node: Any) -> int:  # noqa: ANN401
+    """Return how many values a list or mapping holds, nested ones included, none of them resolved."""
+    content = node._content if isinstance(node, BaseContainer) else ()
+    values = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return len(values) + sum(map(_count_items, values))
 
 
 def check_config_file(path: Path) -> None:

@@ -124,6 +124,29 @@ def test_a_metric_measures_texts(tmp_path):
         oe.measure("zipf", model_texts=NUCLEUS, untis="words", outputs_dir=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: oe.measure("zipf", model_texts=[]), "model_texts: expected at least one text, got an empty list"),
+        (
+            lambda: oe.measure("mauve", model_texts=["x"], human_texts=["\ud800"]),
+            "human_texts: the text at position 0 has half",
+        ),
+        (
+            lambda: oe.compute_mauve(p_text=[], q_text=["x"], featurize_model_name="docs-m"),
+            "p_text: expected at least one",
+        ),
+        (
+            lambda: oe.compute_mauve(p_text=["x"], q_text=["\ud800"], featurize_model_name="docs-m"),
+            "q_text: the text at",
+        ),
+    ],
+)
+def test_texts_that_cannot_be_read_name_the_argument(call, message):
+    with pytest.raises(SpecError, match=message):
+        call()
+
+
 def test_the_modules_of_metrics_load_when_they_are_named():
     assert oe.metrics.mauve.mauve is mauve
     assert "mauve" in dir(oe.metrics)

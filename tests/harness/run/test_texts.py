@@ -24,6 +24,7 @@ from openended.harness.run.settings import Settings
 from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import make_builder, measured, open_session, settings
 from tests.helpers import copy_without, generation, tiny_model, write_jsonl
+from tests.lazy import torch
 
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
 
@@ -178,6 +179,16 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     chosen, builder, dataset = start(tmp_path, words, plan_only=True)
     assert import_texts.import_generations(chosen, builder, dataset).digest is None
     assert any("no such file" in str(missing) for missing in builder.missing)
+
+
+def test_a_plan_reads_the_files_of_the_user_and_names_a_device_that_is_missing(tmp_path, caplog):
+    rows = [{"id": str(i), "text": " a text."} for i in (0, 1, 0)]
+    path = write_jsonl(tmp_path / "twice.jsonl", rows)
+    words = (f"generations={path}", "metric=[zipf]", "scorer=docs-m", "runtime.device=cuda")
+    plan(settings(tmp_path, *words), open_session(tmp_path))
+    assert "twice.jsonl:3: a second text for '0'; a run of this example stops there" in caplog.text
+    missing = "runtime.device=cuda: this machine has no CUDA device"
+    assert (missing in caplog.text) is not torch.cuda.is_available()
 
 
 def build(folder: Path, *words: str, plan_only: bool = False) -> RunTexts:
