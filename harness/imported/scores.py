@@ -79,7 +79,7 @@ def read_system_scores(
                 for metric, value in row.scores.items():
                     if (line := lines.setdefault((sample, metric, row.repeat), row.where)) != row.where:
                         hint = "" if row.repeat else "; name its repeats in a column epoch or seed"
-                        raise DataError(f"{row.where}: sample {sample!r:.80} is there twice, also at {line}{hint}")
+                        raise DataError(f"{row.where}: sample {sample!r:.80} appears twice, first at {line}{hint}")
                     score = _read_number(value)
                     if score is None:
                         left_out[metric] = None
