@@ -14,7 +14,6 @@ from openended.harness.report.analysis.group_sequential import DecisionPlan, sel
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
 from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
-from openended.harness.report.tables.analyses import load_analysis
 from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
@@ -227,7 +226,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     lacking: dict[str, DataError] = {}
     for part in selection.split_results(results, layout, name):
         try:
-            frames = load_analysis(layout.analysis)(part, layout)
+            frames = selection.load_analysis(layout.analysis)(part, layout)
         except DataError as err:
             lacking[part.stem] = err
             continue
@@ -239,12 +238,15 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
 
 
 def _name_invented(table: Table) -> Table:
-    """Return a table whose title says that the judgments behind it are the bundled, invented ones."""
-    files = (parse_signature(signature).get("judgments", "").partition("@")[0] for signature in table.signatures())
-    if not set(files) & set(selection.INVENTED):
-        return table
-    caption = table.caption and f"{table.caption}, invented judgments"
-    return replace(table, title=f"{table.title}, invented judgments", caption=caption)
+    """Return a table whose title and caption say that nobody judged: by example judgments or simulated raters."""
+    fields = [parse_signature(signature) for signature in table.signatures()]
+    files = {field.get("judgments", "").partition("@")[0] for field in fields}
+    is_simulated = any(field.get("raters", "").endswith("simulated raters") for field in fields)
+    titles = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
+    notes = ["invented judgments"] if files & {*selection.INVENTED} else []
+    notes += ["simulated raters"] if is_simulated and "simulated raters" not in titles else []
+    title, caption = (text and ", ".join([text, *notes]) for text in (table.title, table.caption))
+    return replace(table, title=title, caption=caption)
 
 
 def write_table(table: Table, folder: Path, report: str = "") -> list[Path]:

@@ -93,8 +93,9 @@ class Layout(Spec):
     uncertainty: Literal["all", "std", "error", "interval", "none"] = "all"
     """What follows a value: std over seeds, the error that the metric reports, both (`all`), or the 95 % interval over
     examples where there is one."""
-    bold: Literal["tests", "best", "none"] = "tests"
-    """`tests`: the best and what no test separates from it; `best`: the best printed values alone."""
+    bold: Literal["tests", "best", "first", "none"] = "tests"
+    """`tests`: the best and what no test separates from it; `best`: the best printed values alone; `first`: the first
+    system, with which the others are compared."""
     arrows: bool = True  # whether titles of metrics say which direction is better
     stars: bool = True  # whether correlations have stars of significance and plus signs
     seeds: bool = True  # whether the number of seeds is printed

@@ -17,9 +17,8 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.analyses import load_analysis
 from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals
-from openended.harness.report.tables.selection import check_signatures, select_pairs, split_results
+from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
 from openended.harness.results import Layout, Results, System, SystemValue, group_by, group_systems, select_values
 
 FOLDER = resources.files("openended.harness") / "reference"
@@ -147,7 +146,7 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
     rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
-        label = f"varying {' '.join(words[3:]).title().replace('And', 'and')}" if words[0] == "sd" else row["model"]
+        label = f"Varying {' '.join(words[3:]).title().replace('And', 'and')}" if words[0] == "sd" else row["model"]
         key = words[1].partition(";")[0]
         cell = cells.get((key, label), Cell(note=NO_ROW))
         paper = Cell(float(row["value"]), float(row["sd"] or math.nan))

@@ -25,11 +25,12 @@ RULE = (
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
-BoldRule = Literal["", "tests", "intervals", "printed", "seeds"]
+BoldRule = Literal["", "tests", "intervals", "printed", "reference", "seeds"]
 BOLD: Mapping[BoldRule, str] = {
     "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
     "intervals": "best, or not separated from it by the intervals (Holm over all pairs, p ≥ 0.05)",
     "printed": "best printed value (not tested)",
+    "reference": "what the others are compared with",
     "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
 }
 

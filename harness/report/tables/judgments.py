@@ -135,11 +135,13 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
 
 def _list_huse_entries(results: Results, system: System) -> Iterator[FrameEntry]:
     """Yield the numbers of each example: under the heading of its kind its context, the model's text, the reference."""
-    log_prob, rating = (Quantity("huse", key, title, decimals=1) for key, title in COLUMNS.items())
+    value = system.value("huse", "huse")
+    signature = value.signature if value is not None else ""
+    quantities = [Quantity("huse", key, title, decimals=1, signature=signature) for key, title in COLUMNS.items()]
     for kind, (context, *texts), numbers in _find_huse_examples(results, system):
         rows = [(kind, "", None), ("Context:", context, None), *zip(SIDES, texts, numbers, strict=True)]
         for part, text, values in rows:
-            for at, quantity in enumerate((log_prob, rating)):
+            for at, quantity in enumerate(quantities):
                 yield FrameEntry(
                     {"part": f"{kind}/{part}", "text": text, "metric": quantity.key}, quantity,
                     BLANK if values is None else Cell(values[at], note=NEVER if values[at] == -math.inf else ""),

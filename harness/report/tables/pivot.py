@@ -32,6 +32,9 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     if layout.bold == "best":
         contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
         entries = [entry for members in contests.values() for entry in _mark_best(members)]
+    if layout.bold == "first":
+        others = rows if frame.measure in columns.axes else columns
+        entries = [_mark_reference(entry, others) for entry in entries]
     cells: dict[tuple[Key, Key], FrameEntry] = {}
     for entry in entries:
         where = rows.locate(entry), columns.locate(entry)
@@ -250,6 +253,12 @@ def _mark_best(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
         replace(entry, cell=replace(entry.cell, best=at in texts and texts[at][1] == best))
         for at, entry in enumerate(entries)
     ]
+
+
+def _mark_reference(entry: FrameEntry, systems: _Side) -> FrameEntry:
+    """Mark an entry of the first system."""
+    is_first = systems.locate(entry) == next(iter(systems.groups))
+    return replace(entry, cell=replace(entry.cell, best=is_first), quantity=replace(entry.quantity, bold="reference"))
 
 
 def _describe_crowd(table: str, rows: Sequence[str], first: FrameEntry, second: FrameEntry) -> SpecError:

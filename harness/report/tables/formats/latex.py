@@ -4,12 +4,12 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.core import list_members
 from openended.harness.report.tables.formats.text import clean, split_widths
-from openended.harness.report.tables.frame import DAGGER, arrow
+from openended.harness.report.tables.frame import DAGGER, BoldRule, arrow
 from openended.harness.report.tables.table import Column, Table, TableRow
 
 PREAMBLE = (
@@ -27,6 +27,12 @@ UNICODE = "% Needs XeLaTeX or LuaLaTeX with \\usepackage{{fontspec}} and a font 
 LEAST_SCALE = 0.85  # of a table that is scaled down
 PROSE, TEXT = 130.0, 260.0  # points of a column of words, and of row labels; longer text is wrapped
 SEP = 4.0  # space on each side of a column in points
+MARKED: Mapping[BoldRule, str] = {
+    "tests": "the best value and all that a paired test cannot separate from it",
+    "intervals": "the best value and all that their intervals cannot separate from it",
+    "printed": "the best value",
+    "reference": "the reference",
+}
 LONG = 14  # characters of a heading on one line
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -41,7 +47,7 @@ SPECIAL = {
     "σ": r"$\sigma$", "τ": r"$\tau$",
     "→": r"$\rightarrow$", "∞": r"$\infty$", "·": r"$\cdot$", "’": "'", "‘": "`", "“": "``", "”": "''",
     "†": r"$\dagger$", "\u00a0": "~",
-    "∪": r"$\cup$", "√": r"$\surd$", "²": r"$^2$", "‖": r"$\|$",
+    "∪": r"$\cup$", "√": r"$\surd$\,", "²": r"$^2$", "‖": r"$\|$",
 }  # fmt: skip
 # Decoders and options whose names in an article are not those of the command line.
 NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
@@ -153,12 +159,10 @@ def _write_caption(table: Table) -> str:
         clauses.append("in parentheses: the standard deviation that the metric reports")
     quantities = table.list_quantities()
     clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
-    tests = {"tests": "a paired test", "intervals": "their intervals", "printed": ""}
-    rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule in tests}
+    rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule != "seeds"}
     for rule, titles in rules.items():
         where = f" in {', '.join(titles)}" if len(rules) > 1 else ""
-        ties = f" and all that {tests[rule]} cannot separate from it" if tests[rule] else ""
-        clauses.append(f"bold{where}: the best value{ties}")
+        clauses.append(f"bold{where}: {MARKED[rule]}")
     clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.warnings]
     return f"{'; '.join([title, *clauses])}."
 
@@ -213,7 +217,12 @@ def lay_out(table: Table) -> Grid:
         max(map(estimate_points, [head, *itertools.compress(level, shown)]))
         for head, level in zip(heads, levels or [()] * len(heads), strict=True)
     ]
-    types = "".join("l" if each <= TEXT else rf"p{{{TEXT:g}pt}}" for each in points)
+    long = rf">{{\raggedright\arraybackslash}}p{{{TEXT:g}pt}}"
+    types = "".join("l" if each <= TEXT else long for each in points)
+    labels = [
+        tuple(t if at <= TEXT else t.replace(r"\_", r"\_\allowbreak{}") for at, t in zip(points, row, strict=True))
+        for row in labels
+    ]
     widths = sum(min(each, TEXT) + 2 * SEP for each in points)
     rules = tuple(row.rule for row in table.rows)
     spans = tuple(not is_shown for is_shown in shown)
@@ -241,7 +250,7 @@ def _wrap_name(column: Column) -> tuple[list[str], float]:
     """Return the name of a system in lines of about `LONG` characters, and their width."""
     lines = [""]
     for word in write_label(column.levels[-1] if column.levels else column.title).split(" "):
-        if lines[-1] and len(lines[-1]) + len(word) >= LONG:
+        if lines[-1] and len(lines[-1]) + len(word) > LONG:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
@@ -278,7 +287,8 @@ def _format_column(table: Table, at: int) -> GridColumn:
     whole = max((len(number.lstrip("+-").partition(".")[0]) for number in plain), default=0)
     decimals = max((len(number.partition(".")[2]) for number in plain), default=0)
     digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
-    number_points = estimate_points(digits) * (BOLD if any(is_bold) else 1)
+    texts = [digits] if is_aligned else numbers  # numbers of several quantities have no common format
+    number_points = max(map(estimate_points, texts), default=0.0) * (BOLD if any(is_bold) else 1)
     longest, tail_points = max(map(estimate_points, words), default=0.0), max(widths)
     points = max(number_points, min(longest, PROSE)) + (tail_points + THIN if tail_points else 0.0)
     has_tail, has_words = is_aligned and any(tails), any(len(escape(text)) > len("--") for text in words)

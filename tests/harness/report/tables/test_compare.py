@@ -94,14 +94,18 @@ def test_standard_deviations_and_correlations_of_embedders_stand_beside_the_publ
         for embedder, sign in (("gpt2-large", 1), ("gpt2-xl", -1)):
             values = {"precision": 0.5 + sign * rank / 10, "recall": rank / 10}
             lines = [result("model", "knn_precision_recall", values, direction="higher")]
-            write_run(tmp_path, decoder, 0, results=lines, embedder=embedder, axes={"task.start": rank})
+            for start in (0, 100):
+                write_run(tmp_path, decoder, 0, results=lines, embedder=embedder, axes={"task.start": start})
     results = read_results([tmp_path])
     found = cells(build_comparison(results, "pr2024/tableB.1"))
     assert found["precision: gpt2-xl"] == pytest.approx([0.99, -1, -1.99])
     assert found["recall: gpt2-xl"] == pytest.approx([0.99, 1, 0.01])
     table = build_comparison(results, "pr2024/B.5")
-    assert [row.label for row in table.rows][:2] == ["precision: varying Q", "recall: varying Q"]
+    assert [row.label for row in table.rows][:3] == [
+        f"{m}: Varying {s}" for m, s in zip(("precision", "recall", "precision"), "QQP", strict=True)
+    ]
     assert table.rows[0].cells[0].value == 0.005
+    assert table.rows[2].cells[1].value == 0
 
 
 def test_a_discriminator_that_was_not_trained_is_marked(tmp_path):
