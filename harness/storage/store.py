@@ -385,7 +385,10 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise core.StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
-        with self.hold_lock(f"{recipe.stage}-{recipe.key}", f"{recipe.stage} {recipe.key[:8]}"):
+        # Relatives, as runs of 200 and of 400 examples, are computed one after the other: the later reads the rows of
+        # the earlier.
+        name = recipe.key[:FAMILY] if recipe.extent else recipe.key
+        with self.hold_lock(f"{recipe.stage}-{name}", f"{recipe.stage} {recipe.key[:8]}"):
             result = self._check_entry(recipe, folder)  # another process may have computed it meanwhile
             if isinstance(result, Entry):
                 return result
