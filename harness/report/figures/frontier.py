@@ -22,7 +22,9 @@ Estimate = tuple[float, float, float]  # Gen-PPL with the ends of its interval
 
 def show_frontier(part: Part) -> Plot | None:
     """Show the frontier of every decoder with two settings or more; bands are 95 % intervals over prompts."""
-    entries = frontier.find_frontiers(part.results, part.values)[:MOST]
+    systems = {tuple(item.axes.values()) for item in part.values if item.system == "model"}
+    others_of = (i for i in part.results.values if i.metric != "gen_ppl" and tuple(i.axes.values()) in systems)
+    entries = frontier.find_frontiers(part.results, [*part.values, *others_of])[:MOST]
     if not entries:
         return None
     below = [pair for pair in DIVERSITY if any(s.value(*pair) for e in entries for s in e.systems)]

@@ -456,6 +456,7 @@ def write_system(folder, model, decoder, temperature, steps=None):
     values = {"entropy": entropy, "gen_ppl": gen_ppl(steps, entropy)}
     human = {"entropy": HUMAN_ENTROPY, "gen_ppl": 40.0}
     lines = [result("model", "gen_ppl", values), result("human", "gen_ppl", human)]
+    lines.append(result("model", "distinct_n", {"distinct_4": entropy / 9}))
     options = {"temperature": temperature} | ({"steps": steps} if steps else {})
     write_run(folder, decoder, 0, model=model, options=options, results=lines)
 
@@ -482,6 +483,14 @@ def test_one_frontier_for_each_number_of_steps(results):
     assert [row.label.rpartition("steps=")[2] for row in table.rows[1:4]] == ["8", "32", "128"]
     printed = [row.cells[3].value for row in table.rows[:4]]
     assert printed == pytest.approx([gen_ppl(steps, HUMAN_ENTROPY) for steps in (None, *STEPS)], rel=1e-6)
+
+
+def test_diversity_is_below_the_frontier(results):
+    with apply_style():
+        _, below = draw("frontier", results)["frontier"].axes
+    curves = [line for line in below.lines if len(line.get_xdata()) == len(TEMPERATURES)]
+    assert len(curves) == 1 + len(STEPS)
+    assert all(line.get_ydata() == pytest.approx(np.array(line.get_xdata()) / 9) for line in curves)
 
 
 def test_points_are_at_the_human_entropy_and_steps_alone_stay_points(results):
