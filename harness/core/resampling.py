@@ -134,8 +134,9 @@ class Replicates:
             parts.append((self._compute_variance(), self.draws.shape[1] - 1))
         else:
             parts += [(part, self.draws.shape[1] - 1) for part in self._compute_half_variances()]
-        total = math.fsum(part**2 / degrees for part, degrees in parts if part > 0)
-        degrees = variance**2 / total if total > 0 else float(self.draws.shape[1]) - 1
+        scale = 1.0 if 1e-100 < variance < 1e100 else variance or 1.0  # squares stay in the range of float64
+        total = math.fsum((part / scale) ** 2 / degrees for part, degrees in parts if part > 0)
+        degrees = (variance / scale) ** 2 / total if total > 0 else float(self.draws.shape[1]) - 1
         return max(1 / (1 / degrees + 1 / (self.prompts - 1)) if self.prompts > 1 else degrees, 1.0)
 
     def _compute_variance(self) -> float:

@@ -32,6 +32,7 @@ RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enter
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
                  "notes": tuple}  # fmt: skip
+_NO_VALUE = "a resample of so few texts has no value"
 _TOKEN_IDS = {
     "generated": "token ids as generated",
     "retokenized": "re-tokenized text",
@@ -238,6 +239,8 @@ def add_intervals(
         return result
     try:
         replicates = dict(metric.replicates(features, result, plan, **(shared or {})))
+    except core.UndefinedMetric:
+        return replace(result, notes=(*result.notes, f"no interval: {_NO_VALUE}"))
     except (Exception, SystemExit) as err:
         note = f"no interval: {type(err).__name__}: {core.shorten_error(err)}"
         log.warning("metric %s: %s", metric.name, note)
@@ -246,7 +249,7 @@ def add_intervals(
     values, prompts = result.values, result.arrays.get("prompts")
     count = min(len(set(side.ids)) for side in (features.human, features.model))
     defined = {k: replace(r, prompts=count) for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
-    sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all()}
+    sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all() and math.isfinite(r.std_error())}
     intervals = {}
     too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))
     for k, r in sound.items() if not too_few else ():
@@ -259,7 +262,7 @@ def add_intervals(
     reasons = {
         too_few or "no variation seen": flat,
         f"fewer than {core.LEAST_DIFFERENT} texts differ from the others": [k for k in without if k not in flat],
-        "a resample of so few texts has no value": [k for k in defined if k not in sound],
+        _NO_VALUE: [k for k in defined if k not in sound],
     }
     notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
     return replace(result, draws=pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))

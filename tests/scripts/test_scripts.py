@@ -13,7 +13,7 @@ import pytest
 
 from openended.harness.backends.denoiser.denoising import draw_in_float32
 from openended.harness.core import load_members
-from scripts import bench, messages, power
+from scripts import bench, messages, power, remeasure
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 from tests.helpers import ROOT
 from tests.lazy import LazyModule, torch
@@ -35,6 +35,18 @@ def test_messages_are_listed_with_examples_and_have_no_words_that_readers_stumbl
     )
     assert not [text for text in texts if stumbles.search(text)]
     assert messages.find_example("names {len(folders)} runs, and texts are printed of one: name that run")
+
+
+def test_numbers_of_the_pages_are_chosen_by_a_seed_and_compared_by_their_digits():
+    tables = remeasure.load_tables()
+    assert len(tables) > 7
+    claims, again, other = (remeasure.choose_claims(tables, seed, 20) for seed in (0, 0, 1))
+    assert claims == again != other
+    assert len({table.command for table, _ in claims}) > 5
+    assert remeasure.is_close("0.103", "0.104", 0.0)
+    assert not remeasure.is_close("0.103", "0.106", 0.0)
+    assert remeasure.is_close("5.48e-02", "0.0549", 0.0)
+    assert remeasure.is_close("1,024", "1,100", 0.1)
 
 
 def test_a_row_says_ratio_memory_and_agreement():

@@ -1,5 +1,6 @@
 """Random streams, replicates, intervals and permutation tests against what is known of them in closed form."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -141,6 +142,9 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     few = Replicates(alone.draws, prompts=20)
     assert few.std_error() == pytest.approx(alone.std_error() * math.sqrt(20 / 19))
     assert few.freedom == pytest.approx(1 / (1 / 199 + 1 / 19))
+    for scale in (1e-120, 1e120):  # the square of the variance leaves the range of float64
+        scaled = dataclasses.replace(seeds, draws=seeds.draws * scale, repeats=seeds.repeats * scale)
+        assert scaled.freedom == pytest.approx(seeds.freedom)
     assert combine_replicates((1.0, -1.0), (few, few)).prompts == few.map(np.exp).prompts == 20
     assert Replicates(halves.draws, halves.repeats, prompts=20).std_error() == halves.std_error()
 
