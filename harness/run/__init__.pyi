@@ -4,7 +4,7 @@ from .artifacts import (
     load_vectors as load_vectors,
     save_result as save_result,
 )
-from .facts import collect_axes as collect_axes, derive_system_name as derive_system_name
+from .axes import collect_axes as collect_axes, derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
 from .measure import (
     RESAMPLING_VERSION as RESAMPLING_VERSION,
@@ -17,9 +17,12 @@ from .pipeline import (
     plan as plan,
     run as run,
     run_judgments as run_judgments,
+)
+from .players import (
+    Judgments as Judgments,
+    check_players as check_players,
     select_metrics_for_file as select_metrics_for_file,
 )
-from .players import check_players as check_players, list_players as list_players, name_system as name_system
 from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (

@@ -1,7 +1,7 @@
 """The first stage of a run: the task's examples, the human side, and the prompts as a chat model reads them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import Any
 
 from openended.harness import models
 from openended.harness.core import DataError, Example, Generation, SpecError, Stop, Task, Tokenizer, canonicalize
-from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, Role, TextRows, get_content
-from openended.harness.run.settings import Settings
-from openended.harness.storage import Entry, Row, RowFile, read_examples, write_examples, write_in_order, write_rows
+from openended.harness.run.session import Session
+from openended.harness.run.settings import RunModels, TextOptions
+from openended.harness.run.steps import Role, Step, TextRows
+from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
@@ -21,17 +22,19 @@ NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The examples of a run and the human side; entries are None while they are only planned."""
+    """The examples of a run and the human side."""
 
     fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
     tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
-    examples: Entry | None
-    human: Entry | None
-    chat: Entry | None
+    tokenizer_spec: models.ModelSpec | None
+    examples: Step
+    human: Step
+    chat: Step | None
     """The prompts in the chat template of the model under test; None too where there is none to be used."""
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
+    steps: Sequence[Step]  # all, in order
 
     def list_further_human(self) -> list[TextRows]:
         """List the human texts of other prompts that differences of systems rest on."""
@@ -46,72 +49,65 @@ class Dataset:
         return self.human_rows.path.with_name(PROMPTS)
 
 
-def fetch_task(task: Task, builder: ArtifactBuilder) -> str | None:
-    """Download what is missing of a task's data, unless planning; return its digest, None where a plan lacks it."""
-    if not builder.plan_only:
-        task.fetch()
-    return builder.try_or_note(task.fingerprint)
+def declare_dataset(
+    task: Task,
+    texts: TextOptions,
+    run_models: RunModels,
+    fingerprint: str | None,
+    tokenizer: str | None,
+    session: Session,
+) -> Dataset:
+    """Declare the examples, the human side and the prompts in a chat template.
 
-
-def load_dataset(settings: Settings, fingerprint: str | None, builder: ArtifactBuilder) -> Dataset:
-    """Build or plan the examples, the human side and the prompts in a chat template."""
-    task, spec = settings.task, settings.row_tokenizer
-    count, spare, length = settings.num_examples, settings.num_model_texts, settings.max_new_tokens
-    tokenizer = builder.try_or_note(lambda: models.digest_encoding(spec)) if spec is not None else NO_TOKENIZER
+    Args:
+        task: The task.
+        texts: How many texts, and how long they are.
+        run_models: Their tokenizers say how the rows are tokenized.
+        fingerprint: Digest of the task's data.
+        tokenizer: `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`.
+        session: Keeps tokenizers.
+    """
+    spec, chat_model = run_models.row_tokenizer, run_models.chat_model
+    count, spare, length = texts.num_examples, texts.num_model_texts, texts.max_new_tokens
     cuts = spec if task.needs_tokenizer() else None
-    if task.needs_tokenizer() and cuts is None:
-        raise SpecError(
-            f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
-            "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
-        )
-
-    def write_task_examples(folder: Path) -> Mapping[str, Any]:
-        most = None if count == "all" else count
-        return make_examples(folder, task, load_tokenizer_of(builder, cuts), most, spare)
-
-    def write_other_examples(folder: Path) -> Mapping[str, Any]:
-        return make_examples(folder, task, load_tokenizer_of(builder, cuts), used, left, may_lack=True)
-
     source = {"source": fingerprint} | ({"tokenizer": tokenizer} if cuts is not None else {})
-    spec_of_examples = {"task": canonicalize(task), "count": count, "more": spare}
-    planned = PlannedArtifact("examples", task.name, spec_of_examples, source, "human")
-    examples = builder.build(planned, write_task_examples)
-    inputs = {"examples": get_content(examples), "tokenizer": tokenizer}
 
-    def build_human(examples: Entry | None, what: str) -> Entry | None:
-        def write(folder: Path) -> Mapping[str, Any]:
-            return make_human(folder, _get_path(examples), load_tokenizer_of(builder, spec), length)
+    def declare(what: str, count: int | str, more: int | str, may_lack: bool = False) -> tuple[Step, Step]:
+        def write_examples(folder: Path) -> Mapping[str, Any]:
+            most, spare = (None if number == "all" else int(number) for number in (count, more))
+            return make_examples(folder, task, load_tokenizer_of(session, cuts), most, spare, may_lack)
 
-        of_examples = {**inputs, "examples": get_content(examples)}
-        return builder.build(PlannedArtifact("human", what, {"max_new_tokens": length}, of_examples, "human"), write)
+        def write_human(folder: Path) -> Mapping[str, Any]:
+            return make_human(folder, _get_path(examples), load_tokenizer_of(session, spec), length)
 
-    human = build_human(examples, task.name)
-    requested = settings.human_examples
-    other = None
+        options = {"task": canonicalize(task), "count": count, "more": more}
+        examples = Step("examples", what, "human", options, source, write_examples)
+        inputs = {"examples": examples, "tokenizer": tokenizer}
+        return examples, Step("human", what, "human", {"max_new_tokens": length}, inputs, write_human)
+
+    examples, human = declare(task.name, count, spare)
+    steps, other, requested = [examples, human], None, texts.human_examples
     if requested is not None and count != "all" and task.has_human():
-        used = count + spare
-        left = None if requested == "all" else max(requested - used, 0)
-        what = f"{task.name} beyond the ceiling"
-        spec_of_examples = {"task": canonicalize(task), "count": used, "more": "all" if left is None else left}
-        planned = PlannedArtifact("examples", what, spec_of_examples, source, "human")
-        other = TextRows("other human", build_human(builder.build(planned, write_other_examples), what), SPARE_ROWS,
-                         tokenizer, num_texts=left or 0, num_tokens=(left or 0) * (length or 0))  # fmt: skip
-    chat = _build_chat(settings.chat_model, builder, examples, inputs) if settings.chat_model is not None else None
-    num_tokens = settings.num_planned * (length or 0)
+        left = requested if requested == "all" else max(requested - count - spare, 0)
+        steps += declare(f"{task.name} beyond the ceiling", count + spare, left, may_lack=True)
+        number = 0 if left == "all" else left
+        other = TextRows("other human", steps[-1], SPARE_ROWS, tokenizer, None, "", number, number * (length or 0))
+    chat = _declare_chat(chat_model, examples, tokenizer, session) if chat_model is not None else None
+    num_tokens = texts.num_planned * (length or 0)
 
-    def plan_rows(role: Role, file: str, chat: Entry | None) -> TextRows:
-        return TextRows(role, human, file, tokenizer, chat, num_texts=settings.num_planned, num_tokens=num_tokens)
+    def plan_rows(role: Role, file: str, chat: Step | None) -> TextRows:
+        return TextRows(role, human, file, tokenizer, chat, num_texts=texts.num_planned, num_tokens=num_tokens)
 
     return Dataset(
-        fingerprint, tokenizer, examples, human, chat,
+        fingerprint, tokenizer, spec, examples, human, chat,
         human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
-        other_rows=other,
+        other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
     )  # fmt: skip
 
 
-def load_tokenizer_of(builder: ArtifactBuilder, spec: models.ModelSpec | None) -> Tokenizer | None:
+def load_tokenizer_of(session: Session, spec: models.ModelSpec | None) -> Tokenizer | None:
     """Return a model's tokenizer, or None where the rows are texts alone."""
-    return builder.session.tokenizer(spec) if spec is not None else None
+    return session.tokenizer(spec) if spec is not None else None
 
 
 def make_examples(
@@ -186,31 +182,30 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
     return Row(prompt, prompt_ids, Generation(example_id, 0, "", (), "length", float("nan")))
 
 
-def _build_chat(
-    spec: models.ModelSpec, builder: ArtifactBuilder, examples: Entry | None, inputs: Mapping[str, str | None]
-) -> Entry | None:
-    """Put the prompts into the chat template of the model under test.
+def _declare_chat(spec: models.ModelSpec, examples: Step, tokenizer: str | None, session: Session) -> Step:
+    """Declare the prompts in the chat template of the model under test.
 
     Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
     """
-    # A tokenizer that is missing was noted already.
-    template = builder.try_or_note(lambda: models.load_template(spec)) if inputs["tokenizer"] is not None else None
 
     def write(folder: Path) -> Mapping[str, Any]:
-        if template is None:
-            raise SpecError("the chat template was not read yet")
-        encode = builder.session.tokenizer(spec).encode
+        encode, template = session.tokenizer(spec).encode, models.load_template(spec)
         chats = list(read_examples(_get_path(examples) / EXAMPLES))
         texts = template.render_all([models.split_into_turns(e.prompt, e.meta) for e in chats])
         rows = [_make_prompt_row(e.id, text, tuple(encode(text))) for e, text in zip(chats, texts, strict=True)]
         write_rows(folder / CHAT, rows)
         return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
 
-    inputs = {**inputs, "template": template.digest if template else None}
-    return builder.build(PlannedArtifact("chat", spec.title, {}, inputs, "human"), write)
+    inputs = {"examples": examples, "tokenizer": tokenizer, "template": declare_template(spec, tokenizer)}
+    return Step("chat", spec.title, "human", {}, inputs, write)
 
 
-def _get_path(examples: Entry | None) -> Path:
-    if examples is None:
+def declare_template(spec: models.ModelSpec, tokenizer: str | None) -> Callable[[], str] | None:
+    """Return what computes the digest of a chat template; None where its tokenizer is missing, as was noted."""
+    return (lambda: models.load_template(spec).digest) if tokenizer is not None else None
+
+
+def _get_path(examples: Step) -> Path:
+    if examples.entry is None:
         raise SpecError("examples were not made yet")
-    return examples.path
+    return examples.entry.path

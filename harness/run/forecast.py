@@ -162,7 +162,7 @@ def _make_placeholders(settings: Settings) -> tuple[str, str]:
         core.canonicalize(decoder),
         seed,
         settings.samples,
-        settings.least_length,
+        settings.texts.least_length,
     ]
     return human, core.digest([human, settings.generations or maker])
 

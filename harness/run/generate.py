@@ -16,11 +16,12 @@ from typing import Any
 
 from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
-from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
-from openended.harness.models import Backend, BackendSpec, load_template, load_tokenizer, tokenize_continuation
-from openended.harness.run.artifacts import ArtifactBuilder, TextRows, get_content
-from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, load_tokenizer_of
-from openended.harness.run.settings import Settings
+from openended.harness.decoders import Decoder, GenerationRequest, Prompt
+from openended.harness.models import Backend, BackendSpec, tokenize_continuation
+from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template, load_tokenizer_of
+from openended.harness.run.session import Session
+from openended.harness.run.settings import TextOptions
+from openended.harness.run.steps import Step, TextRows, digest_model
 
 log = logging.getLogger(__name__)
 
@@ -32,60 +33,46 @@ _OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "de
 """Facts in which the parts of one generation can differ, because they were generated at different times."""
 
 
-def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, decoder: Decoder | None) -> TextRows:
-    """Generate texts with the model under test; a decoder that still needs a number of the human side waits for it."""
-    model, length, chat = settings.model, settings.max_new_tokens, dataset.chat
-    if model is None or decoder is None or length is None:
-        raise SpecError("model, decoder and max_new_tokens: expected values when the harness generates")
-    read = chat if settings.chat_model else dataset.human
-    longest = int(read.meta["longest_prompt"]) if read is not None else 0
-    if not settings.task.prompted and not decoder.denoises:
-        builder.try_or_note(partial(check_start_token, model))
-    decoder.check_context_length(builder.try_or_note(model.context_length), length, longest)
-    model.check_lengths(decoder, max_new_tokens=length, min_new_tokens=settings.least_length)
-    if model.runs_in_process:
-        builder.try_or_note(partial(decoder.check_model, model))
+def declare_generation(
+    model: BackendSpec, decoder: Decoder, texts: TextOptions, task: core.Task, dataset: Dataset, session: Session,
+    runtime: core.Runtime,
+) -> TextRows:  # fmt: skip
+    """Declare the texts of the model under test; a decoder that still needs a number of the human side waits for it."""
+    length, chat = texts.max_new_tokens, dataset.chat
+    if length is None:
+        raise SpecError("max_new_tokens: expected a value when the harness generates")
     spec = {
         "dtype": model.dtype,
         "decoder": canonicalize(decoder),
-        "seed": settings.seed if decoder.stochastic else None,
+        "seed": texts.seed if decoder.stochastic else None,
         "max_new_tokens": length,
-        "min_new_tokens": settings.least_length,
+        "min_new_tokens": texts.least_length,
     }
-    if settings.continue_after_end:
-        if not decoder.denoises and not (model.runs_in_process and isinstance(decoder, QDecoder)):
-            who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
-            raise SpecError(
-                f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "
-                "task=unconditional task.layout=documents as well"
-            )
+    if texts.continue_after_end:
         spec["continue_after_end"] = True
-    ready = dataset.human is not None and not decoder.needs_human_ppl
-    prompts = dataset.human.files[PROMPTS] if dataset.human is not None and ready else None
-    inputs = {"tokenizer": dataset.tokenizer, "model": builder.digest_model(model)}
-    inputs |= builder.try_or_note(decoder.inputs) or {}
-    extent = {"prompts": prompts, "samples": settings.samples}
-    if (reader := settings.chat_model) is not None:  # it reads more of an example than the prompt
-        spec["task"] = canonicalize(settings.task)
-        inputs["source"] = dataset.fingerprint
-        # A tokenizer that is missing was noted already.
-        inputs["template"] = dataset.tokenizer and builder.try_or_note(lambda: load_template(reader).digest)
-        extent["chat"] = get_content(chat)
+    human = dataset.human.entry if not decoder.needs_human_ppl else None
+    inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer, "model": partial(digest_model, model)}
+    inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
+    extent = {"prompts": human.files[PROMPTS] if human is not None else None, "samples": texts.samples}
+    if chat is not None and (reader := model.tokenizer_spec()) is not None:  # it reads more than the prompt
+        spec["task"] = canonicalize(task)
+        inputs |= {"source": dataset.fingerprint, "template": declare_template(reader, dataset.tokenizer)}
+        extent["chat"] = chat.content
 
     def write(folder: Path) -> Mapping[str, Any]:
-        runtime, recipe = settings.runtime, artifact.recipe
-        blocks = RowBlocks(folder, storage.RowFile(dataset.prompts), settings.samples, runtime.flush_seconds)
-        facts = blocks.read(builder.session.store.find_relatives(recipe) if recipe is not None else ())
-        todo = blocks.list_missing(storage.RowFile(chat.path / CHAT) if chat is not None else None)
+        blocks = RowBlocks(folder, storage.RowFile(dataset.prompts), texts.samples, runtime.flush_seconds)
+        facts = blocks.read(session.store.find_relatives(step.recipe) if step.recipe is not None else ())
+        chats = chat.entry if chat is not None else None
+        todo = blocks.list_missing(storage.RowFile(chats.path / CHAT) if chats is not None else None)
         if todo:
-            lm = builder.session.model(model, runtime)
+            lm = session.model(model, runtime)
             request = GenerationRequest(
-                prompts=todo, decoder=decoder, seed=settings.seed, max_new_tokens=length,
-                min_new_tokens=settings.least_length, continue_after_end=settings.continue_after_end,
-                batch_size=runtime.batch_size, companions=builder.session.companions(decoder, runtime),
+                prompts=todo, decoder=decoder, seed=texts.seed, max_new_tokens=length,
+                min_new_tokens=texts.least_length, continue_after_end=texts.continue_after_end,
+                batch_size=runtime.batch_size, companions=session.companions(decoder, runtime),
             )  # fmt: skip
             # A model without a tokenizer writes texts alone.
-            recode = load_tokenizer_of(builder, settings.row_tokenizer) if lm.tokenizer is None else None
+            recode = load_tokenizer_of(session, dataset.tokenizer_spec) if lm.tokenizer is None else None
             blocks.note_facts(merge_facts(facts, describe_part(lm, runtime)))
             total = (blocks.count["n"] + len(todo)) * length
             with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
@@ -94,31 +81,14 @@ def generate(settings: Settings, builder: ArtifactBuilder, dataset: Dataset, dec
             blocks.flush()
             facts = merge_facts(facts, describe_part(lm, runtime))
         blocks.join(folder / DATA)
-        return {**facts, **blocks.count, "samples": settings.samples}
+        return {**facts, **blocks.count, "samples": texts.samples}
 
-    rows = plan_model_rows(settings, dataset, chat)
-    artifact = rows.plan_artifact("generate", f"{model.title} {decoder.title}", spec, inputs, model)
-    artifact = replace(artifact, extent=extent)
-    if builder.plan_only and (recipe := artifact.recipe) is not None:  # the examples of a smaller run are the first
-        relatives = builder.session.store.find_relatives(recipe)
-        others = [entry.meta for entry in relatives if entry.key != recipe.key]
-        count = max((count_shared_rows(meta, rows.num_texts, settings.samples) for meta in others), default=0)
-        missing = max(rows.num_texts - count, 0)
-        artifact = replace(artifact, num_texts=missing, num_tokens=missing * length)
-    return replace(rows, entry=builder.build(artifact, write))
-
-
-def plan_model_rows(settings: Settings, dataset: Dataset, chat: storage.Entry | None = None) -> TextRows:
-    """Return the rows of the system under test as they are planned; the caller adds their entry."""
-    count = settings.num_model_texts
-    num_tokens = count * (settings.max_new_tokens or 0)
-    return TextRows("model", None, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=num_tokens)
-
-
-def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:
-    """Return how many of `num_texts` rows, with `samples` per example, a relative with these facts has."""
-    stored = meta.get("samples", samples)
-    return int(min(meta.get("n", 0) // stored, num_texts // samples) * min(stored, samples))
+    what, count = f"{model.title} {decoder.title}", texts.num_model_texts
+    step = Step(
+        "generate", what, "model", spec, inputs, write, num_texts=count, num_tokens=count * length, model=model,
+        extent=extent,
+    )  # fmt: skip
+    return TextRows("model", step, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=count * length)
 
 
 def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
@@ -270,18 +240,3 @@ class RowBlocks:
     def _name_block(self, digest: str) -> str:
         family = self._folder.name[: storage.FAMILY]
         return f"block-{hashlib.sha256(f'{family}:{digest}'.encode()).hexdigest()}.arrow"
-
-
-def check_start_token(model: BackendSpec) -> None:
-    """Check that the model has a token to start from if a prompt is empty."""
-    spec = model.tokenizer_spec()
-    if spec is None:
-        raise SpecError(
-            f"model {model.title}: empty prompts are sent as a start token; set model.tokenizer to have one"
-        )
-    named = isinstance(spec.config().get("bos_token_id"), int) or spec.end_ids()
-    if not named and not load_tokenizer(spec).bos_prefix:
-        raise SpecError(
-            f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
-            "its config.json"
-        )

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from openended.harness import imported
-from openended.harness.core import DataError, SpecError, Tokenizer, digest
+from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest
 from openended.harness.models import cut_continuation, tokenize_continuation
-from openended.harness.run.artifacts import ArtifactBuilder, TextRows, get_content
 from openended.harness.run.dataset import Dataset, load_tokenizer_of
-from openended.harness.run.generate import DATA, plan_model_rows
-from openended.harness.run.settings import Settings
+from openended.harness.run.generate import DATA
+from openended.harness.run.session import Session
+from openended.harness.run.settings import TextOptions
+from openended.harness.run.steps import Step, TextRows
 from openended.harness.storage import Row, RowFile, write_rows
 
 NAIVE_VERSION = 1  # increased when the texts of a naive system change; enters their keys
 DAMAGE_VERSION = 1  # increased when damaged texts change; enters their keys
 _UNCUT = ("longer", "none")
-_CHECKED_TEXTS = 20_000  # that a plan reads
 
 MakeRows = Callable[[Tokenizer | None], tuple[Iterable[Row], str]]
 """Tokenizer of the rows → the rows, and a note for the reader of a table; imported rows have notes of their own."""
 
 
-def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Dataset) -> TextRows:
-    """Import or plan the texts that `generations` names, as the system under test."""
-    name, length, seed = str(settings.generations), settings.max_new_tokens, settings.seed
+def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: Session) -> TextRows:
+    """Declare the texts that `generations` names, as the system under test."""
+    name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
-    inputs: dict[str, str | None] = {"tokenizer": dataset.tokenizer}
+    inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer}
     what = name
-    make_rows: MakeRows = partial(_retrieve_texts, settings, dataset)
-    spec: dict[str, Any]
+    make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
+    spec: Any
     if damage is not None:
-        make_rows = partial(_damage_texts, settings, damage, dataset)
+        make_rows = partial(_damage_texts, options, task, damage, dataset)
         spec = {"damage": [damage.kind, damage.percent], "seed": seed, "version": DAMAGE_VERSION}
         spec["max_new_tokens"] = length
         if source := imported.digest_source(damage):
@@ -46,15 +45,15 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
         spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}
         inputs["file"] = dataset.fingerprint
     elif naive is not None:
-        make_rows = partial(_make_naive_texts, settings, naive, dataset)
+        make_rows = partial(_make_naive_texts, options, task, naive, dataset)
         spec = {"naive": [naive.kind, naive.number], "seed": seed, "version": NAIVE_VERSION}
     else:
-        what, spec, inputs["file"], make_rows = _plan_file(settings, builder, dataset)
-    if "names" not in spec:
-        inputs["human"] = get_content(dataset.human)
+        what, spec, inputs["file"], make_rows = _declare_file(options, task, dataset)
+    if naive is not None or damage is not None or not is_unpaired(options, task):
+        inputs["human"] = dataset.human
 
     def write(folder: Path) -> Mapping[str, Any]:
-        rows, note = make_rows(load_tokenizer_of(builder, settings.row_tokenizer))
+        rows, note = make_rows(load_tokenizer_of(session, dataset.tokenizer_spec))
         facts: dict[str, Any] = {"n": write_rows(folder / DATA, rows), "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes
@@ -62,74 +61,63 @@ def import_generations(settings: Settings, builder: ArtifactBuilder, dataset: Da
                 facts["ids"] = rows.id_source
         return facts
 
-    planned = plan_model_rows(settings, dataset)
-    return replace(planned, entry=builder.build(planned.plan_artifact("import", what, spec, inputs), write))
+    count = options.num_model_texts
+    step = Step("import", what, "model", spec, inputs, write, count, count * (length or 0))
+    return TextRows("model", step, DATA, dataset.tokenizer, None, "", count, count * (length or 0))
 
 
-def check_user_files(settings: Settings, builder: ArtifactBuilder, dataset: Dataset) -> None:
-    """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
-    from openended.tasks._files import PublicFileTask, UserFileTask
-
-    task, path = settings.task, Path(str(settings.generations))
-    is_own = isinstance(task, UserFileTask) and not isinstance(task, PublicFileTask) and not task.needs_tokenizer()
-    if dataset.fingerprint and dataset.examples is None and is_own:
-        used = settings.num_planned + settings.num_model_texts or _CHECKED_TEXTS
-        deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
-    if settings.generations is None or not task.paired or not path.is_file():
-        return
-    seen: set[tuple[object, ...]] = set()
-    for text in islice(imported.read_generations(path, settings.generations_field), _CHECKED_TEXTS):
-        key = (text.identity, text.sample, text.prompt)
-        if text.identity is not None and key in seen:
-            builder.session.warn_once(
-                f"{text.where}: a second text for {text.identity!r}; a run of this example stops there: number several "
-                "texts of one prompt by `sample`: 0, 1, …"
-            )
-        seen.add(key)
+def is_unpaired(options: TextOptions, task: Task) -> bool:
+    """Return whether the texts of a file belong to no examples."""
+    return not task.paired and task.open_bundled_system(str(options.generations)) is None
 
 
-def _plan_file(
-    settings: Settings, builder: ArtifactBuilder, dataset: Dataset
-) -> tuple[str, dict[str, Any], str | None, MakeRows]:
+def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[str, Any, Any, MakeRows]:
     """Return name, spec, digest and import of the texts of a file, or of a system that the task itself holds."""
-    from openended.tasks.download import find_generations
-
-    name, length, field = str(settings.generations), settings.max_new_tokens, settings.generations_field
-    task, most = settings.task, None if settings.num_examples == "all" else settings.num_examples
-    load_system = task.open_bundled_system(name)
-    source = None if load_system else builder.try_or_note(lambda: find_generations(name, planning=builder.plan_only))
+    name, length, field = str(options.generations), options.max_new_tokens, options.generations_field
+    most = None if options.num_examples == "all" else options.num_examples
+    load_system, unpaired = task.open_bundled_system(name), is_unpaired(options, task)
+    source = None if load_system else _find_file(name)
     path = source or Path(name)
-    if load_system is not None:
-        file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
-    else:
-        file = builder.try_or_note(lambda: imported.compute_fingerprint(path)) if source else None
-    is_unpaired = not task.paired and load_system is None
 
     def make_rows(tokenizer: Tokenizer | None) -> tuple[Iterable[Row], str]:
         if load_system is not None:
             return imported.import_texts(load_system(), name, dataset.prompts, tokenizer, length), ""
-        if is_unpaired:
+        if unpaired:
             numbered = f"{task.name}/{{:06d}}".format
             return imported.import_unpaired(path, numbered, tokenizer, length, count=most, field=field), ""
         return imported.import_rows(path, dataset.prompts, tokenizer, length, field), ""
 
-    spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
-    if source is not None and file is not None and (file_format := imported.recognize_format(path)):
-        spec["format"] = file_format
-    if is_unpaired:
-        spec |= {"count": most, "names": task.name}
-    return path.name, spec, file, make_rows
+    def build_spec() -> dict[str, Any]:
+        spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
+        if source is not None and (file_format := imported.recognize_format(path)):
+            spec["format"] = file_format
+        return spec | ({"count": most, "names": task.name} if unpaired else {})
+
+    file: Any = partial(imported.compute_fingerprint, path) if source is not None else None
+    if load_system is not None:
+        file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
+    return path.name, build_spec, file, make_rows
+
+
+def _find_file(name: str) -> Path | None:
+    """Return the file of `generations`; None where it was not downloaded, as was noted."""
+    from openended.tasks.download import find_generations
+
+    try:
+        return find_generations(name, planning=True)
+    except DataError:
+        return None
 
 
 def _make_naive_texts(
-    settings: Settings, system: imported.NaiveSystem, dataset: Dataset, tokenizer: Tokenizer | None
+    options: TextOptions, task: Task, system: imported.NaiveSystem, dataset: Dataset, tokenizer: Tokenizer | None
 ) -> tuple[Iterable[Row], str]:
     """Return the texts of a naive system, one for each example, from human texts that are not compared."""
     rows, spare = RowFile(dataset.human_rows.path), RowFile(dataset.spare_rows.path)
     if not len(spare):
         raise SpecError(
-            f"generations={settings.generations}: naive systems learn from human texts that are not compared, and "
-            f"task {settings.task.name} has none left; set num_examples={max(len(rows) // 2, 1)} or fewer"
+            f"generations={options.generations}: naive systems learn from human texts that are not compared, and "
+            f"task {task.name} has none left; set num_examples={max(len(rows) // 2, 1)} or fewer"
         )
     if tokenizer is not None:
         training: Sequence[Sequence[int]] = [ids.tolist() for ids in spare.token_ids if len(ids)]
@@ -138,40 +126,42 @@ def _make_naive_texts(
         numbers: dict[str, int] = {}
         training = [[numbers.setdefault(w, len(numbers)) for w in text.split()] for text in spare.each("text")]
         lengths, words, unit = [len(text.split()) for text in rows.each("text")], list(numbers), "words"
-    texts = imported.NaiveTexts(system, training, settings.seed, tokenizer, words)
-    note = f"{settings.generations}: no model; learned from {len(training)} human texts that are not compared"
+    texts = imported.NaiveTexts(system, training, options.seed, tokenizer, words)
+    note = f"{options.generations}: no model; learned from {len(training)} human texts that are not compared"
     return texts.rows(list(rows), lengths), f"{note}; texts have at most as many {unit} as the human texts"
 
 
-def _retrieve_texts(settings: Settings, dataset: Dataset, tokenizer: Tokenizer | None) -> tuple[Iterable[Row], str]:
+def _retrieve_texts(
+    options: TextOptions, task: Task, dataset: Dataset, tokenizer: Tokenizer | None
+) -> tuple[Iterable[Row], str]:
     """Return for each prompt the human text of the most similar other prompt of the task."""
-    name, rows = str(settings.generations), RowFile(dataset.human_rows.path)
+    name, rows = str(options.generations), RowFile(dataset.human_rows.path)
     compared = set(rows.ids)
-    rest = [e for e in settings.task.examples(tokenizer, Counter()) if e.id not in compared and e.prompt.strip()]
+    rest = [e for e in task.examples(tokenizer, Counter()) if e.id not in compared and e.prompt.strip()]
     if not rest:
         raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
     nearest = imported.find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
     texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
-    texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, settings.max_new_tokens)
+    texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, options.max_new_tokens)
     return texts, f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
 
 
 def _damage_texts(
-    settings: Settings, damage: imported.Damage, dataset: Dataset, tokenizer: Tokenizer | None
+    options: TextOptions, task: Task, damage: imported.Damage, dataset: Dataset, tokenizer: Tokenizer | None
 ) -> tuple[Iterable[Row], str]:
     """Return damaged human texts: those that are not compared, with their prompts; cut as generated ones."""
     rows = list(RowFile(dataset.spare_rows.path))
     needed = len(RowFile(dataset.human_rows.path))
     if len(rows) < needed:
         raise SpecError(
-            f"generations={settings.generations}: needs as many human texts as are compared, {needed}; task "
-            f"{settings.task.name} has {len(rows)} more: set num_examples={(needed + len(rows)) // 2}"
+            f"generations={options.generations}: needs as many human texts as are compared, {needed}; task "
+            f"{task.name} has {len(rows)} more: set num_examples={(needed + len(rows)) // 2}"
         )
     texts = imported.HumanTexts(
         [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
     )
-    damaged = imported.damage_texts(damage, texts, settings.seed)
-    most = None if damage.kind in _UNCUT else settings.max_new_tokens
+    damaged = imported.damage_texts(damage, texts, options.seed)
+    most = None if damage.kind in _UNCUT else options.max_new_tokens
 
     def damage_rows() -> Iterator[Row]:
         for row, text in zip(rows, damaged, strict=True):
@@ -185,7 +175,7 @@ def _damage_texts(
             generation = replace(row.generation, text=text, token_ids=ids, stop="length" if cut else "eos")
             yield replace(row, generation=generation)
 
-    return damage_rows(), f"{settings.generations}: human texts that are not compared, damaged"
+    return damage_rows(), f"{options.generations}: human texts that are not compared, damaged"
 
 
 def digest_corpus(path: Path) -> str:

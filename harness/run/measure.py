@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +15,12 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.models import ModelSpec, digest_encoding
-from openended.harness.run.artifacts import PlannedArtifact, TextRows, load_result, save_result
-from openended.harness.run.facts import collect_facts
-from openended.harness.run.features import Featurizer
-from openended.harness.run.players import find_player
-from openended.harness.run.settings import NO_JUDGMENTS, Settings
+from openended.harness.run.artifacts import load_result, save_result
+from openended.harness.run.facts import FactOptions, collect_facts
+from openended.harness.run.features import FeatureTable
+from openended.harness.run.players import Judgments
+from openended.harness.run.settings import RunModels
+from openended.harness.run.steps import Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 
@@ -50,41 +50,69 @@ class SystemResult:
     artifact: str | None
 
 
-class _MetricCodeError(Exception):
-    """Raised out of a metric's artifact, so that none is kept."""
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One metric of one system: a step, or the reason why there is no value."""
+
+    system: System
+    metric: core.Metric
+    human: TextRows
+    model: TextRows
+    step: Step | None
+    reason: str = ""
+
+    def read_result(self, options: FactOptions) -> SystemResult:
+        """Return the result; that of a metric without a value, or whose code raised, has the reason as a note."""
+        entry = self.step.entry if self.step is not None else None
+        if entry is not None:
+            return SystemResult(self.system, self.metric, load_result(entry.path), entry.name)
+        failure = self.step.failure if self.step is not None else ""
+        facts = collect_facts(options, self.metric, self.human, self.model)
+        result = _build_undefined_result(self.metric, facts, self.human, self.model, failure or self.reason)
+        return SystemResult(self.system, self.metric, replace(result, status="failed") if failure else result, None)
 
 
-class MetricRunner:
-    """Computes metrics from finished sides through the store.
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Declares the metrics of a run; `features` has declared all that they need."""
 
-    `featurizer` has computed all that the metrics need. `others` are all systems of a grid, for metrics that fit
-    something on all of them.
-    """
+    options: FactOptions
+    judgments: Judgments
+    features: FeatureTable
+    intervals: int
+    others: Sequence[TextRows] = ()
+    """All systems of a grid, for metrics that fit something on all of them."""
 
-    def __init__(self, settings: Settings, featurizer: Featurizer, others: Sequence[TextRows] = ()) -> None:
-        self.settings = settings
-        self.featurizer = featurizer
-        self.builder = featurizer.builder
-        self.others = tuple(others)
-        self.resampling = core.Plan(settings.intervals)
-
-    def measure(self, metric: core.Metric, system: System, human: TextRows, model: TextRows) -> SystemResult | None:
-        """Return the metric's result for a system; None while planning what is not made yet."""
-        what = f"{metric.name} {system}"
-        facts = self.builder.try_or_note(partial(collect_facts, self.settings, metric, human, model))
-        if facts is None:
-            waiting = PlannedArtifact("measure", what, {}, {"facts": None}, system, metric=metric.name)
-            self.builder.build(waiting, lambda _: {})  # noted: an input is missing
-            return None
+    def declare(self, metric: core.Metric, system: System, human: TextRows, model: TextRows) -> Measurement:
+        """Declare a metric of a system; one that has no value has a reason in place of a step."""
+        judged, player = None, ""
         try:
-            judged, player = self._read_judgments(metric, system)
-            inputs = self._collect_inputs(metric, human, model)
+            if isinstance(metric, core.ReadsFile) and len(list_text_needs(metric)) < len(metric.needs()):
+                judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
+            inputs = self._list_inputs(metric, human, model)
         except core.UndefinedMetric as err:
-            return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, str(err)), None)
-        ids = describe_token_ids(metric, model, self.settings)
+            return Measurement(system, metric, human, model, None, str(err))
+
+        def build_spec() -> Mapping[str, Any]:
+            spec = {
+                "metric": core.canonicalize(metric),
+                "facts": collect_facts(self.options, metric, human, model),
+                "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
+            }
+            is_imported = self.options.texts.generations is not None
+            if ids := describe_token_ids(metric, model, self.options.models, is_imported=is_imported):
+                spec["ids"] = ids
+            if judged is not None:
+                spec["player"] = player
+            if code := _digest_plugin(metric):
+                spec["code"] = code
+            if self.intervals:
+                spec["intervals"] = [self.intervals, RESAMPLING_VERSION]
+            return spec
 
         def write(folder: Path) -> Mapping[str, Any]:
-            features, notes = self._load_features(metric, human, model, facts), list[str]()
+            spec = step.recipe.spec if step.recipe is not None else build_spec()
+            features, notes = self._load_features(metric, human, model, spec["facts"]), list[str]()
             if judged is not None:
                 data = {need: judged for need in metric.needs() if need.kind == "judgments"}
                 sides = [replace(side, data={**side.data, **data}) for side in (features.human, features.model)]
@@ -92,61 +120,37 @@ class MetricRunner:
             if isinstance(metric, TwoSample):
                 features, notes = metric.limit_texts(features)
             try:
-                result = compute_metric(metric, features, self.resampling)
+                result = compute_metric(metric, features, core.Plan(self.intervals))
             except core.UndefinedMetric as err:
-                result = _build_undefined_result(metric, facts, human, model, str(err))
+                result = _build_undefined_result(metric, spec["facts"], human, model, str(err))
             except core.HarnessError:
                 raise
             except (Exception, SystemExit) as err:
-                reason = f"{type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
-                raise _MetricCodeError(f"failed with {reason}") from err
+                reason = f"failed with {type(err).__name__}: {core.shorten_error(err)}{core.format_last_frame(err)}"
+                log.error("metric %s of %s %s", metric.name, model.title, reason)
+                log.debug("%s", "".join(traceback.format_exception(err)))
+                raise StepFailedError(reason) from err
             for side in (features.human, features.model):
                 if len(side) >= MANY:
                     side.drop_derived()
-            id_notes = (f"computed on {ids}",) if ids else ()
+            id_notes = (f"computed on {spec['ids']}",) if "ids" in spec else ()
             return save_result(folder, replace(result, notes=(*result.notes, *notes, *id_notes)))
 
-        spec = {
-            "metric": core.canonicalize(metric),
-            "facts": dict(facts),
-            "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
-        }
-        if ids:
-            spec["ids"] = ids
-        if judged is not None:
-            spec["player"] = player
-        if code := _digest_plugin(metric):
-            spec["code"] = code
-        if self.settings.intervals:
-            spec["intervals"] = [self.settings.intervals, RESAMPLING_VERSION]
-        try:
-            artifact = PlannedArtifact("measure", what, spec, inputs, system, metric=metric.name)
-            entry = self.builder.build(artifact, write)
-        except _MetricCodeError as err:
-            log.error("metric %s of %s %s", metric.name, model.title, err)
-            log.debug("%s", "".join(traceback.format_exception(err)))
-            failed = replace(_build_undefined_result(metric, facts, human, model, str(err)), status="failed")
-            return SystemResult(system, metric, failed, None)
-        return SystemResult(system, metric, load_result(entry.path), entry.name) if entry is not None else None
+        what = f"{metric.name} {system}"
+        step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name)
+        return Measurement(system, metric, human, model, step)
 
-    def build_undefined(
-        self, metric: core.Metric, system: System, human: TextRows, model: TextRows, reason: str
-    ) -> SystemResult:
-        """Return the "–" of a metric that has no value here."""
-        facts = self.builder.try_or_note(partial(collect_facts, self.settings, metric, human, model)) or {}
-        return SystemResult(system, metric, _build_undefined_result(metric, facts, human, model, reason), None)
-
-    def _collect_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str | None]:
+    def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Any]:
         needs = list_text_needs(metric)
-        inputs: dict[str, str | None] = {}
+        inputs: dict[str, Any] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = digest_judgments(self.settings)
+            inputs["judgments"] = self.judgments.digest
         if metric.sides != "one":
-            inputs |= {f"human {k}": v for k, v in self.featurizer.digests(human, needs).items()}
+            inputs |= {f"human {k}": v for k, v in self.features.list_contents(human, needs).items()}
         if metric.sides != "human":
-            inputs |= {f"model {k}": v for k, v in self.featurizer.digests(model, needs).items()}
+            inputs |= {f"model {k}": v for k, v in self.features.list_contents(model, needs).items()}
         for number, other in enumerate(self.others if metric.reads_grid else ()):
-            inputs |= {f"other {number} {k}": v for k, v in self.featurizer.digests(other, needs).items()}
+            inputs |= {f"other {number} {k}": v for k, v in self.features.list_contents(other, needs).items()}
         return inputs
 
     def _load_features(
@@ -154,9 +158,9 @@ class MetricRunner:
     ) -> core.Features:
         """Load both sides; a metric of one side gets it as both."""
         needs = list_text_needs(metric)
-        model_side = self.featurizer.side(human if metric.sides == "human" else model, needs)
-        human_side = model_side if metric.sides == "one" else self.featurizer.side(human, needs)
-        others = [self.featurizer.side(other, needs) for other in self.others] if metric.reads_grid else []
+        model_side = self.features.side(human if metric.sides == "human" else model, needs)
+        human_side = model_side if metric.sides == "one" else self.features.side(human, needs)
+        others = [self.features.side(other, needs) for other in self.others] if metric.reads_grid else []
         if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
             for side in (human_side, model_side, *others):
@@ -164,21 +168,6 @@ class MetricRunner:
                 copies[id(side)] = replace(side, data={**side.data, **lists})
             human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
         return core.Features(human_side, model_side, facts, tuple(others))
-
-    def _read_judgments(self, metric: core.Metric, system: System) -> tuple[Any, str]:
-        """Return what a metric reads of the file of judgments, and the name of the system there; None without need."""
-        path = self.settings.judgments
-        if not isinstance(metric, core.ReadsFile) or len(list_text_needs(metric)) == len(metric.needs()):
-            return None, ""
-        if path in (None, NO_JUDGMENTS):
-            raise core.UndefinedMetric("there are no human judgments; judgments=FILE adds them")
-        if path.startswith(core.SIMULATED):
-            raise core.UndefinedMetric(f"judgments={path} rates the texts of a whole grid once all exist: add -m")
-        from openended.metrics.judgments import check_judgments_file
-
-        check_judgments_file(Path(path))
-        judged = self.settings.read_judgments(metric, Path(path))
-        return judged, find_player(self.settings, metric, judged, human=system == core.HUMAN)
 
 
 def _digest_plugin(metric: core.Metric) -> str:
@@ -286,28 +275,24 @@ def _build_undefined_result(
     )  # fmt: skip
 
 
-def digest_judgments(settings: Settings) -> str:
-    """Digest of a file of judgments, of how its columns are read, and of the names of the human text."""
-    names = [dict(settings.judgment_columns), *settings.human_players]
-    return core.digest([core.digest_file(Path(str(settings.judgments))), *names])
-
-
 def list_text_needs(metric: core.Metric) -> tuple[core.Need, ...]:
     """Return the needs computed from texts; judgments come from a file."""
     return tuple(need for need in metric.needs() if need.kind != "judgments")
 
 
-def describe_token_ids(metric: core.Metric, source: TextRows, settings: Settings) -> str | None:
+def describe_token_ids(
+    metric: core.Metric, source: TextRows, run_models: RunModels, *, is_imported: bool
+) -> str | None:
     """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
     ids = source.entry.meta.get("ids") if source.entry is not None else None
-    specs: set[ModelSpec | None] = set()
+    embedder, specs = run_models.embedder, set[ModelSpec | None]()
     for need in metric.needs():
         always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
         if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
-            specs.add(settings.counter)
-        elif need.kind == "embeddings" and settings.embedder is not None and not settings.vector_files:
-            specs.add(settings.embedder.model_spec() if settings.embedder.kind != "sentence" else None)
+            specs.add(run_models.counter)
+        elif need.kind == "embeddings" and embedder is not None and not run_models.vector_files:
+            specs.add(embedder.model_spec() if embedder.kind != "sentence" else None)
     others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
-    if others and (ids is not None or (source.role == "model" and settings.generations is None)):
+    if others and (ids is not None or (source.role == "model" and not is_imported)):
         return _TOKEN_IDS["retokenized"]
     return _TOKEN_IDS[ids] if ids is not None and specs - {None} else None

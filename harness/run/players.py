@@ -1,48 +1,118 @@
 """Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.run.facts import collect_option_axes, derive_system_name
-from openended.harness.run.settings import Settings
+from openended.harness.run.axes import collect_option_axes, derive_system_name
+from openended.harness.run.settings import NO_JUDGMENTS, Settings
 
 
-def find_player(settings: Settings, metric: core.ReadsFile, judged: Any, *, human: bool = False) -> str:  # noqa: ANN401
-    """Return the name that a run's system, or its human text, has in what was read from a file.
+@dataclass(frozen=True, slots=True)
+class Judgments:
+    """The file of judgments of a run, how the user describes it, and the axes by which the run's system is found."""
 
-    Raises:
-        UndefinedMetric: If no player of the file is matched to it.
-        SpecError: If the options name a player that is not there, or several.
-    """
-    players = metric.list_players(judged)
-    names = ", ".join(sorted(players))
-    if human:
-        if core.HUMAN not in players:
+    source: str | None
+    """The option: a file, `none`, `simulated:…` or None."""
+    columns: Mapping[str, str]
+    players: Mapping[str, Any]
+    axes: Mapping[str, str]
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Judgments:
+        """Return the judgments of a run."""
+        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, _collect_axes(settings))
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where there is none."""
+        is_file = self.source not in (None, NO_JUDGMENTS) and not str(self.source).startswith(core.SIMULATED)
+        return Path(str(self.source)) if is_file else None
+
+    @property
+    def human_players(self) -> tuple[str, ...]:
+        """Names of the human text in the file, other than `human`."""
+        return tuple(sorted(name for name, system in self.players.items() if system == core.HUMAN))
+
+    def digest(self) -> str:
+        """Digest of the file, of how its columns are read, and of the names of the human text."""
+        return core.digest([core.digest_file(Path(str(self.source))), dict(self.columns), *self.human_players])
+
+    def read(self, metric: core.ReadsFile) -> Any:  # noqa: ANN401 - each metric has its own
+        """Read the file as the user describes its columns and players."""
+        from openended.metrics.judgments import check_judgments_file
+
+        path = Path(str(self.source))
+        check_judgments_file(path)
+        return metric.read(path, self.columns, self.human_players)
+
+    def list_players(self) -> list[str]:
+        """Return the players that `judgment_players` matches to the run's system; at most one of them is in a file."""
+        return [
+            player
+            for player, system in self.players.items()
+            if isinstance(system, dict) and all(self.axes.get(axis) == _format(v) for axis, v in system.items())
+        ]
+
+    @property
+    def system_name(self) -> str:
+        """The system of the run by its model and decoder, for messages."""
+        return " ".join(f"{axis}={self.axes[axis]}" for axis in ("model", "decoder") if axis in self.axes)
+
+    def read_player(self, metric: core.ReadsFile, *, human: bool = False) -> tuple[Any, str]:
+        """Read the file; return what is in it, and the name that the run's system, or its human text, has there.
+
+        Raises:
+            UndefinedMetric: If there is no file, or no player of it is matched.
+        """
+        if self.path is None:
             raise core.UndefinedMetric(
-                f"no player of the file is the human text; it has {names}; judgment_players={{PLAYER: human}} names it"
+                "there are no human judgments; judgments=FILE adds them"
+                if self.source in (None, NO_JUDGMENTS)
+                else f"judgments={self.source} rates the texts of a whole grid once all exist: add -m"
             )
-        return core.HUMAN
-    typed = getattr(metric, "system", None)
-    if typed is not None:
-        if typed not in players:
-            raise core.SpecError(f"metric.{metric.name}.system: expected one of {names}, as rated, got {typed}")
-        return str(typed)
-    matched = [player for player in list_players(settings) if player in players]
-    if len(matched) > 1:
-        raise core.SpecError(
-            f"judgment_players: {' and '.join(matched)} are matched to one system, {name_system(settings)}; "
-            "add an axis that tells them apart, as decoder.p"
+        judged = self.read(metric)
+        return judged, self.find_player(metric, judged, human=human)
+
+    def find_player(self, metric: core.ReadsFile, judged: Any, *, human: bool = False) -> str:  # noqa: ANN401
+        """Return the name that the run's system, or its human text, has in what was read from the file.
+
+        Raises:
+            UndefinedMetric: If no player of the file is matched to it.
+            SpecError: If the options name a player that is not there, or several.
+        """
+        players = metric.list_players(judged)
+        names = ", ".join(sorted(players))
+        if human:
+            if core.HUMAN not in players:
+                raise core.UndefinedMetric(
+                    f"no player of the file is the human text; it has {names}; "
+                    "judgment_players={PLAYER: human} names it"
+                )
+            return core.HUMAN
+        typed = getattr(metric, "system", None)
+        if typed is not None:
+            if typed not in players:
+                raise core.SpecError(f"metric.{metric.name}.system: expected one of {names}, as rated, got {typed}")
+            return str(typed)
+        matched = [player for player in self.list_players() if player in players]
+        if len(matched) > 1:
+            raise core.SpecError(
+                f"judgment_players: {' and '.join(matched)} are matched to one system, {self.system_name}; "
+                "add an axis that tells them apart, as decoder.p"
+            )
+        if matched:
+            return matched[0]
+        if set(players) - {core.HUMAN} == {core.UNNAMED}:  # the file is about one system and does not name it
+            return core.UNNAMED
+        raise core.UndefinedMetric(
+            f"no player of the file is matched to this system; it has {names}; "
+            "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one"
         )
-    if matched:
-        return matched[0]
-    if set(players) - {core.HUMAN} == {core.UNNAMED}:  # the file is about one system and does not name it
-        return core.UNNAMED
-    raise core.UndefinedMetric(
-        f"no player of the file is matched to this system; it has {names}; "
-        "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one"
-    )
 
 
 def check_players(grid: Iterable[Settings]) -> None:
@@ -50,15 +120,18 @@ def check_players(grid: Iterable[Settings]) -> None:
     systems: dict[tuple[str, ...], dict[str, str]] = {}
     read: dict[tuple[core.ReadsFile, str], Any] = {}
     for settings in grid:
-        path = Path(str(settings.judgments))
-        axes = {axis: value for axis, value in _collect_axes(settings).items() if not axis.startswith("task.")}
+        if settings.judgments is None and not settings.vector_files:
+            continue
+        judgments = Judgments.from_settings(settings)
+        axes = {axis: value for axis, value in judgments.axes.items() if not axis.startswith("task.")}
+        path = judgments.path
         vectors = settings.vector_files
         sources: set[tuple[str, ...]] = {("features.model", str(vectors["model"]))} if vectors else set()
-        for metric in settings.list_judging() if path.is_file() else ():
+        for metric in settings.list_judging() if path is not None and path.is_file() else ():
             try:
                 if (metric, str(path)) not in read:
-                    read[metric, str(path)] = settings.read_judgments(metric, path)
-                player = find_player(settings, metric, read[metric, str(path)])
+                    read[metric, str(path)] = judgments.read(metric)
+                player = judgments.find_player(metric, read[metric, str(path)])
             except core.HarnessError:
                 continue  # it has no value, or the run refuses it
             sources.add(("judgments", str(settings.judgments), player))
@@ -73,24 +146,8 @@ def check_players(grid: Iterable[Settings]) -> None:
                 raise core.SpecError(f"{what} is matched to two systems, {first} and {second}; {advice}")
 
 
-def list_players(settings: Settings) -> list[str]:
-    """Return the players that `judgment_players` matches to a run's system; at most one of them is in a file."""
-    axes = _collect_axes(settings)
-    return [
-        player
-        for player, system in settings.judgment_players.items()
-        if isinstance(system, dict) and all(axes.get(axis) == _format(value) for axis, value in system.items())
-    ]
-
-
 def _format(value: core.Json) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def name_system(settings: Settings) -> str:
-    """Name the system of a run by its model and decoder, for messages."""
-    axes = _collect_axes(settings)
-    return " ".join(f"{axis}={axes[axis]}" for axis in ("model", "decoder") if axis in axes)
 
 
 def _collect_axes(settings: Settings) -> dict[str, str]:
@@ -105,3 +162,37 @@ def _collect_axes(settings: Settings) -> dict[str, str]:
         out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
     out |= {name: getattr(settings, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
     return {axis: _format(value) for axis, value in out.items()}
+
+
+def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
+
+    Raises:
+        DataError: If no metric reads such a file; the message lists what each expects.
+    """
+    chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
+    alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
+    if settings.judgments is None or not alone:
+        return settings
+    from openended.metrics.judgments import read_rows
+
+    path, renamed = Path(settings.judgments), settings.judgment_columns
+    able = list_metrics_for_file(path, renamed)
+    columns, _ = read_rows(path, renamed)
+    return replace(settings, metrics=tuple(m for m in able if m.scores_without_run(columns)) or able)
+
+
+def list_metrics_for_file(path: Path, renamed: Mapping[str, str]) -> tuple[core.JudgmentMetric, ...]:
+    """Return the metrics that can read a file of judgments; `renamed`: our name of a column → the file's."""
+    from openended.metrics.judgments import check_judgments_file, read_rows
+
+    check_judgments_file(path)
+    columns, rows = read_rows(path, renamed)
+    kinds = [cls for cls in core.load_members("metric").values() if issubclass(cls, core.JudgmentMetric)]
+    fed = tuple(cls() for cls in kinds if cls.accepts_columns(columns, rows))
+    if not fed:
+        raise core.DataError(
+            f"judgments: {path} has the columns {', '.join(columns)}: neither ratings (example_id, system, rating) nor "
+            "comparisons (item, system_a, system_b, outcome); judgment_columns={ours: theirs} names them"
+        )
+    return fed

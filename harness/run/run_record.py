@@ -17,10 +17,11 @@ import numpy as np
 from openended.harness import storage
 from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
 from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import ArtifactBuilder, PlannedArtifact, TextRows, load_result_arrays
-from openended.harness.run.facts import collect_axes
+from openended.harness.run.artifacts import load_result_arrays
+from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Executor, Step, TextRows
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
 
@@ -33,13 +34,13 @@ class Outcome:
 
     folder: Path  # the run folder; holds `record.json`
     num_computed: int  # number of artifacts computed, not cached
-    plan: tuple[PlannedArtifact, ...]
+    plan: tuple[Step, ...]
     missing: tuple[DataError, ...] = ()  # what a plan found to be missing, with how to get it
     failed: tuple[str, ...] = ()  # metrics whose code raised, with what it said; "–" in the table
 
 
 def write_record(
-    settings: Settings, builder: ArtifactBuilder, results: Sequence[SystemResult], *, decoder: Decoder | None,
+    settings: Settings, executor: Executor, results: Sequence[SystemResult], *, decoder: Decoder | None,
     human: storage.Entry | None, task: str, notes: Sequence[str], overrides: Sequence[str],
 ) -> Path:  # fmt: skip
     """Write the run record unless an equal one exists; return the run folder."""
@@ -55,12 +56,12 @@ def write_record(
     record = storage.RunRecord(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
         command=tuple(sys.argv), git=storage.read_git_state(), packages=storage.list_package_versions(),
-        hardware=storage.describe_hardware(), inputs={"task": task, **builder.inputs},
-        provenance=builder.provenance, timings=builder.timings, store="../../../store", notes=tuple(notes),
+        hardware=storage.describe_hardware(), inputs={"task": task, **executor.inputs},
+        provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
         results=tuple(storage.ResultRow.from_result(r.system, r.metric, r.result, r.artifact) for r in results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.
-    with builder.session.store.hold_lock(f"run-{key}", f"run {key}"):
+    with executor.session.store.hold_lock(f"run-{key}", f"run {key}"):
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _is_same_run(earlier, record):
                 return earlier

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
@@ -25,7 +25,69 @@ _MOST_TOKENS_PER_WORD = 20  # more have texts of a script without spaces, or a m
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
+BY_MODEL = ("model", "decoder")  # of a need: the model under test computes it
 _NAME = "name"  # name of the runs; becomes `experiment`
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How many texts a run has, how long they are and where those of the system under test come from."""
+
+    num_examples: int | Literal["all"]
+    samples: int
+    human_examples: int | Literal["all"] | None
+    max_new_tokens: int | None
+    least_length: int  # tokens before the first possible end of a text
+    continue_after_end: bool
+    seed: int
+    generations: str | None
+    generations_field: str | None
+
+    @property
+    def num_planned(self) -> int:
+        """Number of examples; 0 while it is not known, because all of a file are taken."""
+        return 0 if self.num_examples == "all" else self.num_examples
+
+    @property
+    def num_model_texts(self) -> int:
+        """Number of texts of the system under test, and so of further human texts for the ceiling; 0 if unknown."""
+        return self.num_planned * (self.samples if self.generations is None else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RunModels:
+    """The models that write or read the texts of a run; None where it has none."""
+
+    model: BackendSpec | None  # under test
+    scorer: BackendSpec | None
+    embedder: EmbedderSpec | None
+    vector_files: Mapping[str, Path]  # of the user's own vectors: `human` and `model`, or none
+
+    @property
+    def chat_model(self) -> ModelSpec | None:
+        """The model under test if it reads its prompts through a chat template."""
+        return self.model.tokenizer_spec() if self.model is not None and self.model.chat_template else None
+
+    @property
+    def row_tokenizer(self) -> ModelSpec | None:
+        """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: text only."""
+        specs = (role.tokenizer_spec() for role in (self.model, self.scorer) if role is not None)
+        return next((spec for spec in specs if spec is not None), None)
+
+    @property
+    def counter(self) -> ModelSpec | None:
+        """Whose tokens text statistics count: the scorer's, else the model's under test; None: whitespace words."""
+        counting = self.scorer if self.scorer is not None else self.model
+        return counting.tokenizer_spec() if counting is not None else None
+
+    def find_model(self, need: core.Need) -> BackendSpec | None:
+        """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
+        return self.model if need.by in BY_MODEL else self.scorer
+
+    def find_embedder(self, metrics: Iterable[core.Metric]) -> EmbedderSpec | None:
+        """Return the embedder if a metric needs it; None too where the user gives the vectors."""
+        kinds = {need.kind for metric in metrics for need in metric.needs()}
+        return self.embedder if "embeddings" in kinds and not self.vector_files else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,15 +200,6 @@ class Settings(core.Spec):
         columns, _ = read_rows(Path(judgments), self.judgment_columns)
         return all(metric.scores_without_run(columns) for metric in judged)
 
-    @property
-    def human_players(self) -> tuple[str, ...]:
-        """Names of the human text in the file of judgments, other than `human`."""
-        return tuple(sorted(name for name, system in self.judgment_players.items() if system == core.HUMAN))
-
-    def read_judgments(self, metric: core.ReadsFile, path: Path) -> Any:  # noqa: ANN401 - each metric has its own
-        """Read a file of judgments as the user describes its columns and players."""
-        return metric.read(path, self.judgment_columns, self.human_players)
-
     def list_judging(self) -> list[core.ReadsFile]:
         """List the metrics that read a file of judgments."""
         readers = (metric for metric in self.metrics if isinstance(metric, core.ReadsFile))
@@ -158,36 +211,17 @@ class Settings(core.Spec):
         return self.min_new_tokens or 0
 
     @property
-    def num_planned(self) -> int:
-        """Number of examples; 0 while it is not known, because all of a file are taken."""
-        return 0 if self.num_examples == "all" else self.num_examples
+    def texts(self) -> "TextOptions":
+        """How many texts a run has, how long they are and where those of its system come from."""
+        return TextOptions(
+            self.num_examples, self.samples, self.human_examples, self.max_new_tokens, self.least_length,
+            self.continue_after_end, self.seed, self.generations, self.generations_field,
+        )  # fmt: skip
 
     @property
-    def num_model_texts(self) -> int:
-        """Number of texts of the system under test, and so of further human texts for the ceiling; 0 if unknown."""
-        return self.num_planned * (self.samples if self.generations is None else 1)
-
-    @property
-    def chat_model(self) -> ModelSpec | None:
-        """The model under test if it reads its prompts through a chat template."""
-        return self.model.tokenizer_spec() if self.model is not None and self.model.chat_template else None
-
-    @property
-    def row_tokenizer(self) -> ModelSpec | None:
-        """Whose tokens the rows are kept in: the model's under test, else the scorer's; None: text only."""
-        specs = (role.tokenizer_spec() for role in (self.model, self.scorer) if role is not None)
-        return next((spec for spec in specs if spec is not None), None)
-
-    @property
-    def counter(self) -> ModelSpec | None:
-        """Whose tokens text statistics count: the scorer's, else the model's under test; None: whitespace words."""
-        counting = self.scorer if self.scorer is not None else self.model
-        return counting.tokenizer_spec() if counting is not None else None
-
-    @property
-    def cut_by_words(self) -> bool:
-        """Whether `max_new_tokens` counts whitespace words, for want of a tokenizer."""
-        return self.counter is None and self.max_new_tokens is not None
+    def models(self) -> "RunModels":
+        """The models that write or read the texts, and the vectors that replace an embedder's."""
+        return RunModels(self.model, self.scorer, self.embedder, self.vector_files)
 
     @property
     def vector_files(self) -> dict[str, Path]:

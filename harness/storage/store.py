@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,7 +43,7 @@ STAGES: Mapping[str, int] = {
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recipe:
     """Everything that identifies an artifact."""
 
@@ -59,7 +60,7 @@ class Recipe:
                  "inputs": self.inputs}  # fmt: skip
         return core.canonicalize(facts | ({"extent": self.extent} if self.extent else {}))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """SHA-256 (hex) of the recipe; with an extent, half of it is of the recipe without its extent."""
         key = core.digest(self.canonical())

@@ -14,7 +14,7 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.build import make_tables
 from openended.harness.results import group_systems, load_layout, read_results
-from openended.harness.run.facts import collect_axes
+from openended.harness.run.axes import collect_axes
 from openended.harness.run.settings import Settings
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run

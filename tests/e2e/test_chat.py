@@ -9,9 +9,9 @@ import pytest
 from openended.harness.core import DataError, Need, read_json
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.run import dataset as stages
-from openended.harness.run.artifacts import ArtifactBuilder
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.session import Session
+from openended.harness.run.steps import Executor
 from openended.harness.storage import RowFile, Store
 from tests.harness.run import small
 from tests.helpers import scoring
@@ -46,13 +46,14 @@ def settings(folder, model, *overrides):
 
 
 def made_of(made, session):
-    steps = ArtifactBuilder(session, plan_only=False)
-    return make_texts(made, steps), steps
+    executor = Executor(session, plan_only=False)
+    return make_texts(made, executor), executor
 
 
 def side_of(made, source, need):
-    made.featurizer.compute([(source, (need,))], made.decoder)
-    return made.featurizer.side(source, [need])
+    executor = Executor(made.features.passes.session, plan_only=False)
+    executor.run(*made.features.declare([(source, (need,))], made.decoder))
+    return made.features.side(source, [need])
 
 
 @pytest.mark.slow
@@ -60,7 +61,7 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, mod
     plain, _ = made_of(settings(tmp_path, model), session)
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
     before, after = RowFile(plain.model_rows.path), RowFile(chat.model_rows.path)
-    read = RowFile(chat.model_rows.chat.path / stages.CHAT)
+    read = RowFile(chat.model_rows.chat.entry.path / stages.CHAT)
     start = "The user says: Return 0<|endoftext|>The assistant says: and"
     assert read.prompts[0] == start
     assert before.prompts == after.prompts

@@ -292,7 +292,7 @@ def find_system(name: str, systems: Sequence[System]) -> str:
 def check_number_of_examples(jobs: Sequence[Job], largest: int) -> None:
     """Check, before the first look, that the tasks have enough examples for the last."""
     for task, settings in {job.settings.task: job.settings for job in jobs}.items():
-        spec = settings.row_tokenizer
+        spec = settings.models.row_tokenizer
         tokenizer = load_tokenizer(spec) if task.needs_tokenizer() and spec is not None else None
         count = sum(1 for _ in islice(task.examples(tokenizer, Counter()), largest))
         if count < largest:

@@ -177,11 +177,12 @@ def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
 
 def _name_rated_system(settings: run.Settings) -> str:
     typed = {str(s) for s in (getattr(m, "system", None) for m in settings.metrics) if s is not None}
-    names = sorted(typed) or run.list_players(settings)
+    judgments = run.Judgments.from_settings(settings)
+    names = sorted(typed) or judgments.list_players()
     if len(names) != 1:
         raise SpecError(
             f"judgments={settings.judgments}: judgment_players={{NAME: {{decoder: DECODER}}}} names each system; got "
-            f"{' and '.join(names) or 'no name'} for {run.name_system(settings)}"
+            f"{' and '.join(names) or 'no name'} for {judgments.system_name}"
         )
     return names[0]
 

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from openended.harness.run import Session, Settings, run
-from openended.harness.run.artifacts import ArtifactBuilder
-from openended.harness.storage import ResultRow, RunRecord, read_record
+from openended.harness.run.checks import check_dataset, check_request
+from openended.harness.run.dataset import Dataset, declare_dataset
+from openended.harness.run.steps import Executor, Step
+from openended.harness.storage import Entry, ResultRow, RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -31,9 +33,24 @@ def open_session(folder: Path) -> Session:
     return Session(Store(folder / "out" / "store"))
 
 
-def make_builder(folder: Path, *, plan_only: bool = False) -> ArtifactBuilder:
-    """Return a builder in a new session."""
-    return ArtifactBuilder(open_session(folder), plan_only=plan_only)
+def make_executor(folder: Path, *, plan_only: bool = False) -> Executor:
+    """Return an executor in a new session."""
+    return Executor(open_session(folder), plan_only=plan_only)
+
+
+def make_dataset(made: Settings, executor: Executor) -> Dataset:
+    """Check a run and make or plan its dataset, as the pipeline does."""
+    checked = check_request(made, executor)
+    texts, models = made.texts, made.models
+    dataset = declare_dataset(made.task, texts, models, checked.fingerprint, checked.tokenizer, executor.session)
+    executor.run(*dataset.steps)
+    check_dataset(dataset, checked, made.metrics, texts, models, made.decoder)
+    return dataset
+
+
+def make_finished_step(entry: Entry) -> Step:
+    """Return a step whose artifact is there."""
+    return Step(entry.stage, "", "model", {}, {}, lambda _: {}, entry=entry)
 
 
 def measured(folder: Path, *words: str) -> RunRecord:

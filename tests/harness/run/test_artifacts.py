@@ -21,15 +21,16 @@ from openended.harness.core import (
     digest_file,
 )
 from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.artifacts import PlannedArtifact, load_array, save_array
-from openended.harness.run.generate import RowBlocks, count_shared_rows, merge_facts
+from openended.harness.run.artifacts import load_array, save_array
+from openended.harness.run.generate import RowBlocks, merge_facts
 from openended.harness.run.session import _LASTING, SideCache
+from openended.harness.run.steps import Step, StepGroup, count_shared_rows
 from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, write_rows
-from tests.harness.run.small import make_builder, open_session
+from tests.harness.run.small import make_executor, open_session
 
 
-def embed(what: str, spec: Any = None, rows: str | None = "a") -> PlannedArtifact:
-    return PlannedArtifact("embed", what, spec or {}, {"rows": rows}, "human", num_texts=2)
+def embed(what: str, spec: Any = None, rows: Any = "a") -> Step:
+    return Step("embed", what, "human", spec or {}, {"rows": rows}, partial(write, "x"), num_texts=2)
 
 
 def write(text, folder):
@@ -39,40 +40,43 @@ def write(text, folder):
 
 
 def test_an_artifact_asked_for_twice_is_named_once(tmp_path):
-    run = make_builder(tmp_path)
-    first, second = (run.build(embed(what), partial(write, "x")) for what in ("human", "half"))
-    assert first is not None
-    assert first == second
+    run, first, second = make_executor(tmp_path), embed("human"), embed("half")
+    run.run(first, second)
+    assert first.entry is not None
+    assert first.entry == second.entry
     assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
-    assert (run.num_computed, run.inputs) == (1, {"embed:human": first.name})
-    again = make_builder(tmp_path)
-    again.build(embed("human"), partial(write, "x"))
+    assert (run.num_computed, run.inputs) == (1, {"embed:human": first.entry.name})
+    again = make_executor(tmp_path)
+    again.run(embed("human"))
     assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
 
 
 def test_one_pass_makes_what_is_missing(tmp_path):
     asked = []
 
-    def compute(indices):
-        asked.append(tuple(indices))
-        return [partial(write, str(index)) for index in indices]
+    def compute(steps):
+        asked.append([step.what for step in steps])
+        return [partial(write, step.what) for step in steps]
 
-    wanted = [embed(f"{n}", {"n": n}) for n in range(3)]
-    make_builder(tmp_path).build(wanted[1], partial(write, "1"))
-    run = make_builder(tmp_path)
-    made = run.build_together(wanted, compute)
-    assert asked == [(0, 2)]
-    assert [(entry.path / "data").read_text() for entry in made] == ["0", "1", "2"]
+    def declare():
+        return StepGroup([embed(f"{n}", {"n": n}) for n in range(3)], compute)
+
+    make_executor(tmp_path).run(declare().steps[1])
+    run, group = make_executor(tmp_path), declare()
+    run.run(group)
+    assert asked == [["0", "2"]]
+    assert [(step.entry.path / "data").read_text() for step in group.steps] == ["0", "x", "2"]
     assert [p.state for p in run.plan] == ["make", "hit", "make"]
-    assert make_builder(tmp_path).build_together(wanted, compute) != []
-    assert asked == [(0, 2)]
+    make_executor(tmp_path).run(again := declare())
+    assert None not in [step.entry for step in again.steps]
+    assert asked == [["0", "2"]]
 
 
 def test_a_plan_makes_nothing_and_waits_once(tmp_path):
-    plan = make_builder(tmp_path, plan_only=True)
+    plan = make_executor(tmp_path, plan_only=True)
     for _ in range(2):
-        assert plan.build(embed("human", rows=None), partial(write, "x")) is None
-        assert plan.build(embed("model"), partial(write, "x")) is None
+        plan.run(first := embed("human", rows=embed("before")), second := embed("model"))
+        assert first.entry is second.entry is None
     key = Recipe("embed", STAGES["embed"], {}, {"rows": "a"}).key
     assert [(p.what, p.state, p.key, p.num_texts) for p in plan.plan] == [
         ("human", "waits", None, 2),
@@ -81,26 +85,30 @@ def test_a_plan_makes_nothing_and_waits_once(tmp_path):
     assert not list(tmp_path.rglob("manifest.json"))
 
 
-def test_the_version_of_a_stage_is_in_its_keys_alone(monkeypatch):
-    planned = [PlannedArtifact(stage, "x", {}, {}, "human") for stage in ("embed", "score")]
-    before = [artifact.recipe for artifact in planned]
+def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path, monkeypatch):
+    def list_keys():
+        steps = [Step(stage, "x", "human", {}, {}, partial(write, "x")) for stage in ("embed", "score")]
+        make_executor(tmp_path, plan_only=True).run(*steps)
+        return [step.key for step in steps]
+
+    before = list_keys()
     monkeypatch.setitem(STAGES, "embed", STAGES["embed"] + 1)  # type: ignore[arg-type] # a plain dict underneath
-    assert [a == artifact.recipe for a, artifact in zip(before, planned, strict=True)] == [False, True]
+    assert [a == b for a, b in zip(before, list_keys(), strict=True)] == [False, True]
 
 
 def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path):
-    plan = make_builder(tmp_path, plan_only=True)
+    plan = make_executor(tmp_path, plan_only=True)
 
     def fail(kind, *words):
         raise kind(*words)
 
     errors = [(UnavailableModelError, "no model"), (UnavailableFileError, "no file", "https://a/b"), (DataError, "bad")]
     for error in errors + errors:
-        assert plan.try_or_note(partial(fail, *error)) is None
+        assert plan.find(partial(fail, *error)) is None
     assert [(type(err), str(err)) for err in plan.missing] == [error[:2] for error in errors]
     assert plan.missing[1].url == "https://a/b"
     with pytest.raises(DataError, match="no model"):
-        make_builder(tmp_path).try_or_note(partial(fail, *errors[0]))
+        make_executor(tmp_path).find(partial(fail, *errors[0]))
 
 
 def side(name="x"):

@@ -13,13 +13,15 @@ import pytest
 from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
-from openended.harness.run.artifacts import Build, TextRows, load_next_token, load_ragged, load_vectors
+from openended.harness.run.artifacts import load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
-from openended.harness.run.features import Featurizer, ScoringOptions, load_row_tokens, load_texts
+from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
+from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
 from openended.harness.run.pipeline import make_texts, plan, run
+from openended.harness.run.steps import Build, Executor, TextRows, resolve_input
 from openended.harness.storage import Entry, Row, write_rows
-from tests.harness.run.small import ONE_MODEL, make_builder, measure_rows, open_session, settings
+from tests.harness.run.small import ONE_MODEL, make_executor, make_finished_step, measure_rows, open_session, settings
 from tests.helpers import q_request, ragged, write_jsonl
 
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
@@ -88,24 +90,25 @@ def test_sides_are_shared_by_contents(tmp_path):
     (need,) = made.metrics[0].needs()
     sides = []
     for _ in range(2):
-        texts = make_texts(made, replace(make_builder(tmp_path), session=session))
-        texts.featurizer.compute([(texts.human_rows, (need,))], texts.decoder)
-        sides.append(texts.featurizer.side(texts.human_rows, [need]))
+        executor = Executor(session, plan_only=False)
+        texts = make_texts(made, executor)
+        executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.decoder))
+        sides.append(texts.features.side(texts.human_rows, [need]))
     assert sides[0] is sides[1]
     assert not sides[0].embeddings(need).flags.owndata  # a memory map
 
 
 def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(tmp_path):
     made = replace(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
-    texts = make_texts(made, make_builder(tmp_path))
+    texts = make_texts(made, make_executor(tmp_path))
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
-    texts.featurizer.compute([(texts.human_rows, (vectors, q))], texts.decoder)
+    assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.decoder) == []
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
         with pytest.raises(UndefinedMetric, match=reason):
-            texts.featurizer.side(texts.human_rows, [need])
+            texts.features.side(texts.human_rows, [need])
     unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
     with pytest.raises(SpecError, match="token_nll: no option beta"):
-        texts.featurizer.compute([(texts.human_rows, (unknown,))], texts.decoder)
+        texts.features.declare([(texts.human_rows, (unknown,))], texts.decoder)
 
 
 @pytest.mark.slow
@@ -153,14 +156,26 @@ def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) ->
     spoken = [replace(row, prompt_ids=(7 + i, 8, 9)) for i, row in enumerate(rows)]
     write_rows(folder / CHAT, spoken[::-1])
     entry = Entry("generate", "0" * 64, folder, {DATA: "0"}, {})
-    return TextRows("model", entry, DATA, tokenizer, entry if chat else None)
+    step = make_finished_step(entry)
+    return TextRows("model", step, DATA, tokenizer, step if chat else None)
 
 
 @pytest.fixture(scope="module")
-def passes(tmp_path_factory) -> Featurizer:
+def passes(tmp_path_factory) -> ModelPasses:
     folder = tmp_path_factory.mktemp("run")
     made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-    return Featurizer(made, make_builder(folder))
+    return ModelPasses(open_session(folder), made.runtime)
+
+
+@pytest.fixture
+def make_table(tmp_path, passes):
+    """Make the features of a run with other models."""
+
+    def make(**change: Any) -> FeatureTable:
+        made = settings(tmp_path)
+        return FeatureTable(replace(made.models, **change), made.texts, passes)
+
+    return make
 
 
 def scores(build: Build, folder: Path) -> Ragged:
@@ -175,15 +190,16 @@ def vectors(build: Build, folder: Path) -> Any:
     return load_vectors(folder)
 
 
-def test_what_is_read_of_the_rows_themselves(tmp_path, passes):
-    rows, tokenizer = source(tmp_path), passes.builder.session.tokenizer(SPEC)
+def test_what_is_read_of_the_rows_themselves(tmp_path, passes, make_table):
+    rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
     assert load_texts(rows, "continuation") == [text for _, _, text in TEXTS]
     assert load_texts(rows, WHOLE)[0] == "Return the number of rows."
     assert load_row_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
     assert load_row_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     words = Need("tokens", by="words", scope=WHOLE)
-    passes.compute([(rows, [words])], None)
-    assert [len(ids) for ids in passes.value(rows, words)] == [5, 6, 2]
+    features = make_table()
+    assert features.declare([(rows, [words])], None) == []
+    assert [len(ids) for ids in features.value(rows, words)] == [5, 6, 2]
     decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, TAIL)]
     assert decoded == [text for _, _, text in TEXTS]
     decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, ScoringOptions(scope=WHOLE))]
@@ -198,17 +214,19 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, pas
     )
     assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
     np.testing.assert_allclose(whole[0][-len(tail[0]) :], tail[0], rtol=1e-5)
-    alone, after = (vectors(passes.embed([EMBEDDER], rows, scope, [0])[0], tmp_path / f"v {scope}") for scope in scopes)
+    alone, after = (
+        vectors(passes.embed([EMBEDDER], rows, scope, [None])[0], tmp_path / f"v {scope}") for scope in scopes
+    )
     assert not np.allclose(alone, after, atol=1e-3)
 
 
 def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(tmp_path, passes):
     rows = source(tmp_path)
     specs = [replace(EMBEDDER, max_length=n, lengths=(2, 4)) for n in (4, 2)]
-    made = [vectors(b, tmp_path / f"m{i}") for i, b in enumerate(passes.embed(specs, rows, WHOLE, [0, 1]))]
-    (last,) = passes.embed(specs, rows, WHOLE, [1])
+    made = [vectors(b, tmp_path / f"m{i}") for i, b in enumerate(passes.embed(specs, rows, WHOLE, [4, 2]))]
+    (last,) = passes.embed(specs, rows, WHOLE, [2])
     for n, found in zip((4, 2), made, strict=True):
-        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, [0])
+        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, [n])
         np.testing.assert_allclose(found, vectors(alone, tmp_path / f"a{n}"), rtol=1e-4, atol=1e-4)
     assert (vectors(last, tmp_path / "last") == made[1]).all()
 
@@ -217,7 +235,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     facts = passes.read_q(tmp_path, SPEC, Nucleus(p=0.9), source(tmp_path), 1)
     got = load_next_token(tmp_path, facts)
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
-    lm = passes.builder.session.model(SPEC, passes.settings.runtime)
+    lm = passes.session.model(SPEC, passes.runtime)
     (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
     assert got.gold.tolist() == tails.values.tolist()
     assert [ids.tolist() for ids in got.context] == [[1, 2]] * 3
@@ -235,18 +253,18 @@ def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
     assert made.lengths.tolist() == passes.tokenize(SPEC, own, TAIL).lengths.tolist()
 
 
-def test_whether_stored_ids_are_read_is_in_every_key(tmp_path, passes):
+def test_whether_stored_ids_are_read_is_in_every_key(tmp_path, make_table):
     own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
+    features = make_table()
     for stage in ("score", "rank", "gradients"):
-        plans = [passes._plan_scores(rows, TAIL, SPEC, stage) for rows in (own, other)]
-        assert [planned.spec["stored_ids"] for planned in plans] == [True, False]
-        assert plans[0].recipe.key != plans[1].recipe.key
-        again = passes._plan_scores(own, replace(TAIL, retokenize=True), SPEC, stage)
+        steps = [features._declare_reading(rows, TAIL, SPEC, stage) for rows in (own, other)]
+        assert [step.spec["stored_ids"] for step in steps] == [True, False]
+        again = features._declare_reading(own, replace(TAIL, retokenize=True), SPEC, stage)
         assert not again.spec["stored_ids"]
-    keys = [passes._plan_vectors(rows, VECTORS, EMBEDDER).recipe.key for rows in (own, other)]
-    assert keys[0] != keys[1]
+    steps = [features._declare_vectors(rows, VECTORS, EMBEDDER) for rows in (own, other)]
+    assert steps[0].spec != steps[1].spec
     sentences = EmbedderSpec(path="some/sentences", revision="a" * 40, kind="sentence")  # reads texts
-    assert "stored_ids" not in passes._plan_vectors(own, VECTORS, sentences).spec
+    assert "stored_ids" not in features._declare_vectors(own, VECTORS, sentences).spec
 
 
 def copy_model(folder: Path, **changed: Any) -> str:
@@ -279,7 +297,7 @@ def test_a_value_does_not_depend_on_what_the_store_had(tmp_path, changed):
     assert all(same) == (not changed)
 
 
-def test_the_end_tokens_are_in_the_keys(tmp_path, passes):
+def test_the_end_tokens_are_in_the_keys(tmp_path, make_table):
     """Two models of one tokenizer whose configs name different ends of a text."""
     rows, need = source(tmp_path), Need("end_tokens", by="scorer")
     copy_model(tmp_path)
@@ -287,9 +305,10 @@ def test_the_end_tokens_are_in_the_keys(tmp_path, passes):
     config.write_text(config.read_text().replace('"eos_token_id": 0', '"eos_token_id": 5'))
     found = []
     for spec in (SPEC, ModelSpec(path=str(tmp_path / "copy"))):
-        featurizer = Featurizer(replace(passes.settings, scorer=spec), passes.builder)
-        featurizer.compute([(rows, [need])], None)
-        found.append((featurizer.digests(rows, [need]), featurizer.value(rows, need).tolist()))
+        features = make_table(scorer=spec)
+        features.declare([(rows, [need])], None)
+        (content,) = features.list_contents(rows, [need]).values()
+        found.append((resolve_input(content), features.value(rows, need).tolist()))
     assert found[0][0] != found[1][0]
     assert [ends for _, ends in found] == [[0], [5]]
 
@@ -324,16 +343,17 @@ def with_vectors(tmp_path):
 
 def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
     for words, n in (((), (6, 5)), (("num_examples=2",), (2, 2))):
-        texts = make_texts(with_vectors(*words), make_builder(tmp_path))
+        texts = make_texts(with_vectors(*words), make_executor(tmp_path))
         rows = (texts.human_rows, texts.model_rows)
-        texts.featurizer.compute([(each, (VECTORS,)) for each in rows], None)
+        texts.features.declare([(each, (VECTORS,)) for each in rows], None)
         for each, count in zip(rows, n, strict=True):
-            assert texts.featurizer.value(each, VECTORS).tolist() == [[2 * i, 2 * i + 1] for i in range(count)]
+            assert texts.features.value(each, VECTORS).tolist() == [[2 * i, 2 * i + 1] for i in range(count)]
 
 
 def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
     (tmp_path / "m.npy").unlink()
-    make_texts(with_vectors(), make_builder(tmp_path))
+    with pytest.raises(DataError, match="features: no such file"):
+        make_texts(with_vectors(), make_executor(tmp_path))
     missing = plan(with_vectors(), open_session(tmp_path)).missing
     assert any("features: no such file" in str(err) for err in missing)
 
@@ -357,19 +377,19 @@ def test_vectors_that_do_not_fit_the_texts_are_refused(tmp_path, with_vectors, a
         (tmp_path / "m.npy").write_bytes(array)
     else:
         np.save(tmp_path / "m.npy", array)
-    texts = make_texts(with_vectors(), make_builder(tmp_path))
+    texts = make_texts(with_vectors(), make_executor(tmp_path))
     with pytest.raises(DataError, match=message):
-        texts.featurizer.compute([(texts.human_rows, needs), (texts.model_rows, needs)], None)
+        texts.features.declare([(texts.human_rows, needs), (texts.model_rows, needs)], None)
 
 
 def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
     write_jsonl(tmp_path / "m.jsonl", ({"text": f"h {i}"} for i in range(6)))
     np.save(tmp_path / "m.npy", np.ones((6, 2)))
-    texts = make_texts(with_vectors(), make_builder(tmp_path))
+    texts = make_texts(with_vectors(), make_executor(tmp_path))
     rows = (texts.human_rows, texts.model_rows)
-    texts.featurizer.compute([(each, (VECTORS,)) for each in rows], None)
-    assert [texts.featurizer.value(each, VECTORS)[1].tolist() for each in rows] == [[2, 3], [1, 1]]
-    assert not texts.featurizer.side(rows[0], (VECTORS,)).embeddings(VECTORS).flags.writeable
+    texts.features.declare([(each, (VECTORS,)) for each in rows], None)
+    assert [texts.features.value(each, VECTORS)[1].tolist() for each in rows] == [[2, 3], [1, 1]]
+    assert not texts.features.side(rows[0], (VECTORS,)).embeddings(VECTORS).flags.writeable
 
 
 def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):

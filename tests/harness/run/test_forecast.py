@@ -8,20 +8,21 @@ import pytest
 from openended.harness.core import DataError, UnavailableFileError, UnavailableModelError, digest, write_json
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run import Outcome, Rates, forecast_plans, plan, read_rates
-from openended.harness.run.artifacts import PlannedArtifact
 from openended.harness.run.forecast import find_rate
+from openended.harness.run.steps import Step
+from openended.harness.storage import Recipe
 from tests.harness.run.small import open_session, settings
 
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 
 
-def line(stage: str, what: str, role: Any, **facts: Any) -> PlannedArtifact:
+def line(stage: str, what: str, role: Any, **facts: Any) -> Step:
     sizes = {"num_texts": 10, "num_tokens": 50, "model": MODEL} if not facts else {}
-    return PlannedArtifact(stage, what, {}, {}, role, **sizes, **facts)
+    return Step(stage, what, role, {}, {}, lambda _: {}, **sizes, **facts)
 
 
 PLAN = (
-    line("examples", "docs", "human", state="hit", key="e"),
+    line("examples", "docs", "human", state="hit", recipe=Recipe("examples", 1, {}, {})),
     line("generate", "docs-s nucleus", "model"),
     line("score", "human continuation", "human"),
     line("embed", "human prompt_and_continuation", "human"),

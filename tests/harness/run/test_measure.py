@@ -17,14 +17,17 @@ from openended.harness.core import Features, Metric, MetricResult, Need, load_me
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, digest_encoding
-from openended.harness.run.artifacts import TextRows
-from openended.harness.run.facts import compare_with_card, read_card_perplexity
-from openended.harness.run.measure import MetricRunner, describe_token_ids, digest_judgments, list_text_needs
+from openended.harness.run.facts import FactOptions
+from openended.harness.run.measure import Measures, describe_token_ids, list_text_needs
+from openended.harness.run.notes import compare_with_card, read_card_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, run
+from openended.harness.run.players import Judgments
 from openended.harness.run.settings import build_settings
+from openended.harness.run.steps import TextRows
+from openended.harness.storage import Entry
 from openended.harness.storage.record import read_record
 from openended.metrics.huse import Huse
-from tests.harness.run.small import make_builder, measure_rows, open_session, settings
+from tests.harness.run.small import make_executor, make_finished_step, measure_rows, open_session, settings
 from tests.helpers import config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
@@ -76,14 +79,22 @@ def raising(err: Exception) -> Any:
 def start(tmp_path: Path) -> Any:
     def make(*words: str, plan_only: bool = False) -> tuple[RunTexts, Callable[..., Any]]:
         chosen = settings(tmp_path, "metric=[zipf]", "num_examples=4", "max_new_tokens=4", *words)
-        texts = make_texts(chosen, make_builder(tmp_path, plan_only=plan_only))
+        executor = make_executor(tmp_path, plan_only=plan_only)
+        texts = make_texts(chosen, executor)
         sources = (texts.human_rows, texts.model_rows, texts.dataset.spare_rows)
-        texts.featurizer.compute([(one, (Probe.need,)) for one in sources], texts.decoder)
+        executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources], texts.decoder))
 
-        def measure(metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), **change: Any) -> Any:
-            runner = MetricRunner(replace(chosen, **change), texts.featurizer, others)
-            model = texts.human_rows if system == "human" else texts.model_rows
-            return runner.measure(metric, system, texts.human_rows, model)
+        def measure(
+            metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
+        ) -> Any:
+            changed = replace(chosen, **change)
+            options, judgments = FactOptions.from_settings(changed), Judgments.from_settings(changed)
+            measures = Measures(options, judgments, texts.features, changed.intervals, others)
+            model = texts.human_rows if human or system == "human" else texts.model_rows
+            measurement = measures.declare(metric, system, texts.human_rows, model)
+            if measurement.step is not None:
+                executor.run(measurement.step)
+            return measurement.step if plan_only else measurement.read_result(options)
 
         return texts, measure
 
@@ -102,13 +113,11 @@ def test_a_metric_is_given_the_sides_that_it_reads(start, sides, given):
 
 
 def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(start):
-    texts, measure = start()
+    _, measure = start()
     first, again = measure(probe()), measure(probe())
     assert (first.artifact, first.result.values) == (again.artifact, again.result.values)
     assert len(seen) == 1
-    runner = MetricRunner(texts.settings, texts.featurizer)
-    human = texts.human_rows
-    rows = {system: runner.measure(probe(), system, human, human) for system in ("human", "model", "ceiling")}
+    rows = {system: measure(probe(), system, human=True) for system in ("human", "model", "ceiling")}
     assert rows["human"].artifact == rows["model"].artifact != rows["ceiling"].artifact
     assert rows["human"].system == "human"
 
@@ -202,9 +211,9 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
 
 
 def test_a_plan_waits_for_what_is_to_be_made(start):
-    texts, measure = start(plan_only=True)
-    assert measure(probe()) is None
-    assert ("measure", "probe model", "waits") in [(p.stage, p.what, p.state) for p in texts.featurizer.builder.plan]
+    _, measure = start(plan_only=True)
+    step = measure(probe())
+    assert (step.stage, step.what, step.state, step.entry) == ("measure", "probe model", "waits", None)
     assert seen == []
 
 
@@ -228,10 +237,10 @@ def test_judgments_come_of_their_file(start, tmp_path):
     path.write_text("a,b\n")
     options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
     chosen = [settings(tmp_path, f"judgments={path}", *filter(None, [option])) for option in options]
-    digests = [digest_judgments(one) for one in chosen]
+    digests = [Judgments.from_settings(one).digest() for one in chosen]
     assert len(set(digests)) == 4
     path.write_text("a,c\n")
-    assert digest_judgments(chosen[0]) not in digests
+    assert Judgments.from_settings(chosen[0]).digest() not in digests
 
 
 @pytest.mark.parametrize(
@@ -247,10 +256,10 @@ def test_judgments_come_of_their_file(start, tmp_path):
     ],
 )
 def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer, said):
-    entry: Any = type("Entry", (), {"meta": {"ids": ids} if ids else {}})()
-    source = TextRows("model", entry, "data.arrow", tokenizer or digest_encoding(SCORER))
-    chosen = replace(settings(tmp_path), scorer=SCORER, embedder=None)
-    assert describe_token_ids(load_members("metric")[metric](), source, chosen) == said
+    entry = Entry("generate", "k", tmp_path, {}, {"ids": ids} if ids else {})
+    source = TextRows("model", make_finished_step(entry), "data.arrow", tokenizer or digest_encoding(SCORER))
+    models = replace(settings(tmp_path).models, scorer=SCORER, embedder=None)
+    assert describe_token_ids(load_members("metric")[metric](), source, models, is_imported=False) == said
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):

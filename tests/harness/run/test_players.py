@@ -12,7 +12,7 @@ from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.grid import list_jobs
 from openended.harness.core import HarnessError, SpecError, UndefinedMetric
-from openended.harness.run.players import check_players, find_player, list_players
+from openended.harness.run.players import Judgments, check_players
 from openended.metrics.bradley_terry import BradleyTerry
 from tests.helpers import openended, run_settings, write_jsonl
 
@@ -77,14 +77,15 @@ def score_rows(settings_of_grid):
     """Return (model, decoder) → the score that a run puts into its row, or None; and that of its human row."""
     rows = {}
     for settings in settings_of_grid:
+        judgments = Judgments.from_settings(settings)
         for metric in settings.list_judging():
-            judged = settings.read_judgments(metric, settings.judgments)
+            judged = judgments.read(metric)
             _, features = metric.from_file(settings.judgments)
             all_scores = metric.compute(features).values
-            assert find_player(settings, metric, judged, human=True) == "human"
+            assert judgments.find_player(metric, judged, human=True) == "human"
             rows["human", ""] = all_scores["human_like/human"]
             try:
-                player = find_player(settings, metric, judged)
+                player = judgments.find_player(metric, judged)
                 rows[settings.model.title, settings.decoder.name] = all_scores[f"human_like/{player}"]
             except UndefinedMetric:
                 rows[settings.model.title, settings.decoder.name] = None
@@ -207,10 +208,11 @@ def test_no_metric_of_a_file_takes_another_systems_judgments(tmp_path, metric):
     options = ["metric.distinct_k.partition=file"] if metric == "distinct_k" else []
     settings = run_settings("decoder=greedy", f"metric=[{metric}]", f"judgments={tmp_path / 'file.csv'}", *options)
     (reader,) = settings.list_judging()
-    judged = settings.read_judgments(reader, tmp_path / "file.csv")
+    judgments = Judgments.from_settings(settings)
+    judged = judgments.read(reader)
     assert "m" in reader.list_players(judged)
     with pytest.raises(UndefinedMetric, match=r"no player of the file is matched to this system; it has .*m"):
-        find_player(settings, reader, judged)
+        judgments.find_player(reader, judged)
 
 
 @pytest.mark.parametrize("text", [RATINGS.replace(",m,", ",0,").replace("system", "is_model"), None])
@@ -225,7 +227,8 @@ def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
     words = (f"metric=[{metric}]", f"judgments={path}", *options)
     grid = [run_settings(f"decoder={decoder}", *words) for decoder in ("greedy", "ancestral")]
     (reader,) = grid[0].list_judging()
-    assert find_player(grid[0], reader, grid[0].read_judgments(reader, path)) == "model"
+    judgments = Judgments.from_settings(grid[0])
+    assert judgments.find_player(reader, judgments.read(reader)) == "model"
     check_players([grid[0], grid[0]])
     with pytest.raises(
         SpecError, match=r"file\.csv: player model is matched to two systems, decoder=greedy and decoder=ancestral;"
@@ -249,14 +252,15 @@ def test_one_player_or_file_of_vectors_is_not_of_two_systems(tmp_path):
 
 def test_axes_match_as_they_are_typed():
     players = "judgment_players={x: {decoder: nucleus, decoder.p: 0.95}, y: {decoder: nucleus, decoder.p: 0.9}}"
-    assert list_players(run_settings("decoder=nucleus", players)) == ["x"]
-    assert list_players(run_settings("decoder=nucleus", "decoder.p=0.9", players)) == ["y"]
-    assert list_players(run_settings("decoder=greedy", players)) == []
+    for words, matched in ((["nucleus"], ["x"]), (["nucleus", "decoder.p=0.9"], ["y"]), (["greedy"], [])):
+        chosen = run_settings(f"decoder={words[0]}", *words[1:], players)
+        assert Judgments.from_settings(chosen).list_players() == matched
     both = "judgment_players={nucleus: {decoder: nucleus}, greedy: {model: docs-s}}"
     settings = run_settings("decoder=nucleus", both, "metric=[bradley_terry]", f"judgments={PAIRS}")
     (reader,) = settings.list_judging()
+    judgments = Judgments.from_settings(settings)
     with pytest.raises(SpecError, match=r"nucleus and greedy are matched to one system, .*add an axis"):
-        find_player(settings, reader, settings.read_judgments(reader, settings.judgments))
+        judgments.find_player(reader, judgments.read(reader))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from openended.harness.app.commands.score import convert_preset
 from openended.harness.core import DataError, SpecError, list_bundled_choices, load_members, read_node
 from openended.harness.models import ModelSpec, load_tokenizer
-from openended.harness.run.dataset import NO_TOKENIZER, load_dataset
+from openended.harness.run.dataset import NO_TOKENIZER
 from openended.harness.run.settings import _apply_preset, read_preset
-from tests.harness.run.small import make_builder, settings
+from openended.harness.run.steps import digest_model
+from tests.harness.run.small import make_dataset, make_executor, settings
 from tests.helpers import ROOT, openended, run_settings
 
 OWN = ("task=jsonl", "task.path=x.jsonl")
@@ -43,31 +44,31 @@ def test_a_terminal_of_ascii_alone_is_written_to(tmp_path):
 
 def test_texts_of_a_file_have_no_model_and_no_decoder(tmp_path):
     chosen = settings(tmp_path, "model=docs-s", "samples=3")
-    assert (chosen.num_planned, chosen.num_model_texts, chosen.row_tokenizer.path) == (8, 24, "bundled:docs-s")
+    texts, tokenizer = chosen.texts, chosen.models.row_tokenizer
+    assert (texts.num_planned, texts.num_model_texts, tokenizer.path) == (8, 24, "bundled:docs-s")
     imported = settings(tmp_path, "model=docs-s", "samples=3", "generations=texts.jsonl")
     assert (imported.model, imported.decoder, imported.spec()["model"]) == (None, None, None)
-    assert (imported.num_model_texts, imported.row_tokenizer.path) == (8, "bundled:docs-m")
-    everything = replace(chosen, num_examples="all")
+    assert (imported.texts.num_model_texts, imported.models.row_tokenizer.path) == (8, "bundled:docs-m")
+    everything = replace(chosen, num_examples="all").texts
     assert (everything.num_planned, everything.num_model_texts) == (0, 0)
 
 
 def test_tokens_are_the_scorers_else_those_of_the_model_else_words(tmp_path):
     chosen = settings(tmp_path, "model=docs-s")
-    assert chosen.counter.path == "bundled:docs-m"
+    assert chosen.models.counter.path == "bundled:docs-m"
     unscored = replace(chosen, scorer=None)
-    assert (unscored.counter.path, unscored.cut_by_words) == ("bundled:docs-s", False)
+    assert unscored.models.counter.path == "bundled:docs-s"
     words = replace(unscored, generations="damage:none", model=None, decoder=None)
-    assert (words.counter, words.cut_by_words) == (None, True)
-    assert not replace(words, max_new_tokens=None).cut_by_words
-    assert load_dataset(words, None, make_builder(tmp_path, plan_only=True)).tokenizer == NO_TOKENIZER
+    assert words.models.counter is None
+    assert make_dataset(words, make_executor(tmp_path, plan_only=True)).tokenizer == NO_TOKENIZER
 
 
 def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
     lost = replace(settings(tmp_path), model=ModelSpec(path=str(tmp_path / "lost")))
-    assert lost.row_tokenizer == lost.model
-    for act in (lambda b: load_dataset(lost, None, b), lambda b: b.digest_model(lost.model)):
+    assert lost.models.row_tokenizer == lost.model
+    for act in (lambda: make_dataset(lost, make_executor(tmp_path)), lambda: digest_model(lost.model)):
         with pytest.raises(DataError, match="lost"):
-            act(make_builder(tmp_path))
+            act()
 
 
 @pytest.mark.parametrize(

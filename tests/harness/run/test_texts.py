@@ -15,32 +15,43 @@ from openended.harness.decoders.sampling import Temperature
 from openended.harness.models import ModelSpec
 from openended.harness.report.build import build_report
 from openended.harness.run import import_texts
-from openended.harness.run.artifacts import ArtifactBuilder, TextRows
-from openended.harness.run.dataset import Dataset, fetch_task, load_dataset
+from openended.harness.run.checks import check_start_token
+from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity
-from openended.harness.run.generate import check_start_token, generate
+from openended.harness.run.generate import declare_generation
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.settings import Settings
+from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import RowFile, RunRecord, read_record
-from tests.harness.run.small import make_builder, measured, open_session, settings
+from tests.harness.run.small import make_dataset, make_executor, measured, open_session, settings
 from tests.helpers import copy_without, generation, tiny_model, write_jsonl
 from tests.lazy import torch
 
 SMALL = ("metric=[zipf]", "num_examples=3", "max_new_tokens=4", "runtime.progress=false")
 
 
-def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings, ArtifactBuilder, Dataset]:
-    chosen, builder = settings(folder, *SMALL, *words), make_builder(folder, plan_only=plan_only)
-    return chosen, builder, load_dataset(chosen, fetch_task(chosen.task, builder), builder)
+def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings, Executor, Dataset]:
+    chosen, executor = settings(folder, *SMALL, *words), make_executor(folder, plan_only=plan_only)
+    return chosen, executor, make_dataset(chosen, executor)
+
+
+def generate(chosen: Settings, executor: Executor, dataset: Dataset, decoder: Any) -> TextRows:
+    options = (chosen.texts, chosen.task, dataset, executor.session, chosen.runtime)
+    rows = declare_generation(chosen.model, decoder, *options)
+    executor.run(rows.step)
+    return rows
 
 
 def generated(folder: Path, *words: str) -> TextRows:
-    chosen, builder, dataset = start(folder, *words)
-    return generate(chosen, builder, dataset, chosen.decoder)
+    chosen, executor, dataset = start(folder, *words)
+    return generate(chosen, executor, dataset, chosen.decoder)
 
 
-def imported(folder: Path, *words: str) -> TextRows:
-    return import_texts.import_generations(*start(folder, *words))
+def imported(folder: Path, *words: str, plan_only: bool = False) -> TextRows:
+    chosen, executor, dataset = start(folder, *words, plan_only=plan_only)
+    rows = import_texts.declare_import(chosen.texts, chosen.task, dataset, executor.session)
+    executor.run(rows.step)
+    return rows
 
 
 def key(source: TextRows) -> str:
@@ -74,29 +85,24 @@ def test_what_can_change_a_text_is_in_the_key_and_how_a_run_is_carried_out_is_no
 
 
 def test_what_cannot_generate_is_refused_before_a_model_loads(tmp_path):
-    chosen, builder, dataset = start(tmp_path)
-    with pytest.raises(SpecError, match="model, decoder and max_new_tokens: expected values"):
-        generate(chosen, builder, dataset, None)
-    chosen, builder, dataset = start(tmp_path, "max_new_tokens=100000")
     with pytest.raises(SpecError, match="max_new_tokens=100000 after a prompt of"):
-        generate(chosen, builder, dataset, chosen.decoder)
-    assert builder.session.loads == []
+        start(tmp_path, "max_new_tokens=100000")
 
 
 @pytest.mark.parametrize("name", ["greedy", "adversarial"])
 def test_a_plan_waits_for_the_prompts_and_loads_nothing(tmp_path, name):
-    chosen, builder, dataset = start(tmp_path, f"decoder={name}", plan_only=True)
-    assert generate(chosen, builder, dataset, chosen.decoder).digest is None
-    assert [(step.stage, step.state) for step in builder.plan][-1] == ("generate", "waits")
-    assert builder.session.loads == []
+    chosen, executor, dataset = start(tmp_path, f"decoder={name}", plan_only=True)
+    assert generate(chosen, executor, dataset, chosen.decoder).digest is None
+    assert [(step.stage, step.state) for step in executor.plan][-1] == ("generate", "waits")
+    assert executor.session.loads == []
 
 
 def test_a_decoder_that_still_needs_a_number_waits_even_where_the_prompts_are_there(tmp_path):
-    chosen, builder, dataset = start(tmp_path, "decoder=adversarial")
-    source = generate(chosen, builder, dataset, chosen.decoder)
-    assert (source.entry, builder.plan[-1].state) == (None, "waits")
-    assert builder.session.loads == []
-    assert generate(chosen, builder, dataset, replace(chosen.decoder, human_ppl=20.0)).entry is not None
+    chosen, executor, dataset = start(tmp_path, "decoder=adversarial")
+    source = generate(chosen, executor, dataset, chosen.decoder)
+    assert (source.entry, executor.plan[-1].state) == (None, "waits")
+    assert executor.session.loads == []
+    assert generate(chosen, executor, dataset, replace(chosen.decoder, human_ppl=20.0)).entry is not None
 
 
 def test_perplexity_is_the_exponent_of_the_mean_and_1_of_no_token():
@@ -176,9 +182,9 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     words = f"generations={tmp_path}/lost.jsonl"
     with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
         imported(tmp_path, words)
-    chosen, builder, dataset = start(tmp_path, words, plan_only=True)
-    assert import_texts.import_generations(chosen, builder, dataset).digest is None
-    assert any("no such file" in str(missing) for missing in builder.missing)
+    assert imported(tmp_path, words, plan_only=True).digest is None
+    missing = plan(settings(tmp_path, *SMALL, words), open_session(tmp_path)).missing
+    assert any("no such file" in str(err) for err in missing)
 
 
 def test_a_plan_reads_the_files_of_the_user_and_names_a_device_that_is_missing(tmp_path, caplog):
@@ -192,7 +198,7 @@ def test_a_plan_reads_the_files_of_the_user_and_names_a_device_that_is_missing(t
 
 
 def build(folder: Path, *words: str, plan_only: bool = False) -> RunTexts:
-    return make_texts(settings(folder, *words), make_builder(folder, plan_only=plan_only))
+    return make_texts(settings(folder, *words), make_executor(folder, plan_only=plan_only))
 
 
 def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):

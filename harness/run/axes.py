@@ -1,0 +1,117 @@
+"""Axes: every option and the digest of every file in which two runs can differ, flat.
+
+The report folds what shares all of them but the seed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from openended.harness import core, imported
+from openended.harness.decoders import Decoder
+from openended.harness.imported import compute_fingerprint, detect_kind
+from openended.harness.models import BackendSpec, EmbedderSpec
+from openended.harness.run.facts import digest_texts
+from openended.harness.run.settings import Settings
+from openended.harness.storage import Entry
+
+_LONG = 12  # hexadecimal digits of a digest in an axis
+# `checkpoint-500`, `step-7000`, `global_step100`; of revisions also `step1000-tokens4B`.
+_STEP = re.compile(r"(?:^|[-_])(?:checkpoint|ckpt|(?:global_?)?step|iter)[-_=]?(\d{1,12})(?:-tokens\w+)?$")
+_TRAINER_STATE = "trainer_state.json"  # of transformers
+
+
+def collect_axes(
+    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
+) -> dict[str, core.Json]:
+    """Return the flat identity of the run: everything that can change a text or a number.
+
+    The decoder is the resolved one; `fingerprint` is the digest of the task's data, `human` the artifact of its texts.
+    """
+    task = settings.task
+    path = Path(settings.judgments) if settings.judgments is not None else None
+    judged = path is not None and decoder is None and settings.generations is None
+    out: dict[str, core.Json] = {"task": task.name}
+    if path is not None and judged:
+        out["task"] = path.name
+    else:
+        fields = [name for name in vars(task) if name.endswith("_field")]
+        out |= collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
+        out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
+    if settings.generations is not None:
+        out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
+    else:
+        out |= {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
+        if decoder is not None:
+            out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
+            out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
+    if judged:
+        out |= {"model": None, "decoder": "rated"}
+    built_in = settings.generations is not None and imported.is_built_in_system(settings.generations)
+    out["seed"] = settings.seed if built_in or (decoder is not None and decoder.stochastic) else None
+    length, least = settings.max_new_tokens, settings.least_length
+    out |= {"num_examples": settings.num_examples, "max_new_tokens": length, "samples": settings.samples}
+    if decoder is not None and settings.model is not None:
+        # One word for "always full length", so that a sweep over lengths differs only in the length.
+        out["min_new_tokens"] = "max_new_tokens" if least == length else least
+    if decoder is not None and settings.continue_after_end:
+        out["continue_after_end"] = True
+    out |= {**_collect_model_axes("scorer", settings.scorer), **_collect_model_axes("embedder", settings.embedder)}
+    if settings.vector_files:
+        out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(settings.vector_files["human"]))}
+    out["judgments"] = f"{path.name}@{core.digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
+    return out
+
+
+def _collect_import_axes(
+    file: str, system: str | None, task: core.Task, fingerprint: str | None
+) -> dict[str, core.Json]:
+    """Return the axes of texts that no model of the run generated."""
+    from openended.tasks.download import find_generations
+
+    if imported.is_built_in_system(file) or task.open_bundled_system(file) is not None:
+        content = core.digest([fingerprint, file])
+    else:
+        content = compute_fingerprint(find_generations(file, planning=True))  # independent of the path
+    return {
+        "model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)
+    }  # fmt: skip
+
+
+def derive_system_name(path: Path) -> str:
+    """Return the name of a file's or folder's system in tables."""
+    return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
+
+
+def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:
+    """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
+    if spec is None:
+        return {role: None}
+    options = collect_option_axes(role, spec, without=("label", *spec.connection_fields))  # the title has the label
+    content = {name: value for name, value in spec.identity().items() if f"{role}.{name}" not in options}
+    return {role: spec.title, **options, f"{role}.digest": _shorten(core.digest(content))}
+
+
+def _find_training_step(spec: BackendSpec | None) -> dict[str, core.Json]:
+    """Return the step of a checkpoint and its training, by the folder's name, the trainer's state or the revision."""
+    if not isinstance(spec, BackendSpec) or spec.is_bundled:
+        return {}
+    path, folder = Path(spec.path), spec.folder
+    if match := _STEP.search(path.name if folder is not None else spec.revision or ""):
+        return {"model.step": int(match[1]), "model.training": str(path.parent) if folder is not None else spec.path}
+    if folder is None or not (folder / _TRAINER_STATE).is_file():
+        return {}
+    state = core.read_json(folder / _TRAINER_STATE)
+    step = state.get("global_step") if isinstance(state, dict) else None
+    return {"model.step": step, "model.training": str(path)} if isinstance(step, int) else {}
+
+
+def collect_option_axes(role: str, spec: core.Spec, without: Iterable[str] = ()) -> dict[str, core.Json]:
+    """Return the options of a spec as axes, `decoder.p` for `p`."""
+    fields = core.canonicalize(spec)
+    values: Mapping[str, core.Json] = fields if isinstance(fields, dict) else {}
+    return {f"{role}.{name}": value for name, value in values.items() if name not in {*core.IDENTITY, *without}}
+
+
+def _shorten(text: str | None) -> str | None:
+    return text[:_LONG] if text is not None else None

@@ -1,0 +1,252 @@
+"""Checks of a request before anything is computed: that it is consistent, and that all that it names is there."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from openended.harness import core, models
+from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.imported import is_built_in_system, read_generations
+from openended.harness.run.dataset import NO_TOKENIZER, Dataset
+from openended.harness.run.facts import reads_q
+from openended.harness.run.players import Judgments, list_metrics_for_file
+from openended.harness.run.session import Session
+from openended.harness.run.settings import NO_JUDGMENTS, RunModels, Settings, TextOptions
+from openended.harness.run.steps import Executor
+from openended.harness.storage import RowFile
+from openended.tasks.download import find_generations
+
+# Kind of feature → what the model that computes it must be able to do.
+_ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
+    "token_nll": ("score",), "token_rank": ("score", "rank"), "gradients": ("gradients",),
+}  # fmt: skip
+_CHECKED_TEXTS = 20_000  # that a plan reads
+
+
+class Checked(NamedTuple):
+    """What the checks of a request found, which the stages share."""
+
+    fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
+    tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
+    judgments: Judgments
+    readers: Sequence[core.ReadsFile]  # metrics that read the file of judgments
+    remarks: Sequence[str]  # which of them have no value, and why
+
+
+def check_request(settings: Settings, executor: Executor) -> Checked:
+    """Check a request, and fetch the files that it names; a plan notes the files and models that are missing.
+
+    Raises:
+        HarnessError: If the request cannot be run, or what it names is not there.
+    """
+    task, metrics, decoder = settings.task, settings.metrics, settings.decoder
+    texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
+    judgments = Judgments.from_settings(settings)
+    remarks = check_judgments(judgments, readers)
+    embedder = run_models.find_embedder(metrics)
+    check_extras(run_models, embedder, settings.runtime)
+    check_metrics(metrics, decoder, texts, paired=task.paired)
+    if not executor.plan_only:
+        task.fetch()
+    fingerprint = executor.find(task.fingerprint)
+    spec = run_models.row_tokenizer
+    for check in _list_checks(run_models, decoder, metrics, embedder):
+        executor.find(check)
+    tokenizer = executor.find(partial(models.digest_encoding, spec)) if spec is not None else NO_TOKENIZER
+    if task.needs_tokenizer() and spec is None:
+        raise core.SpecError(
+            f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
+            "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
+        )
+    if texts.generations is not None:
+        executor.find(partial(fetch_generations, texts.generations, planning=executor.plan_only))
+    elif run_models.model is not None and decoder is not None:
+        for check in _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted):
+            executor.find(check)
+    return Checked(fingerprint, tokenizer, judgments, readers, remarks)
+
+
+def check_dataset(
+    dataset: Dataset, checked: Checked, metrics: Sequence[core.Metric], texts: TextOptions, run_models: RunModels,
+    decoder: Decoder | None,
+) -> None:  # fmt: skip
+    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached.
+
+    Raises:
+        SpecError: If metrics ask for more texts than there are, or prompts leave no room in the model's context.
+        DataError: If the file of judgments is about other examples.
+    """
+    human, judgments = dataset.human.entry, checked.judgments
+    num_human = int(human.meta["n"]) if human is not None else texts.num_planned
+    num_model = num_human * texts.samples if texts.generations is None else texts.num_planned
+    for metric in metrics if num_human and num_model else ():  # else all texts of a file, which is not read yet
+        if reason := metric.explain_too_few(num_human, num_model):
+            raise core.SpecError(f"metric.{metric.name}.{reason}")
+    for reader in checked.readers if human is not None and judgments.path is not None else ():
+        with suppress(core.UndefinedMetric):
+            reader.check_examples(*judgments.read_player(reader), RowFile(dataset.human_rows.path).ids)
+    model, length = run_models.model, texts.max_new_tokens
+    if texts.generations is None and model is not None and decoder is not None and length is not None:
+        read = dataset.chat.entry if dataset.chat is not None else human
+        longest = int(read.meta["longest_prompt"]) if read is not None else 0
+        context = None
+        with suppress(core.DataError):  # a plan without the model, as was noted
+            context = model.context_length()
+        decoder.check_context_length(context, length, longest)
+
+
+def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, session: Session) -> None:
+    """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
+    from openended.tasks._files import PublicFileTask, UserFileTask
+
+    path = Path(str(texts.generations))
+    is_own = isinstance(task, UserFileTask) and not isinstance(task, PublicFileTask) and not task.needs_tokenizer()
+    if dataset.fingerprint and dataset.examples.entry is None and is_own:
+        used = texts.num_planned + texts.num_model_texts or _CHECKED_TEXTS
+        deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
+    if texts.generations is None or not task.paired or not path.is_file():
+        return
+    seen: set[tuple[object, ...]] = set()
+    for text in islice(read_generations(path, texts.generations_field), _CHECKED_TEXTS):
+        key = (text.identity, text.sample, text.prompt)
+        if text.identity is not None and key in seen:
+            session.warn_once(
+                f"{text.where}: a second text for {text.identity!r}; a run of this example stops there: number several "
+                "texts of one prompt by `sample`: 0, 1, …"
+            )
+        seen.add(key)
+
+
+def check_judgments(judgments: Judgments, readers: Sequence[core.ReadsFile]) -> list[str]:
+    """Read the file of judgments for every metric that needs it; return which of them have no value, and why."""
+    source, path = judgments.source, judgments.path
+    if source not in (None, NO_JUDGMENTS) and not readers:
+        able = [m.name for m in list_metrics_for_file(path, judgments.columns)] if path is not None else ["huse"]
+        raise core.SpecError(
+            f"judgments={source}: no metric of this run reads judgments; "
+            f"add {' or '.join(able)} to metric=[…], or leave it out"
+        )
+    remarks: list[str] = []
+    for metric in readers:
+        if source is None:
+            raise core.SpecError(
+                f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
+            )
+        if path is not None:
+            try:
+                judgments.read_player(metric)
+            except core.UndefinedMetric as err:
+                remarks.append(f"metric {metric.name} has no value of this run: {err}")
+    return remarks
+
+
+def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts: TextOptions, *, paired: bool) -> None:
+    """Refuse metrics of which none has a value: no distribution of the next token, or too few texts per prompt."""
+    reading = [metric.name for metric in metrics if any(map(reads_q, metric.needs()))]
+    if len(reading) == len(metrics) and decoder is not None and not isinstance(decoder, QDecoder):
+        raise core.SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
+    least = min((metric.least_samples for metric in metrics), default=1)
+    is_known = texts.generations is None or not paired
+    if is_known and texts.samples < least:
+        raise core.SpecError(
+            f"metric=[{','.join(m.name for m in metrics)}]: needs {least} texts or more of each prompt, as "
+            f"openended decoder=nucleus samples={least} generates them; got {texts.samples}"
+        )
+
+
+def check_extras(run_models: RunModels, embedder: models.EmbedderSpec | None, runtime: core.Runtime) -> None:
+    """Raise `ExtraNotInstalled` if a package is missing that a model of the run is loaded with."""
+    backends = [model for model in (run_models.model, run_models.scorer) if model is not None]
+    if any(model.name != "openai" for model in backends) or embedder is not None:
+        core.require_package("torch", "local")
+    if embedder is not None and embedder.kind == "sentence":
+        core.require_package("sentence_transformers", "embedders")
+    if runtime.device_map is not None:
+        core.require_package("accelerate", "large")
+
+
+def _list_checks(
+    run_models: RunModels, decoder: Decoder | None, metrics: Sequence[core.Metric],
+    embedder: models.EmbedderSpec | None,
+) -> Iterator[Callable[[], object]]:  # fmt: skip
+    """Yield what must hold of the models: they are there, and can do what decoder and metrics need of them."""
+    model, scorer = run_models.model, run_models.scorer
+    if model is not None:
+        yield model.check_ready
+        yield partial(model.demand, "generate", decoder)
+    needs = [need for metric in metrics for need in metric.needs() if need.kind != "tokens"]
+    for need in needs:
+        spec = run_models.find_model(need)
+        if spec is not None and not reads_q(need):
+            for ability in _ABILITIES.get(need.kind, ()):
+                yield partial(spec.demand, ability)
+    if scorer is not None and "scorer" in {need.by for need in needs}:
+        yield scorer.identity if scorer.runs_in_process else scorer.check_ready  # a server is asked when it is needed
+        yield partial(_check_windows, metrics, scorer)
+    if embedder is not None:
+        yield embedder.identity
+        yield embedder.check_options
+    for path in run_models.vector_files.values():
+        yield partial(_check_vector_file, path)
+
+
+def _check_vector_file(path: Path) -> None:
+    if not path.is_file():
+        raise core.DataError(f"features: no such file: {path}")
+
+
+def _check_windows(metrics: Sequence[core.Metric], scorer: models.BackendSpec) -> None:
+    """Raise `SpecError` if a metric's window is longer than the scorer's context."""
+    for metric in metrics:
+        windows = [dict(need.options).get("window") for need in metric.needs() if need.by == "scorer"]
+        longest = max((window for window in windows if isinstance(window, int)), default=0)
+        context = scorer.context_length() if longest else None
+        if context is not None and longest > context:
+            raise core.SpecError(
+                f"metric.{metric.name}.window: expected at most {context}, the scorer's context, got {longest}"
+            )
+
+
+def _list_generation_checks(
+    model: models.BackendSpec, decoder: Decoder, texts: TextOptions, *, prompted: bool
+) -> Iterator[Callable[[], object]]:
+    """Yield what must hold of a model and a decoder that generate together."""
+    length, least = texts.max_new_tokens, texts.least_length
+    if not prompted and not decoder.denoises:
+        yield partial(check_start_token, model)
+    if length is not None:
+        yield partial(model.check_lengths, decoder, max_new_tokens=length, min_new_tokens=least)
+    if model.runs_in_process:
+        yield partial(decoder.check_model, model)
+    goes_on = decoder.denoises or (model.runs_in_process and isinstance(decoder, QDecoder))
+    if texts.continue_after_end and not goes_on:
+        who = f"decoder {decoder.name}" if model.runs_in_process else f"model {model.title}, which a server runs"
+        raise core.SpecError(
+            f"continue_after_end=true: not possible with {who}; set continue_after_end=false, or with "
+            "task=unconditional task.layout=documents as well"
+        )
+
+
+def check_start_token(model: models.BackendSpec) -> None:
+    """Check that the model has a token to start from if a prompt is empty."""
+    spec = model.tokenizer_spec()
+    if spec is None:
+        raise core.SpecError(
+            f"model {model.title}: empty prompts are sent as a start token; set model.tokenizer to have one"
+        )
+    named = isinstance(spec.config().get("bos_token_id"), int) or spec.end_ids()
+    if not named and not models.load_tokenizer(spec).bos_prefix:
+        raise core.SpecError(
+            f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
+            "its config.json"
+        )
+
+
+def fetch_generations(name: str, *, planning: bool) -> None:
+    """Download the file of `generations` if it is a public one; a plan raises where it is missing."""
+    if not is_built_in_system(name):
+        find_generations(name, planning=planning)

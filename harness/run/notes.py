@@ -1,0 +1,191 @@
+"""Notes of a run for the reader of a table."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from openended.harness import core
+from openended.harness.models import BackendSpec, ModelSpec
+from openended.harness.run.dataset import Dataset
+from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
+from openended.harness.run.features import FeatureTable
+from openended.harness.run.settings import RunModels, Settings
+from openended.harness.run.steps import TextRows
+from openended.harness.storage import RowFile
+
+# A human side with this many times the scorer's validation perplexity is of another domain.
+_FAR = 2.0
+_CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
+_SAMPLED_TEXTS = 200
+_FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+_LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
+
+
+def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, features: FeatureTable) -> list[str]:
+    """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
+    task, metrics, texts, models = settings.task, settings.metrics, settings.texts, settings.models
+    sides = [RowFile(rows.path) for rows in (dataset.human_rows, model_rows)]
+    # The human row of a table says by itself how many texts it is based on.
+    has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
+    name = settings.system or texts.generations or "the system"
+    few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
+    needs = [need for metric in metrics for need in metric.needs()]
+    need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
+    far = None
+    if models.scorer is not None and need is not None and task.has_human():
+        nll = features.value(dataset.human_rows, need)
+        far = compare_with_card(models.scorer, compute_perplexity(nll)) if nll is not None else None
+    notes = [*filter(None, [few]), *task.remarks()]
+    if models.chat_model is not None:
+        title = models.chat_model.title
+        notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
+    if dataset.examples.entry is not None:
+        skipped: dict[str, int] = dataset.examples.entry.meta["skipped"]
+        notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
+    if model_rows.entry is not None:
+        notes += [*model_rows.entry.meta.get("notes", ()), *remark_on_batches(models.model, model_rows.entry.meta)]
+    human, model = map(find_median_length, sides)
+    if human and abs(model - human) > human * _LENGTH_GAP:
+        notes.append(
+            f"median length {model:g}, of the human texts {human:g}: most metrics depend on length; truncate both "
+            "sides to one length (max_new_tokens)"
+        )
+    unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
+    notes += filter(None, [unit])
+    if texts.least_length and texts.generations is None:
+        least = texts.least_length
+        notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
+    for warning in filter(None, (far, few, unit if is_warning else None)):
+        features.passes.session.warn_once(warning)
+    return [*notes, *list_remarks(task, metrics, models, texts.max_new_tokens), *filter(None, [far])]
+
+
+def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[str]:
+    """Say where a text can depend on its batch: by the record of the texts, and before they exist by the precision."""
+    dtype = getattr(model, "dtype", None)
+    if meta is None:
+        is_reduced = dtype in ("bfloat16", "float16")
+        return [f"{core.BATCH_REMARK} in {dtype}, and so on runtime.batch_size"] if is_reduced else []
+    if not meta.get("batch_dependent"):
+        return []
+    parts = [*meta.get("reused_from", {}).get("parts", ()), meta]
+    batches = [
+        f"{dtype} on {part['device']}, {part['batch_size']} at once" for part in parts if part.get("batch_dependent")
+    ]
+    return [f"{core.BATCH_REMARK}: {'; '.join(dict.fromkeys(batches))}"]
+
+
+def remark_on_device(runtime: core.Runtime, models: RunModels) -> list[str]:
+    """Say that this machine lacks the device of a plan; the run may have it elsewhere."""
+    loads = any(spec is not None for spec in (models.model, models.scorer, models.embedder))
+    if runtime.spread or not runtime.device.startswith("cuda") or not loads:
+        return []
+    import torch
+
+    return [] if torch.cuda.is_available() else [f"runtime.device={runtime.device}: this machine has no CUDA device"]
+
+
+def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunModels, length: int | None) -> list[str]:
+    """Return what the reader of a table must know of the choice of scoring models."""
+    roles = {"scorer": models.scorer, "embedder": models.embedder}
+    read = {need.by for metric in metrics for need in metric.needs()}
+    out = [
+        core.describe_out_of_domain(role, spec.title)
+        for role, spec in roles.items()
+        if spec and role in read and is_out_of_domain(spec, task)
+    ]
+    counter = models.counter
+    if models.scorer is None and any(map(counts_tokens, metrics)):
+        whose = f"tokens of {counter.title}, the model under test" if counter is not None else "whitespace words"
+        out.append(f"text statistics count {whose}: no scorer is set")
+    if counter is None and length is not None:
+        out.append(
+            f"both sides are cut at {length} whitespace words (characters, in a script without spaces): there is no "
+            "scorer to count tokens"
+        )
+    return out
+
+
+def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
+    """Warn of a system with a single text, or with far fewer texts than the human side; empty for others."""
+    fewer, more = sorted((num_human, num_model))
+    if fewer > 1 and fewer * _FEW_OF > more:
+        return ""
+    counts = (
+        f"{num_model} text{'s' if num_model != 1 else ''} against {num_human} human text{'s' if num_human != 1 else ''}"
+    )
+    return f"{name}: {counts}: too few for reliable values; compare systems with similar numbers of texts"
+
+
+def resolve_units(
+    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows
+) -> tuple[core.Metric, ...]:
+    """Return metrics that count tokens or characters where the option `unit` is `auto`."""
+    if human.entry is None:
+        return tuple(metrics)
+    lacking, count = count_lacking_spaces(human)
+    unit = "chars" if counter is None and lacking > count / 2 else "tokens"
+    options: list[Any] = list(metrics)
+    return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
+
+
+def count_lacking_spaces(rows: TextRows) -> tuple[int, int]:
+    """Return how many of the first texts are in a script without spaces between words, and of how many."""
+    sample = list(islice(RowFile(rows.path).each("text"), _SAMPLED_TEXTS))
+    return sum(map(core.lacks_word_spaces, sample)), len(sample)
+
+
+def describe_unit(
+    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows, model: TextRows
+) -> tuple[str, bool]:
+    """Return a note on what is counted in texts without spaces between words, or nothing; and if it is a warning."""
+    counted = [(metric.name, need.by) for metric in metrics for need in metric.needs() if need.kind == "tokens"]
+    by_words = {name for name, by in counted if by == "words" or (by == "scorer" and counter is None)}
+    lacking, count = count_lacking_spaces(model if by_words else human)
+    if lacking and by_words:
+        return (
+            f"{lacking} of the first {count} texts are in a script without spaces between words, or emoji, but "
+            f"{', '.join(sorted(by_words))} split{'s' if len(by_words) == 1 else ''} them at white space: "
+            "metric.NAME.unit=chars counts characters"
+        ), True
+    by_chars = any(by == "chars" for _, by in counted)
+    if by_chars and lacking > count / 2:
+        return "characters are counted: most human texts are in a script without spaces between words", False
+    return "", False
+
+
+def compare_with_card(spec: BackendSpec, human: float) -> str | None:
+    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much."""
+    expected = read_card_perplexity(spec)
+    if not human > _FAR * expected:
+        return None
+    return (
+        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {expected:.0f} on its own validation text: "
+        "these texts are outside its domain"
+    )
+
+
+def read_card_perplexity(spec: BackendSpec) -> float:
+    """Return the validation perplexity from the model's card; NaN if it is missing."""
+    card = spec.folder / "README.md" if spec.folder is not None else None
+    if card is None or not card.is_file():
+        return math.nan
+    try:
+        match = _CARD.search(card.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as err:
+        raise core.DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
+    return float(match[1]) if match else math.nan
+
+
+def find_median_length(rows: RowFile) -> float:
+    """Return the median number of tokens of the texts; where none are kept of words, or characters without spaces."""
+    lengths = rows.token_ids.lengths
+    if not lengths.any():
+        words = (len(text) if core.lacks_word_spaces(text) else len(text.split()) for text in rows.each("text"))
+        lengths = np.fromiter(words, dtype=np.int64)
+    return float(np.median(lengths)) if len(lengths) else 0.0

@@ -1,0 +1,270 @@
+"""What tokenizers and models compute over a system's rows: token ids, scores, vectors, gradients, statistics of Q."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness import core, models
+from openended.harness.decoders import QDecoder
+from openended.harness.run import artifacts
+from openended.harness.run.dataset import CHAT
+from openended.harness.run.session import Session
+from openended.harness.run.steps import Build, TextRows
+from openended.harness.storage import RowFile, join_ragged
+
+# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
+# (2e-8), which would change the features and every key after them. Equal to the option's default.
+CPU_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: core.Scope
+    bos: bool = False  # the model's start token is read before every text
+    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
+    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
+    window: int | None = None  # tokens that are read at once; None: as many as the model can
+    stride: int | None = None  # tokens that each later window scores; None: half a window
+
+    @classmethod
+    def from_need(cls, need: core.Need) -> ScoringOptions:
+        """Return the options of a need."""
+        options: dict[str, Any] = dict(need.options)
+        if unknown := options.keys() - {each.name for each in fields(cls)}:
+            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return not self.changed_options
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
+        return {"scope": self.scope, **options}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPasses:
+    """Passes of tokenizers and models over the rows of a system."""
+
+    session: Session
+    runtime: core.Runtime
+
+    def tokenize(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
+        """Return token ids under a model's tokenizer."""
+        tokenizer = self.session.tokenizer(spec)
+        if options.scope != "continuation":
+            return models.tokenize_texts(tokenizer, iterate_texts(source, options.scope))
+        texts = _read_texts(source, options, tokenizer)
+        return models.tokenize_pairs(tokenizer, RowFile(source.path).prompts, texts)[1]
+
+    def score_and_embed(
+        self, spec: models.BackendSpec, embedder: models.EmbedderSpec | None, source: TextRows, options: ScoringOptions,
+        requested: Sequence[str],
+    ) -> list[Build]:  # fmt: skip
+        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
+        if embedder is not None and list(requested) == ["embed"]:
+            return self.embed([embedder], source, "prompt_and_continuation", [embedder.max_length])
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
+        ranks = "rank" in requested
+        builds: dict[str, Build] = {}
+        with self._show_progress(f"score {source.title}", len(texts)) as advance:
+            if embedder is not None and "embed" in requested:
+                both = models.EmbeddingRequest(
+                    prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
+                    batch_size=batch,
+                )  # fmt: skip
+                vectors, scores = lm.embed_and_score(both, advance)
+                builds["embed"] = partial(_save_vectors, vectors, lm)
+            else:
+                request = models.ScoringRequest(
+                    prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
+                    window=options.window, stride=options.stride, batch_size=batch,
+                )  # fmt: skip
+                scores = lm.score(request, advance)
+        nll, rank = models.split_columns(scores)
+        builds |= {"score": partial(_save_scores, nll, lm), "rank": partial(_save_scores, rank, lm)}
+        return [builds[name] for name in requested]
+
+    def sketch_gradients(
+        self, spec: models.BackendSpec, source: TextRows, options: ScoringOptions, size: int, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write a sketch of the gradient of each text's loss."""
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._read_ids(source, spec, options)
+        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
+            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
+            sketches = lm.sketch_gradients(request, advance)
+        artifacts.save_array(folder / artifacts.VECTORS, sketches)
+        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
+
+    def embed(
+        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope, lengths: Sequence[int | None]
+    ) -> list[Build]:
+        """Embed at maximum lengths, those of `specs`, which differ in nothing else; in one pass where the model can."""
+        spec = specs[0]
+        model = self.session.embedder(spec, self.runtime)
+        batch = self._choose_batch_size(model)
+        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
+            if spec.kind == "sentence":
+                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                return [partial(_save_vectors, embedded, model)]
+            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
+            if scope == "continuation":
+                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+            by_length = model.embed(request, advance)
+        return [partial(_save_vectors, by_length[length], model) for length in lengths]
+
+    def read_q(
+        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
+    ) -> Mapping[str, Any]:
+        """Write the statistics of a decoder's Q on a source."""
+        lm = self.session.model(spec, self.runtime)
+        rows = RowFile(source.path)
+        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
+            request = models.QStatisticsRequest(
+                prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
+            )  # fmt: skip
+            (stats,) = lm.q_statistics(request, advance)
+        return {**artifacts.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
+
+    def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+        return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
+
+    def _read_ids(
+        self, source: TextRows, spec: models.BackendSpec, options: ScoringOptions
+    ) -> tuple[core.Ragged, core.Ragged]:
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
+        rows, tokenizer_spec = RowFile(source.path), spec.tokenizer_spec()
+        if tokenizer_spec is None:
+            raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
+        if has_ids_for(source, tokenizer_spec, options):
+            return _read_prompt_ids(source, spec), rows.token_ids
+        tokenizer = self.session.tokenizer(tokenizer_spec)
+        return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
+
+    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
+        return core.show_progress(title, total, unit="texts", enabled=self.runtime.progress)
+
+
+def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
+    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
+    if spec is None or options.tokenizes_again:
+        return False
+    try:
+        return source.tokenizer == models.digest_encoding(spec)
+    except core.DataError:  # no tokenizer; the step that needs it says so
+        return False
+
+
+def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
+    """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
+    try:
+        array = artifacts.load_array(path)
+    except core.DataError as err:
+        raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise core.DataError(
+            f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
+        )
+    needed = max(row_numbers, default=-1) + 1
+    if len(array) < needed or (whole and len(array) != needed):
+        raise core.DataError(
+            f"features: {path}: {len(array)} rows for {needed} texts; expected one row per text, in the same order"
+        )
+    rows = np.asarray(row_numbers, dtype=np.int64)
+    # All texts of a file in its order: the vectors are then read from the disk as needed.
+    selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
+    with np.errstate(over="ignore"):  # refused below
+        vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
+    if not (finite := np.isfinite(vectors).all(axis=1)).all():
+        raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
+    return vectors
+
+
+def load_texts(source: TextRows, scope: core.Scope) -> list[str]:
+    """Return a source's texts, with prompts if the scope includes them."""
+    return list(iterate_texts(source, scope))
+
+
+def iterate_texts(source: TextRows, scope: core.Scope) -> Iterator[str]:
+    """Yield the texts of `load_texts`, with a bounded number of them in memory."""
+    rows = RowFile(source.path)
+    if scope == "continuation":
+        return rows.each("text")
+    return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
+
+
+def load_row_tokens(source: TextRows, scope: core.Scope) -> core.Ragged:
+    """Return the token ids that a source's rows hold."""
+    rows = RowFile(source.path)
+    return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
+
+
+def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+    """Yield the continuations, without end tokens and outer white space if the options say so."""
+    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids] if options.without_end else []
+    for text in RowFile(source.path).each("text"):
+        for end in ends:
+            text = text.replace(end, "")
+        yield text.strip() if options.without_end else text
+
+
+def _read_prompt_ids(source: TextRows, spec: models.BackendSpec) -> core.Ragged:
+    """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
+    rows = RowFile(source.path)
+    if not spec.chat_template:
+        return rows.prompt_ids
+    if source.chat is None or source.chat.entry is None:
+        raise core.SpecError("the prompts of the chat template were not made yet")
+    chat = RowFile(source.chat.entry.path / CHAT)
+    ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
+    return core.Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _save_scores(scores: core.Ragged, model: models.Backend, folder: Path) -> Mapping[str, Any]:
+    artifacts.save_ragged(folder, scores)
+    return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
+
+
+def _save_vectors(
+    embedded: models.TextVectors, model: models.LanguageModel | models.Backend, folder: Path
+) -> Mapping[str, Any]:
+    vectors, truncated = embedded
+    artifacts.save_array(folder / artifacts.VECTORS, vectors)
+    return {"n": len(vectors), "d": int(vectors.shape[1]), "truncated": truncated, "device": str(model.device)}
