@@ -125,10 +125,16 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
         gathered = gather_answers([folder / protocol / "simulated"], key, leave_out=False)
         assert not gathered.remarks
         assert len(list((folder / protocol / "sheets").iterdir())) == len(key.sheets) == len(gathered.sheets)
-    rows = []
+    rows, scores = [], {"human": set(), "model": set()}
     for path in (tmp_path / "outputs" / "runs" / "human_study_docs").glob("*/record.json"):
-        rows += [(r["metric"], r["status"], r["signature"]) for r in json.loads(path.read_text())["results"]]
-    assert len(rows) == 6
+        results = json.loads(path.read_text())["results"]
+        rows += [(r["metric"], r["status"], r["signature"]) for r in results]
+        for r in results:
+            if r["metric"] == "bradley_terry":
+                scores[r["system"]].add(r["values"]["bradley_terry"])
+    assert len(scores["human"]) == 1, "every run's human row is the score of people"
+    assert len(scores["model"] - scores["human"]) == 3
+    assert len(rows) == 9  # of three runs: HUSE, Bradley–Terry of the system and of people
     assert {status for _, status, _ in rows} == {"ok"}
     assert all("simulated raters" in signature for _, _, signature in rows)
     assert "simulated raters" in (tmp_path / "outputs/reports/human_study_docs/report.html").read_text()
