@@ -19,7 +19,7 @@ from .pipeline import (
     run_judgments as run_judgments,
 )
 from .players import (
-    Judgments as Judgments,
+    JudgmentSource as JudgmentSource,
     check_players as check_players,
     select_metrics_for_file as select_metrics_for_file,
 )

@@ -13,7 +13,7 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.imported import is_built_in_system, read_generations
 from openended.harness.run.dataset import NO_TOKENIZER, Dataset
 from openended.harness.run.facts import reads_q
-from openended.harness.run.players import Judgments, list_metrics_for_file
+from openended.harness.run.players import JudgmentSource, list_metrics_for_file
 from openended.harness.run.session import Session
 from openended.harness.run.settings import NO_JUDGMENTS, RunModels, Settings, TextOptions
 from openended.harness.run.steps import Executor
@@ -27,17 +27,17 @@ _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
 _CHECKED_TEXTS = 20_000  # that a plan reads
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """What the checks of a request found, which the stages share."""
 
     fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
     tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
-    judgments: Judgments
+    judgments: JudgmentSource
     readers: Sequence[core.ReadsFile]  # metrics that read the file of judgments
     remarks: Sequence[str]  # which of them have no value, and why
 
 
-def check_request(settings: Settings, executor: Executor) -> Checked:
+def check_request(settings: Settings, executor: Executor) -> CheckResult:
     """Check a request, and fetch the files that it names; a plan notes the files and models that are missing.
 
     Raises:
@@ -45,7 +45,7 @@ def check_request(settings: Settings, executor: Executor) -> Checked:
     """
     task, metrics, decoder = settings.task, settings.metrics, settings.decoder
     texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
-    judgments = Judgments.from_settings(settings)
+    judgments = JudgmentSource.from_settings(settings)
     remarks = check_judgments(judgments, readers)
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
@@ -67,11 +67,11 @@ def check_request(settings: Settings, executor: Executor) -> Checked:
     elif run_models.model is not None and decoder is not None:
         for check in _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted):
             executor.find(check)
-    return Checked(fingerprint, tokenizer, judgments, readers, remarks)
+    return CheckResult(fingerprint, tokenizer, judgments, readers, remarks)
 
 
 def check_dataset(
-    dataset: Dataset, checked: Checked, metrics: Sequence[core.Metric], texts: TextOptions, run_models: RunModels,
+    dataset: Dataset, checked: CheckResult, metrics: Sequence[core.Metric], texts: TextOptions, run_models: RunModels,
     decoder: Decoder | None,
 ) -> None:  # fmt: skip
     """Check what depends on the examples, before any text is generated; a plan knows them if they are cached.
@@ -121,7 +121,7 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, sess
         seen.add(key)
 
 
-def check_judgments(judgments: Judgments, readers: Sequence[core.ReadsFile]) -> list[str]:
+def check_judgments(judgments: JudgmentSource, readers: Sequence[core.ReadsFile]) -> list[str]:
     """Read the file of judgments for every metric that needs it; return which of them have no value, and why."""
     source, path = judgments.source, judgments.path
     if source not in (None, NO_JUDGMENTS) and not readers:

@@ -49,14 +49,14 @@ _WHOLE: core.Scope = "prompt_and_continuation"
 
 
 @dataclass(frozen=True)
-class Feature:
+class LazyFeature:
     """One feature of one source."""
 
     content: Any  # the step that makes it, or a digest or what computes it: an input of the steps of metrics
     load: Callable[[], Any]
 
     @classmethod
-    def from_step(cls, step: Step, load: Callable[[Entry], Any]) -> Feature:
+    def from_step(cls, step: Step, load: Callable[[Entry], Any]) -> LazyFeature:
         """Return a feature that is read from the artifact of a step."""
 
         def load_entry() -> Any:  # noqa: ANN401 - each kind has its own
@@ -79,7 +79,7 @@ class FeatureTable:
         self.models = run_models
         self.texts = texts
         self.passes = passes
-        self._features: dict[tuple[object, core.Need], Feature | str] = {}
+        self._features: dict[tuple[object, core.Need], LazyFeature | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
     def list_contents(self, source: TextRows, needs: Iterable[core.Need]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class FeatureTable:
                 for need, source in needs_of.items():
                     kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (self._identify(source), need) not in self._features:
-                        declared: Mapping[core.Need, Feature | str]
+                        declared: Mapping[core.Need, LazyFeature | str]
                         try:
                             declared, further = self._declare_feature(source, need, tuple(needs_of), decoder)
                         except core.UndefinedMetric as err:
@@ -142,7 +142,7 @@ class FeatureTable:
         """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
         return (source.identity, source.role == "model") if self.models.vector_files else source.identity
 
-    def _get_feature(self, source: TextRows, need: core.Need) -> Feature:
+    def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
         feature = self._features[self._identify(source), need]
         if isinstance(feature, str):
             raise core.UndefinedMetric(feature)
@@ -150,7 +150,7 @@ class FeatureTable:
 
     def _declare_feature(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need], decoder: Decoder | None
-    ) -> tuple[dict[core.Need, Feature], Sequence[Step | StepGroup]]:
+    ) -> tuple[dict[core.Need, LazyFeature], Sequence[Step | StepGroup]]:
         """Return the feature, others that the same pass gives, and the steps that make them."""
         if need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
             return self._declare_scores(source, need, needs)
@@ -162,11 +162,11 @@ class FeatureTable:
         feature = declare(source, need) if declare is not None else self._read_feature(source, need)
         return {need: feature}, [feature.content] if isinstance(feature.content, Step) else []
 
-    def _read_feature(self, source: TextRows, need: core.Need) -> Feature:
+    def _read_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            return Feature(partial(digest_corpus, path), partial(load_corpus, path))
+            return LazyFeature(partial(digest_corpus, path), partial(load_corpus, path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
             device = self.passes.runtime.device
@@ -174,13 +174,13 @@ class FeatureTable:
             def load_classifier() -> Callable[..., NDArray[np.bool_]]:
                 return partial(models.finetune_classifier, model, models.pick_device(device))
 
-            return Feature(partial(digest_model, model), load_classifier)
+            return LazyFeature(partial(digest_model, model), load_classifier)
         if need.kind == "texts":
-            return Feature(source.digest, partial(load_texts, source, need.scope))
+            return LazyFeature(source.digest, partial(load_texts, source, need.scope))
         if need.kind == "stops":
-            return Feature(source.digest, lambda: RowFile(source.path).stops)
+            return LazyFeature(source.digest, lambda: RowFile(source.path).stops)
         if need.kind == "log_prob":
-            return Feature(source.digest, lambda: RowFile(source.path).log_probs)
+            return LazyFeature(source.digest, lambda: RowFile(source.path).log_probs)
         spec = self._find_tokenizer(need)  # of `end_tokens`
         if spec is None:
             raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
@@ -189,7 +189,7 @@ class FeatureTable:
             loaded: Any = self.passes.session.tokenizer(spec)
             return np.array(loaded.eos_ids, dtype=np.int64)
 
-        return Feature(partial(_digest_ends, spec), load_end_tokens)
+        return LazyFeature(partial(_digest_ends, spec), load_end_tokens)
 
     def _find_tokenizer(self, need: core.Need) -> models.ModelSpec | None:
         """Return whose tokens a need counts; None: whitespace words and characters."""
@@ -197,10 +197,10 @@ class FeatureTable:
             return None
         return self.models.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
-    def _declare_tokens(self, source: TextRows, need: core.Need) -> Feature:
+    def _declare_tokens(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare token ids; a step tokenizes if the rows have the tokens of another tokenizer."""
         if need.by == "rows":
-            return Feature(source.digest, partial(load_row_tokens, source, need.scope))
+            return LazyFeature(source.digest, partial(load_row_tokens, source, need.scope))
         spec, options = self._find_tokenizer(need), ScoringOptions.from_need(need)
         if spec is None:
 
@@ -208,9 +208,9 @@ class FeatureTable:
                 texts = iterate_texts(source, need.scope)
                 return models.number_words(map(" ".join, texts) if need.by == "chars" else texts)
 
-            return Feature(source.digest, load_words)
+            return LazyFeature(source.digest, load_words)
         if has_ids_for(source, spec, options):
-            return Feature(source.digest, partial(load_row_tokens, source, need.scope))
+            return LazyFeature(source.digest, partial(load_row_tokens, source, need.scope))
 
         def write(folder: Path) -> Mapping[str, Any]:
             artifacts.save_ragged(folder, self.passes.tokenize(spec, source, options))
@@ -220,11 +220,11 @@ class FeatureTable:
         if options.without_end:
             inputs["ends"] = partial(_digest_ends, spec)
         step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, write)
-        return Feature.from_step(step, lambda entry: artifacts.load_ragged(entry.path))
+        return LazyFeature.from_step(step, lambda entry: artifacts.load_ragged(entry.path))
 
     def _declare_embeddings(
         self, source: TextRows, need: core.Need
-    ) -> tuple[dict[core.Need, Feature], Sequence[StepGroup]]:
+    ) -> tuple[dict[core.Need, LazyFeature], Sequence[StepGroup]]:
         """Declare embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
         if self.models.vector_files:
             return {need: self._read_user_vectors(source)}, []
@@ -244,19 +244,19 @@ class FeatureTable:
 
         return {need: _read_vectors(next(iter(lengths)))}, [StepGroup(list(lengths), compute)]
 
-    def _read_user_vectors(self, source: TextRows) -> Feature:
+    def _read_user_vectors(self, source: TextRows) -> LazyFeature:
         """Read the user's own vectors of a source, in place of an embedder's."""
         path = self.models.vector_files["model" if source.role == "model" else "human"]
         if source.entry is None or not path.is_file():
-            return Feature(None, dict)
+            return LazyFeature(None, dict)
         whole = self.texts.num_examples == "all" and source.file != SPARE_ROWS
         row_numbers = [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids]
         vectors = load_user_vectors(path, row_numbers, whole=whole)
-        return Feature(core.digest(["own vectors", core.digest_file(path), source.digest]), lambda: vectors)
+        return LazyFeature(core.digest(["own vectors", core.digest_file(path), source.digest]), lambda: vectors)
 
     def _declare_scores(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need]
-    ) -> tuple[dict[core.Need, Feature], Sequence[StepGroup]]:
+    ) -> tuple[dict[core.Need, LazyFeature], Sequence[StepGroup]]:
         """Declare token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
@@ -272,7 +272,7 @@ class FeatureTable:
             for each, stage in stages.items()
             if each == need or each in needs
         }
-        features = {each: Feature.from_step(step, _read_ragged) for each, step in steps.items()}
+        features = {each: LazyFeature.from_step(step, _read_ragged) for each, step in steps.items()}
         if embedder is not None:
             steps[vectors] = self._declare_vectors(source, vectors, embedder)
             features[vectors] = _read_vectors(steps[vectors])
@@ -282,7 +282,7 @@ class FeatureTable:
 
         return features, [StepGroup(list(steps.values()), compute)]
 
-    def _declare_gradients(self, source: TextRows, need: core.Need) -> Feature:
+    def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare sketches of the gradients of the scorer's losses of texts."""
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
@@ -291,7 +291,7 @@ class FeatureTable:
         step.compute = partial(self.passes.sketch_gradients, spec, source, options, size)
         return _read_vectors(step)
 
-    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> Feature:
+    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model, least = self.models.model, self.texts.least_length
         if model is None or decoder is None:
@@ -315,8 +315,8 @@ class FeatureTable:
         inputs = {"rows": source.digest, "model": partial(digest_model, model), **_get_chat(source, model)}
         step = _make_step(source, "next_token", "", facts, inputs, write, model)
         if need.kind == "next_token":
-            return Feature.from_step(step, lambda entry: artifacts.load_next_token(entry.path, entry.meta))
-        return Feature.from_step(step, load_negative_log)
+            return LazyFeature.from_step(step, lambda entry: artifacts.load_next_token(entry.path, entry.meta))
+        return LazyFeature.from_step(step, load_negative_log)
 
     def _declare_vectors(self, source: TextRows, need: core.Need, spec: models.EmbedderSpec) -> Step:
         """Return the step of an embedder's vectors, which a group computes."""
@@ -362,8 +362,8 @@ def _read_ragged(entry: Entry) -> core.Ragged:
     return artifacts.load_ragged(entry.path)
 
 
-def _read_vectors(step: Step) -> Feature:
-    return Feature.from_step(step, lambda entry: artifacts.load_vectors(entry.path))
+def _read_vectors(step: Step) -> LazyFeature:
+    return LazyFeature.from_step(step, lambda entry: artifacts.load_vectors(entry.path))
 
 
 def _is_same_model(spec: models.BackendSpec, other: models.BackendSpec | None) -> bool:

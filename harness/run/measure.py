@@ -18,7 +18,7 @@ from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.artifacts import load_result, save_result
 from openended.harness.run.facts import FactOptions, collect_facts
 from openended.harness.run.features import FeatureTable
-from openended.harness.run.players import Judgments
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import RunModels
 from openended.harness.run.steps import Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile
@@ -77,7 +77,7 @@ class Measures:
     """Declares the metrics of a run; `features` has declared all that they need."""
 
     options: FactOptions
-    judgments: Judgments
+    judgments: JudgmentSource
     features: FeatureTable
     intervals: int
     others: Sequence[TextRows] = ()

@@ -12,7 +12,7 @@ from typing import Any
 from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import load_result, save_result
-from openended.harness.run.checks import Checked, check_dataset, check_request, check_user_files
+from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
 from openended.harness.run.features import FOR_DECODER, FeatureTable
@@ -29,7 +29,7 @@ from openended.harness.run.measure import (
 )
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.passes import ModelPasses
-from openended.harness.run.players import Judgments
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
@@ -42,7 +42,7 @@ class RunTexts:
     """The texts of a run; their entries are None while they are only planned."""
 
     settings: Settings
-    checked: Checked
+    checked: CheckResult
     dataset: Dataset
     model_rows: TextRows
     decoder: Decoder | None  # resolved: nothing left to be measured
@@ -199,7 +199,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         )
     from openended.metrics.judgments import check_judgments_file
 
-    judgments = Judgments.from_settings(settings)
+    judgments = JudgmentSource.from_settings(settings)
     path, columns, players = Path(str(judgments.source)), judgments.columns, judgments.human_players
     check_judgments_file(path)
     executor = Executor(session, plan_only=settings.plan_only)

@@ -13,7 +13,7 @@ from openended.harness.run.settings import NO_JUDGMENTS, Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Judgments:
+class JudgmentSource:
     """The file of judgments of a run, how the user describes it, and the axes by which the run's system is found."""
 
     source: str | None
@@ -23,7 +23,7 @@ class Judgments:
     axes: Mapping[str, str]
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> Judgments:
+    def from_settings(cls, settings: Settings) -> JudgmentSource:
         """Return the judgments of a run."""
         return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, _collect_axes(settings))
 
@@ -122,7 +122,7 @@ def check_players(grid: Iterable[Settings]) -> None:
     for settings in grid:
         if settings.judgments is None and not settings.vector_files:
             continue
-        judgments = Judgments.from_settings(settings)
+        judgments = JudgmentSource.from_settings(settings)
         axes = {axis: value for axis, value in judgments.axes.items() if not axis.startswith("task.")}
         path = judgments.path
         vectors = settings.vector_files

@@ -170,12 +170,12 @@ class Executor:
 
     def _identify(self, step: Step) -> None:
         """Set the recipe of a step, unless an input is not known yet."""
-        digests = {name: self.find(partial(resolve_input, value)) for name, value in step.inputs.items()}
-        known = {name: digest for name, digest in digests.items() if digest is not None}
-        if len(known) == len(digests) and None not in step.extent.values():
+        contents = {name: self.find(partial(resolve_input, value)) for name, value in step.inputs.items()}
+        digests = {name: digest for name, digest in contents.items() if digest is not None}
+        if len(digests) == len(contents) and None not in step.extent.values():
             spec = step.spec if isinstance(step.spec, Mapping) else self.find(step.spec)
             if spec is not None:
-                step.recipe = Recipe(step.stage, STAGES[step.stage], spec, known, step.extent)
+                step.recipe = Recipe(step.stage, STAGES[step.stage], spec, digests, step.extent)
 
     def _run(self, step: Step, build: Build) -> None:
         if (recipe := step.recipe) is None:

@@ -177,7 +177,7 @@ def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
 
 def _name_rated_system(settings: run.Settings) -> str:
     typed = {str(s) for s in (getattr(m, "system", None) for m in settings.metrics) if s is not None}
-    judgments = run.Judgments.from_settings(settings)
+    judgments = run.JudgmentSource.from_settings(settings)
     names = sorted(typed) or judgments.list_players()
     if len(names) != 1:
         raise SpecError(

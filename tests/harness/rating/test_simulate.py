@@ -13,7 +13,7 @@ from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.protocol import load_protocol
-from openended.harness.run.players import Judgments
+from openended.harness.run.players import JudgmentSource
 from openended.metrics import judgments
 from openended.metrics.bradley_terry import BradleyTerry, bradley_terry
 from openended.metrics.huse import PairRatings, Rule, subsample_huse
@@ -146,7 +146,7 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     assert needs_whole_grid(given.judgments)
     assert not given.is_judgments_only()
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all exist: add -m"):
-        Judgments.from_settings(given).read_player(given.metrics[0])
+        JudgmentSource.from_settings(given).read_player(given.metrics[0])
     openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path, code=0)
 
 

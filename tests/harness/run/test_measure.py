@@ -21,7 +21,7 @@ from openended.harness.run.facts import FactOptions
 from openended.harness.run.measure import Measures, describe_token_ids, list_text_needs
 from openended.harness.run.notes import compare_with_card, read_card_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, run
-from openended.harness.run.players import Judgments
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import build_settings
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry
@@ -88,7 +88,7 @@ def start(tmp_path: Path) -> Any:
             metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
         ) -> Any:
             changed = replace(chosen, **change)
-            options, judgments = FactOptions.from_settings(changed), Judgments.from_settings(changed)
+            options, judgments = FactOptions.from_settings(changed), JudgmentSource.from_settings(changed)
             measures = Measures(options, judgments, texts.features, changed.intervals, others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
             measurement = measures.declare(metric, system, texts.human_rows, model)
@@ -237,10 +237,10 @@ def test_judgments_come_of_their_file(start, tmp_path):
     path.write_text("a,b\n")
     options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
     chosen = [settings(tmp_path, f"judgments={path}", *filter(None, [option])) for option in options]
-    digests = [Judgments.from_settings(one).digest() for one in chosen]
+    digests = [JudgmentSource.from_settings(one).digest() for one in chosen]
     assert len(set(digests)) == 4
     path.write_text("a,c\n")
-    assert Judgments.from_settings(chosen[0]).digest() not in digests
+    assert JudgmentSource.from_settings(chosen[0]).digest() not in digests
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.grid import list_jobs
 from openended.harness.core import HarnessError, SpecError, UndefinedMetric
-from openended.harness.run.players import Judgments, check_players
+from openended.harness.run.players import JudgmentSource, check_players
 from openended.metrics.bradley_terry import BradleyTerry
 from tests.helpers import openended, run_settings, write_jsonl
 
@@ -77,7 +77,7 @@ def score_rows(settings_of_grid):
     """Return (model, decoder) → the score that a run puts into its row, or None; and that of its human row."""
     rows = {}
     for settings in settings_of_grid:
-        judgments = Judgments.from_settings(settings)
+        judgments = JudgmentSource.from_settings(settings)
         for metric in settings.list_judging():
             judged = judgments.read(metric)
             _, features = metric.from_file(settings.judgments)
@@ -208,7 +208,7 @@ def test_no_metric_of_a_file_takes_another_systems_judgments(tmp_path, metric):
     options = ["metric.distinct_k.partition=file"] if metric == "distinct_k" else []
     settings = run_settings("decoder=greedy", f"metric=[{metric}]", f"judgments={tmp_path / 'file.csv'}", *options)
     (reader,) = settings.list_judging()
-    judgments = Judgments.from_settings(settings)
+    judgments = JudgmentSource.from_settings(settings)
     judged = judgments.read(reader)
     assert "m" in reader.list_players(judged)
     with pytest.raises(UndefinedMetric, match=r"no player of the file is matched to this system; it has .*m"):
@@ -227,7 +227,7 @@ def test_a_file_that_names_no_system_is_of_one_system_only(tmp_path, text):
     words = (f"metric=[{metric}]", f"judgments={path}", *options)
     grid = [run_settings(f"decoder={decoder}", *words) for decoder in ("greedy", "ancestral")]
     (reader,) = grid[0].list_judging()
-    judgments = Judgments.from_settings(grid[0])
+    judgments = JudgmentSource.from_settings(grid[0])
     assert judgments.find_player(reader, judgments.read(reader)) == "model"
     check_players([grid[0], grid[0]])
     with pytest.raises(
@@ -254,11 +254,11 @@ def test_axes_match_as_they_are_typed():
     players = "judgment_players={x: {decoder: nucleus, decoder.p: 0.95}, y: {decoder: nucleus, decoder.p: 0.9}}"
     for words, matched in ((["nucleus"], ["x"]), (["nucleus", "decoder.p=0.9"], ["y"]), (["greedy"], [])):
         chosen = run_settings(f"decoder={words[0]}", *words[1:], players)
-        assert Judgments.from_settings(chosen).list_players() == matched
+        assert JudgmentSource.from_settings(chosen).list_players() == matched
     both = "judgment_players={nucleus: {decoder: nucleus}, greedy: {model: docs-s}}"
     settings = run_settings("decoder=nucleus", both, "metric=[bradley_terry]", f"judgments={PAIRS}")
     (reader,) = settings.list_judging()
-    judgments = Judgments.from_settings(settings)
+    judgments = JudgmentSource.from_settings(settings)
     with pytest.raises(SpecError, match=r"nucleus and greedy are matched to one system, .*add an axis"):
         judgments.find_player(reader, judgments.read(reader))
 
