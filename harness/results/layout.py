@@ -17,7 +17,6 @@ ANALYSES = {
     "correlation": "tables.agreement:build_correlation_frames",  # metrics × human scores
     "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, agreement of rankings
     "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric
-    "spread": "tables.agreement:build_seed_std_frames",  # standard deviations over seeds
     "embedder_agreement": "tables.agreement:build_embedder_agreement_frames",  # only the agreement of rankings
     "tokens_per_word": "tables.agreement:build_tokens_per_word_frames",  # of texts, by scorer
     "text_sets": "tables.agreement:build_text_set_frames",  # standard deviations over sets of human and generated texts

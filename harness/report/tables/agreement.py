@@ -8,13 +8,12 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, SpecError, parse_signature
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, choose_column_decimals
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
 
 FEW = "Fewer than three systems have both values, or one value is constant."
-ONE_SEED = "Only one seed."
 ORIENTED = (
     "Values are oriented so that larger is better and a positive correlation means agreement. If lower is better, the "
     "sign is changed; if a target is best (the human value or a fixed one), minus the distance to it is used."
@@ -264,31 +263,6 @@ def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
 # Seeds and sets of texts ----------------------------------------------------------------------------------------------
 
 
-def build_seed_std_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a table of the standard deviation of every value over seeds and its mean over systems (P&R's Table B.5)."""
-    systems = group_systems(part.items)
-    columns = []
-    for pair in select_pairs(part.items, layout):
-        values = [s.value(*pair) for s in systems]
-        cells = [Cell(v.sd, n=v.seeds) if v and math.isfinite(v.sd) else Cell(note=ONE_SEED) for v in values]
-        finite = [c.value for c in cells if math.isfinite(c.value)]
-        cells.append(Cell(math.fsum(finite) / len(finite)) if finite else Cell(note=ONE_SEED))
-        columns.append((_declare_std(part.items, pair, cells), cells))
-    seeds = [*(max(i.seeds for i in s.items) for s in systems), 0]
-    return [
-        Frame.build(
-            part.stem, f"{layout.title}{part.tasks}", [*(s.name for s in systems), "mean over systems"], columns,
-            ["Sample standard deviation (n − 1) over seeds."], kinds=[*["model"] * len(systems), "summary"],
-            seeds=seeds,
-        )
-    ]  # fmt: skip
-
-
-def _declare_std(items: Sequence[SystemValue], pair: Pair, cells: Sequence[Cell]) -> Quantity:
-    like = _find_like(items, pair)
-    return Quantity(*pair, f"sd {like.title}", "none", min(4, choose_column_decimals(cells) + 1), like.signature)
-
-
 def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of stds of values over sets of generated texts, of human texts, and of both (P&R, Table B.5)."""
     models = [i for i in part.items if i.system == "model"]
@@ -302,7 +276,8 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
             std = float(finite.std(ddof=1)) if len(finite) > 1 else math.nan
             empty = Cell(note="it needs two sets or more")
             cells.append(Cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
-        columns.append((_declare_std(models, pair, cells), cells))
+        like = _find_like(models, pair)
+        columns.append((Quantity(*pair, f"sd {like.title}", decimals=3, signature=like.signature), cells))
     title = f"{layout.title}{part.tasks}"
     return [Frame.build(part.stem, title, SETS, columns, SETS_REMARKS, head="Sets", over="systems")]
 

@@ -44,16 +44,20 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     heads = [columns.build_column(members, depth) for members in columns.groups.values()]
     titles = [layout.heads.get(axis, frame.heads.get(axis, axis.capitalize())) for axis in rows.axes]
     titles = [level for title in titles for level in title.split(" | ")]
+    printed = {key: rows.label(members[0]) for key, members in rows.groups.items()}
+    width = max([len(titles), *(sum(map(bool, labels)) for labels in printed.values())])
+    titles += [""] * (width - len(titles))
     lines: list[TableRow] = []
     before: object = None
     for key, members in rows.groups.items():
-        first, labels = members[0], rows.label(members[0])
-        labels = (*labels, *("",) * len(titles))[: max(len(titles), len([*filter(None, labels)]))]
+        first, labels = members[0], printed[key]
+        labels = (*(labels if len(labels) <= width else filter(None, labels)), *("",) * width)[:width]
+        label = (" " if first.role == "text" else ", ").join(filter(None, labels))
         content = tuple(_build_cell(cells.get((key, at)), head) for at, head in zip(columns.groups, heads, strict=True))
         section = (first.role, *rows.find_section(key, labels)) if first.section is None else first.section
         lines.append(
             TableRow(
-                ", ".join(filter(None, labels)), first.role, content, max(entry.seeds for entry in members),
+                label, first.role, content, max(entry.seeds for entry in members),
                 rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
             )
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tables about metrics (agreement, spread, damage) and about players and searches, from values that are known."""
+"""Tables about metrics (agreement, damage) and about players and searches, from values that are known."""
 
 import math
 from types import SimpleNamespace
@@ -110,18 +110,6 @@ def test_options_at_their_default_are_not_told_and_no_two_columns_read_alike(tmp
     titles = ["neighbors=7", "quantizer=drmm", "quantizer=kmeans"]
     assert [c.title for c in scores.columns] == [f"MAUVE ({options})" for options in titles]
     assert [c.title for c in agreement.columns] == titles
-
-
-def test_std_over_seeds(tmp_path):
-    for seed, value in enumerate((1.0, 3.0)):
-        write(tmp_path, "nucleus", seed, up=value)  # deviations -1 and 1: sd = sqrt(2)
-        write(tmp_path, "ancestral", seed, up=2 * value)  # sd = 2 sqrt(2)
-    write(tmp_path, "greedy", None, up=1.0)
-    (table,) = make_tables(read_results([tmp_path]), Layout(analysis="spread"), "s")
-    values = {r.label: r.cells[0].value for r in table.rows}
-    assert values["nucleus p=0.95"] == pytest.approx(math.sqrt(2), abs=1e-12)
-    assert values["mean over systems"] == pytest.approx(1.5 * math.sqrt(2), abs=1e-12)
-    assert math.isnan(values["greedy"])
 
 
 @pytest.fixture(scope="module")
