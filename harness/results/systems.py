@@ -416,14 +416,24 @@ def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] 
     """Return signature → the fields in which the systems' values differ, except those in `ignored`."""
     fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in ignored} for i in items}
     differ = find_differing_fields([fields[i.signature] for i in items if i.system == "model"])
-    return {signature: {k: values.get(k, "none") for k in differ} for signature, values in fields.items()}
+    metrics = {i.signature: i.metric for i in items}
+    usual = {metric: list_usual_options(metric) if differ else {} for metric in set(metrics.values())}
+    return {  # signatures lack later options at their default
+        signature: {k: values.get(k, usual[metrics[signature]].get(k, "none")) for k in differ}
+        for signature, values in fields.items()
+    }
+
+
+def list_usual_options(metric: str) -> dict[str, str]:
+    """Return option → its default, as signatures write it; empty where the metric's plug-in is not installed."""
+    metric_class = find_member("metric", metric)
+    fields = dataclasses.fields(metric_class) if metric_class is not None else ()
+    return {f.name: render_option(f.default) for f in fields}
 
 
 def format_options(metric: str, options: Mapping[str, str]) -> str:
     """Format options as `option=value, …` without those at the metric's default; if all are, the first is shown."""
-    metric_class = find_member("metric", metric)  # None if the metric's plugin is not installed
-    fields = dataclasses.fields(metric_class) if metric_class is not None else ()
-    usual = {f.name: render_option(f.default) for f in fields}
+    usual = list_usual_options(metric)
     words = {k: f"{k}={v}" for k, v in options.items()}
     return ", ".join([w for k, w in words.items() if options[k] != usual.get(k)] or list(words.values())[:1])
 

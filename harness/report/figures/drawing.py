@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -222,7 +223,7 @@ def _draw_ellipse(panel: Axes, points: Any, color: str) -> None:  # noqa: ANN401
 def _draw_cells(panel: Axes, series: Series) -> None:
     """Draw a matrix with a text in each cell, white on dark cells; NaN cells have no color."""
     look = dict(series.look)
-    size, bar = look.pop("fontsize", 5.5), look.pop("bar")
+    size, bar = look.pop("fontsize", 5.5), dict(look.pop("bar"))
     image = panel.imshow(np.ma.masked_invalid(series.z), **look)
     texts, is_dark = series.cells
     for (row, column), dark in np.ndenumerate(is_dark):
@@ -230,7 +231,10 @@ def _draw_cells(panel: Axes, series: Series) -> None:
             color = "white" if dark else "black"
             panel.text(column, row, text, ha="center", va="center", fontsize=size, color=color)
     ticks = {name: bar.pop(name) for name in ("ticks", "ticklabels") if name in bar}
-    color_bar = cast("Any", panel.figure).colorbar(image, ax=panel, **bar)
+    figure = cast("Any", panel.figure)
+    # A label longer than the matrix is high would be cut.
+    label = textwrap.fill(bar.pop("label", ""), max(12, round(10 * float(figure.get_size_inches()[1]))))
+    color_bar = figure.colorbar(image, ax=panel, label=label, **bar)
     if ticks:
         color_bar.set_ticks(ticks["ticks"], labels=ticks["ticklabels"])
 

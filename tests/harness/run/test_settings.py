@@ -132,6 +132,8 @@ def test_a_protocol_names_itself_in_the_signature_of_metrics_that_have_its_optio
     assert run_settings("compat=mdlm").protocol is None
     by_name = {metric.name: metric for metric in made.metrics}
     assert (by_name["repetition"].loop, by_name["mauve"].unit_norm) == ("two_copies", "after_pca")
+    (of_code,) = run_settings("compat=mauve2021_code", "metric=[zipf]").metrics
+    assert (by_name["zipf"].definition, of_code.definition) == ("degen", "log_thinned")
 
 
 def test_a_word_of_the_score_command_is_a_preset_unless_it_is_a_file(tmp_path):
