@@ -165,7 +165,7 @@ class ImportedRows:
             unit = "tokens" if self._tokenizer else "words"
             notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._most} {unit}")
         if not count["told"]:
-            notes.append("no stop reasons in the file; texts not truncated here count as complete")
+            notes.append("the file has no stop reasons: texts that were not cut here count as complete")
         if count["empty"]:
             notes.append(f"{count['empty']} of {count['rows']} generations are empty")
         return notes

@@ -52,7 +52,7 @@ def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, featu
     human, model = map(find_median_length, sides)
     if human and abs(model - human) > human * _LENGTH_GAP:
         notes.append(
-            f"median length {model:g}, of the human texts {human:g}: most metrics depend on length; truncate both "
+            f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"
         )
     unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)

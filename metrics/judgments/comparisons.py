@@ -177,6 +177,8 @@ def read_comparisons(
                 )
             first_lines[key] = row.where
         comparisons += parsed
+    if not comparisons:
+        raise DataError(f"{path}: no row has an outcome")
     comparisons.sort(
         key=lambda c: (c.item, c.criterion, c.system_a, c.system_b, c.rater, c.outcome, str(c.seconds), c.count)
     )

@@ -93,7 +93,10 @@ def read_judgments(
     if len(rows_of) > 1:
         raise DataError(f"{path}: ratings by {', '.join(rows_of)}; metric=[mean_rating] reads several criteria")
     rows = [row for rows in rows_of.values() for row in rows]
-    return _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse", human=human)
+    judgments = _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse", human=human)
+    if not judgments.systems:
+        raise DataError(f"{path}: no row has a rating")
+    return judgments
 
 
 def read_criteria(
@@ -102,10 +105,13 @@ def read_criteria(
     """Read the ratings of each criterion, for a metric; the name of the only criterion may be empty."""
     check_choice("empty", empty, base.Empty)
     columns, rows_of = _read_rows(path, renamed)
-    return {
+    judged = {
         criterion: _gather_ratings(path, columns, rows, scale=None, empty=empty, metric=metric, human=human)
         for criterion, rows in rows_of.items()
     }
+    if rated := {criterion: judgments for criterion, judgments in judged.items() if judgments.systems}:
+        return rated
+    raise DataError(f"{path}: no row has a rating")
 
 
 def _read_rows(path: Path, renamed: Mapping[str, str] | None) -> tuple[list[str], dict[str, list[base.FileRow]]]:

@@ -3,13 +3,14 @@
 import dataclasses
 import re
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from openended.harness.core import NextToken, Plan, Ragged, UndefinedMetric, build, load_members
+from openended.harness.core import DataError, NextToken, Plan, Ragged, UndefinedMetric, build, load_members
 from openended.harness.core.interfaces import Features, Metric, Side
 from openended.harness.core.spec import canonicalize
 from openended.harness.run.measure import add_intervals
@@ -160,6 +161,37 @@ def test_odd_texts_have_values_and_intervals_in_range_or_none(name, cases):
     for case in range(min(cases, 200) if name in SLOW else cases):
         with suppress(UndefinedMetric):
             check_intervals(METRICS[name](), draw_odd_features(METRICS[name](), np.random.default_rng([case, 0])))
+
+
+def draw_odd_judgments(name: str, rng: np.random.Generator) -> str:
+    """A small file of comparisons or ratings: few raters, equal or extreme cells, empty and repeated rows."""
+    systems = [["human", "a"], ["human", "a", "b"]][rng.integers(2)]
+    raters, items = range(rng.integers(1, 4)), range(rng.choice([1, 4, 25]))
+    pairs = list(combinations(systems, 2)) if name == "bradley_terry" else [(system, system) for system in systems]
+    picks = [(f"e{i}", *pair, f"r{r}") for i in items for pair in pairs for r in raters if rng.random() < 0.9]
+    if name == "bradley_terry":
+        outcomes = [["a", "b", "tie"], ["a"], ["tie"], ["a", "b", ""]][rng.integers(4)]
+        rows = [f"{i},{a},{b},{rng.choice(outcomes)},{r},{rng.choice([0, 5, 1e9])}" for i, a, b, r in picks]
+        head = "item,system_a,system_b,outcome,rater,seconds"
+    else:
+        ratings = [["1", "5"], ["3"], ["-1e9", "1e9"], ["0.1", "2", ""], ["1", "2", "3", "4", "5"]][rng.integers(5)]
+        facts = {(i, a): f"{rng.choice([-1e5, -30.0, -1.5, 0.0])},{rng.choice([1, 7])}" for i, a, _, _ in picks}
+        rows = [f"{i},{a},{rng.choice(ratings)},{r},{facts[i, a]}" for i, a, _, r in picks]
+        head = "example_id,system,rating,rater,log_prob,length"
+    return "\n".join([head, *rows, *(rows[:1] if rng.random() < 0.1 else ())]) + "\n"
+
+
+@pytest.mark.parametrize("cases", [20, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["bradley_terry", "huse", "mean_rating"])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+def test_odd_judgments_have_values_and_intervals_in_range_or_are_refused(tmp_path, name, cases):
+    path = tmp_path / "judgments.csv"
+    for case in range(cases):
+        rng = np.random.default_rng([case, 1])
+        path.write_text(draw_odd_judgments(name, rng))
+        options = {"empty": str(rng.choice(["skip", "refuse"]))} | ({"system": "a"} if name == "huse" else {})
+        with suppress(UndefinedMetric, DataError):
+            check_intervals(*METRICS[name](**options).from_file(path))
 
 
 def remove_texts(side: Side) -> Side:

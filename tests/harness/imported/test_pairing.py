@@ -69,7 +69,7 @@ def test_texts_are_paired_by_id(tmp_path, prompts, field):
     assert [r.prompt for r in rows] == ["P0", "P1", "P2"]
     assert notes == [
         "its ids were read as record numbers of the task, counted from 0",
-        "no stop reasons in the file; texts not truncated here count as complete",
+        "the file has no stop reasons: texts that were not cut here count as complete",
     ]
 
 

@@ -269,7 +269,7 @@ def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):
     assert "median length" not in " ".join(record.notes)
     record = measured(tmp_path, "metric=[length]", "generations=damage:truncation:50", "intervals=0")
     (note,) = [note for note in record.notes if note.startswith("median length")]
-    assert "of the human texts" in note
+    assert "(human texts: " in note
 
 
 def get_row(record: RunRecord, system: str) -> Any:
