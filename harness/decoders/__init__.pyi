@@ -18,6 +18,7 @@ from .q import (
     compute_dense_q as compute_dense_q,
     draw_tokens as draw_tokens,
     forbid_end as forbid_end,
+    read_dense_q as read_dense_q,
     read_q as read_q,
     start_draw as start_draw,
     truncate_and_renormalize as truncate_and_renormalize,

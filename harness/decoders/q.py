@@ -395,6 +395,14 @@ def read_q(decoder: QDecoder, table: QTable, chunk: LogitChunk, head: int) -> QS
     return _read_truncated(decoder, ranked, chunk)
 
 
+def read_dense_q(decoder: QDecoder, table: QTable, chunk: LogitChunk) -> Tensor:
+    """Q of a chunk after penalties over the whole vocabulary, shape (m, V), float64; `table` keeps decoders' states."""
+    state = None
+    if decoder.first_state():
+        state = _replay_states(decoder, table, chunk.sort_at(decoder.temperature_and_order()[0], 1), chunk)
+    return compute_dense_q(decoder, chunk.logits, state)
+
+
 def _read_untruncated(temperature: float, chunk: LogitChunk) -> QStatistics:
     import torch
 

@@ -7,6 +7,9 @@ from .teacher_forcing import (
     compute_q_statistics as compute_q_statistics,
     count_chunk_rows as count_chunk_rows,
     iterate_batches as iterate_batches,
+    iterate_logits as iterate_logits,
+    penalize_chunk as penalize_chunk,
+    read_history as read_history,
     score_chunk as score_chunk,
 )
 from .token_loop import build_generation as build_generation, draw_next_tokens as draw_next_tokens

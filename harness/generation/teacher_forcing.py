@@ -11,7 +11,7 @@ import numpy as np
 
 from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged, copy_to_device
 from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
-from openended.harness.models import QStatisticsRequest
+from openended.harness.models import QStatisticsRequest, TextRequest
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26  # logits held at a time: 1 MiB of float32 stays in a core's cache
 BATCH_TOKENS = 16384  # positions of one forward pass at most
@@ -36,7 +36,12 @@ def compute_q_statistics(
     led = replace(request, prompts=read)
     with torch.inference_mode():
         for rows in iterate_batches(read.lengths, continuations.lengths, request.batch_size):
-            _score_batch(lm, led, tables, rows)
+            for out, chunk in iterate_logits(lm, led, rows, request.min_new_tokens):
+                histories = partial(read_history, led, lm.start_id)
+                for table, statistics in zip(
+                    tables, score_chunk(request.decoders, tables, chunk, histories), strict=True
+                ):
+                    table.write(out, statistics)
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
     return [build_next_token(table, request, lm.vocab_size) for table in tables]
@@ -80,8 +85,14 @@ def iterate_batches(before: I64, scored: I64, batch_size: int) -> Iterator[list[
         yield batch
 
 
-def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[QTable], rows: Sequence[int]) -> None:
-    """Score rows in one forward pass, without padding where the model allows it, then chunk by chunk."""
+def iterate_logits(
+    lm: CausalModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int = 0
+) -> Iterator[tuple[I64, LogitChunk]]:
+    """Yield the logits that the continuations of some rows are drawn from, from one forward pass, chunk by chunk.
+
+    The request's prompts are what the model reads. With each chunk comes where its positions are in the values of the
+    continuations. There is no padding where the model allows it.
+    """
     import torch
 
     from openended.harness.decoders import forbid_end
@@ -100,17 +111,14 @@ def _score_batch(lm: CausalModel, request: QStatisticsRequest, tables: Sequence[
     size = count_chunk_rows(lm.device.type, lm.vocab_size)
     for start in range(0, len(positions), size):
         part = slice(start, start + size)
-        early = [i for i, position in enumerate(positions[part]) if position.step < request.min_new_tokens]
+        early = [i for i, position in enumerate(positions[part]) if position.step < min_new_tokens]
         logits = run.logits(hidden[part])
         if early:
             logits = forbid_end(logits, lm.eos_ids, early)
-        chunk = LogitChunk(logits, gold[part], positions[part], banned=bool(early))
-        histories = partial(_read_history, request, lm.start_id)
-        for table, statistics in zip(tables, score_chunk(request.decoders, tables, chunk, histories), strict=True):
-            table.write(out[part], statistics)
+        yield out[part], LogitChunk(logits, gold[part], positions[part], banned=bool(early))
 
 
-def _read_prompt(request: QStatisticsRequest, row: int, start_id: int) -> I64:
+def _read_prompt(request: TextRequest, row: int, start_id: int) -> I64:
     """Return what the model reads before a continuation: an empty prompt becomes the model's start token."""
     return request.prompts[row] if len(request.prompts[row]) else np.array([start_id])
 
@@ -120,7 +128,7 @@ def count_chunk_rows(device_type: str, vocab_size: int) -> int:
     return max(1, (CHUNK_CPU if device_type == "cpu" else CHUNK_GPU) // vocab_size)
 
 
-def _read_history(request: QStatisticsRequest, start_id: int, position: TextPosition) -> I64:
+def read_history(request: TextRequest, start_id: int, position: TextPosition) -> I64:
     """Return the tokens before a position, which start with the prompt as in generation."""
     before = _read_prompt(request, position.row, start_id)
     return np.concatenate([before, request.continuations[position.row][: position.step]]).astype(np.int64)
@@ -133,19 +141,22 @@ def score_chunk(
     read_history: Callable[[TextPosition], I64],
 ) -> Iterator[QStatistics]:
     """Yield the statistics of a chunk under each decoder; penalties apply to each position by its own history."""
-    from openended.harness.decoders import apply_penalties
-
     truncating = sum(not (d.one_hot or d.untruncated or d.penalizes) for d in decoders)
     vocab_size = chunk.logits.shape[1]
     head = vocab_size if truncating >= SHARED or vocab_size <= 2 * HEAD else HEAD
     for decoder, table in zip(decoders, tables, strict=True):
-        seen = chunk
-        if decoder.penalizes:
-            histories = [read_history(position) for position in chunk.positions]
-            lengths = np.array([len(history) for history in histories])
-            padded = np.zeros((len(lengths), lengths.max()), dtype=np.int64)
-            padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(histories)
-            past, counts = (copy_to_device(values, chunk.logits.device) for values in (padded, lengths))
-            logits = apply_penalties(decoder, chunk.logits, past, counts)
-            seen = LogitChunk(logits, chunk.gold, chunk.positions, banned=True)
-        yield read_q(decoder, table, seen, head)
+        yield read_q(decoder, table, penalize_chunk(decoder, chunk, read_history), head)
+
+
+def penalize_chunk(decoder: QDecoder, chunk: LogitChunk, read_history: Callable[[TextPosition], I64]) -> LogitChunk:
+    """Apply a decoder's penalties to each position of a chunk, by what precedes it."""
+    from openended.harness.decoders import apply_penalties
+
+    if not decoder.penalizes:
+        return chunk
+    histories = [read_history(position) for position in chunk.positions]
+    lengths = np.array([len(history) for history in histories])
+    padded = np.zeros((len(lengths), lengths.max()), dtype=np.int64)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(histories)
+    past, counts = (copy_to_device(values, chunk.logits.device) for values in (padded, lengths))
+    return LogitChunk(apply_penalties(decoder, chunk.logits, past, counts), chunk.gold, chunk.positions, banned=True)

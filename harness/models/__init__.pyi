@@ -4,6 +4,7 @@ from .backend import (
     GradientRequest as GradientRequest,
     QStatisticsRequest as QStatisticsRequest,
     ScoringRequest as ScoringRequest,
+    TextRequest as TextRequest,
     TextVectors as TextVectors,
 )
 from .chat import load_template as load_template, split_into_turns as split_into_turns

@@ -31,11 +31,13 @@ from .build import (
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
-from .figures.draw import draw_search as draw_search
+from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
+from .figures.plot import Panel as Panel, Plot as Plot, Series as Series
 from .looks import change_looks as change_looks, digest_system as digest_system, read_looks as read_looks
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
-from .tables.frame import arrow as arrow
+from .tables.frame import Frame as Frame, Quantity as Quantity, arrow as arrow
+from .tables.pivot import build_tables as build_tables
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.selection import select_pairs as select_pairs
 from .tables.table import Table as Table

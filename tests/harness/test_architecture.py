@@ -28,6 +28,7 @@ LAYERS = (
     {"run"},
     {"results"},
     {"report", "rating"},
+    {"fidelity"},
     {"app"},
     {"integrations"},
     {"__main__"},

@@ -153,6 +153,12 @@ def draw_search(searched: SearchResult, folder: Path) -> list[Picture]:
     return _draw(plots, folder, by_name, SystemStyles([]))
 
 
+def draw_plots(plots: Mapping[str, Plot], folder: Path, title: str, caption: str) -> list[Picture]:
+    """Draw plots that are not of a report, by the stem of their files."""
+    declared = dict.fromkeys(plots, Declaration(analysis="", title=title, caption=caption))
+    return _draw(plots, folder, declared, SystemStyles([]))
+
+
 def _draw(
     plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration], styles: SystemStyles, name: str = ""
 ) -> list[Picture]:

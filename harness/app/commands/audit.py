@@ -1,0 +1,68 @@
+"""`openended audit RUN…`: check that an engine drew every token from the decoder's Q, with a reference model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from openended.harness import core
+from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
+from openended.harness.app.commands.show import find_run
+from openended.harness.core import DataError
+
+_ARGUMENTS: Arguments = {
+    "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, or the end of its name"},
+    "--reference": {"metavar": "MODEL", "help": "hub id or folder of the reference model; default: the run's own"},
+    "--against": {"metavar": "RUN", "help": "compare the strings with those of another engine; needs no model"},
+    "--no-suspects": {"action": "store_true", "help": "skip the comparison with int8 weights: a third of the time"},
+    "--device": {"default": "cpu", "help": "of the reference model; default: cpu"},
+    "--batch-size": {"type": int, "default": 32, "metavar": "N", "help": "texts of one forward pass; default: 32"},
+    "--report": {"type": Path, "metavar": "DIR", "help": "write the table and the figure of the transform there"},
+    **OUTPUTS,
+}
+
+
+EPILOG = """Exit code: 0 consistent, 1 not drawn from Q, 2 bad input.
+Examples:
+  openended audit 5b2c81aa --report audit
+  openended audit 5b2c81aa --against 0f7de123"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command; returns its exit code."""
+    parser = make_parser("audit", __doc__, _ARGUMENTS, "openended audit 5b2c81aa", EPILOG)
+    args, passed = parser.parse_intermixed_args(words), list[bool]()
+    code = core.run_command(
+        "openended audit", lambda: passed.extend(_audit(args)), after_interrupt="nothing was changed"
+    )
+    return code or (core.OK if all(passed) else core.FAILED)
+
+
+def _audit(args: argparse.Namespace) -> Iterator[bool]:
+    """Print what was found; yield whether each run passed."""
+    from openended.harness import fidelity, report
+
+    if args.batch_size < 1:
+        raise DataError(f"--batch-size: expected 1 or more, got {args.batch_size}")
+    folders = [find_run(run, args.outputs) for run in args.runs]
+    for folder in folders:
+        if args.against is not None:
+            verdict, is_passed = fidelity.compare_runs(folder, find_run(args.against, args.outputs))
+            core.print_line(verdict)
+            yield is_passed
+            continue
+        audit = fidelity.audit_run(
+            folder, reference=args.reference, device=args.device, batch_size=args.batch_size,
+            suspects=not args.no_suspects, progress=True,
+        )  # fmt: skip
+        table = fidelity.build_audit_table(audit)
+        report.print_table(table)
+        if args.report is not None:
+            target = args.report / folder.name if len(folders) > 1 else args.report
+            report.write_table(table, target)
+            report.draw_plots({"transform": fidelity.plot_transform(audit)}, target, table.title, _CAPTION)
+        yield not audit.failed
+
+
+_CAPTION = "The mass of Q above each token, spread over the token's own part: uniform if the engine draws from Q."

@@ -1,0 +1,232 @@
+"""Audit the texts of a run: was every token drawn from the Q that was asked for?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openended.harness import core, report
+from openended.harness.backends import make_backend
+from openended.harness.core import DataError, Ragged
+from openended.harness.decoders import QDecoder
+from openended.harness.fidelity import checks, positions
+from openended.harness.fidelity.checks import Finding
+from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
+from openended.harness.report import Quantity
+from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, read_entry, read_record
+
+log = logging.getLogger(__name__)
+TOLERANCES = {"float32": 1e-3}
+"""dtype → allowed rounding; in half precision the logits of two engines differ more."""
+HALF = 0.1
+LEAST_PAIRS = 20  # pairs of texts of a comparison of strings
+TEXT_BINS = 4096  # hashed character n-grams of the comparison of strings
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The result of an audit."""
+
+    title: str  # model and decoder
+    texts: int
+    tokens: int
+    findings: Sequence[Finding]
+    by_rank: core.F64  # the transform of each token, shape (tokens,)
+
+    @property
+    def failed(self) -> list[Finding]:
+        """The checks that failed."""
+        return checks.find_failures(self.findings)
+
+    def describe(self) -> str:
+        """Return the verdict in one line."""
+        failed = self.failed
+        head = f"{self.texts:,} texts, {self.tokens:,} tokens: "
+        if failed:
+            worst = "; ".join(f"{f.name}: {f.observed}" for f in failed[:3])
+            return f"{head}NOT drawn from {self.title} ({len(failed)} of {len(self.findings)} checks; {worst})"
+        shown = ("temperature", "largest mass", "largest rank")
+        seen = [f.visible for f in self.findings if f.visible and f.name in shown]
+        rest = f"; with 90 % would be seen: {', '.join(seen)}" if seen else ""
+        return f"{head}consistent with {self.title}{rest}"
+
+
+@dataclass(frozen=True)
+class DrawnTexts:
+    """The texts of a run, and how they were asked for."""
+
+    title: str
+    model: ModelSpec | None  # whose weights are the reference; None: unknown
+    decoder: QDecoder
+    request: TextRequest
+    rows: RowFile
+    seed: int | None
+    min_new_tokens: int
+    streams: bool  # whether the tokens were drawn with the random streams of the harness
+
+
+def find_texts(folder: Path, stages: tuple[str, ...] = ("generate:", "import:")) -> tuple[RunRecord, Entry]:
+    """Return the record of a run and the store's entry of its texts."""
+    record = read_record(folder)
+    name = next((name for name in record.inputs if name.startswith(stages)), None)
+    if name is None or record.store is None:
+        raise DataError(f"{folder}: the run has no texts of its own; name one with a model and a decoder")
+    return record, read_entry(folder / record.store / record.inputs[name])
+
+
+def read_texts(folder: Path) -> DrawnTexts:
+    """Read the generated texts of a run."""
+    record, entry = find_texts(folder, ("generate:",))
+    asked: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
+    decoder = rebuild("decoder", asked["decoder"])
+    if not isinstance(decoder, QDecoder):
+        raise DataError(
+            f"{folder}: decoder {decoder.name} does not draw each token from a Q, so nothing can be audited"
+        )
+    if entry.meta.get("served", {}).get("texts_encoded_again"):
+        raise DataError(
+            f"{folder}: the server returned strings, and the tokens that it drew are unknown; compare the strings with "
+            "those of another engine: openended audit RUN --against RUN"
+        )
+    model = rebuild("model", record.spec["model"])
+    rows = RowFile(entry.path / "data.arrow")
+    prompts = rows.prompt_ids
+    if any(name.startswith("chat:") for name in record.inputs):
+        read = RowFile(find_texts(folder, ("chat:",))[1].path / "chat.arrow")
+        by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
+        prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
+    return DrawnTexts(
+        f"{model.title} {decoder.title}", model.tokenizer_spec(), decoder,
+        TextRequest(prompts=prompts, continuations=rows.token_ids), rows, asked["seed"], asked["min_new_tokens"],
+        streams=model.name in ("transformers", "vllm") and decoder.stochastic,
+    )  # fmt: skip
+
+
+def rebuild(group: str, node: dict[str, Any]) -> Any:  # noqa: ANN401 - a spec of the group
+    """Return the spec of a node as records keep it."""
+    cls = core.load_member(group, node["name"])
+    return core.construct(cls, {f.name: node[f.name] for f in fields(cls) if f.init and f.name in node}, group)
+
+
+def audit_run(
+    folder: Path, *, reference: str | None = None, device: str = "cpu", batch_size: int = 32,
+    suspects: bool = True, progress: bool = False,
+) -> Audit:  # fmt: skip
+    """Audit the texts of a run.
+
+    Args:
+        folder: Of the run.
+        reference: Hub id or folder of the reference model, which transformers runs; None: the run's own model.
+        device: Of the reference model.
+        batch_size: Texts of one forward pass.
+        suspects: Whether to compare with the same model with int8 weights too.
+        progress: Whether to show progress.
+
+    Raises:
+        DataError: If the run has no texts of a decoder with a Q, or nobody knows the tokens that were drawn.
+    """
+    texts = read_texts(folder)
+    spec = texts.model if reference is None else ModelSpec(path=reference)
+    if spec is None:
+        raise DataError(f"{folder}: model.tokenizer names no model to compare with; give --reference MODEL")
+    lm = make_backend(load_model(spec, device=device))
+    return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
+
+
+def audit_texts(
+    texts: DrawnTexts, lm: LanguageModel, *, batch_size: int, suspects: bool, progress: bool = False
+) -> Audit:
+    """Audit texts with a loaded reference model."""
+    request = texts.request
+    ended = ~texts.rows.stops
+    if ended.any() and len(lm.eos_ids) != 1:
+        log.warning("texts do not say which of %d end tokens ended them: their ends are not audited", len(lm.eos_ids))
+        ended[:] = False
+    drawn = (
+        [*row.tolist(), *lm.eos_ids] if end else row.tolist()
+        for row, end in zip(request.continuations, ended, strict=True)
+    )
+    read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
+    request = TextRequest(prompts=read, continuations=Ragged.from_rows(drawn, np.int64))
+    streams = None
+    if texts.streams and texts.seed is not None:
+        keys = zip(texts.rows.ids, texts.rows.samples, request.continuations.lengths.tolist(), strict=True)
+        streams = [core.row_uniforms(texts.seed, *key) for key in keys]
+    lms = {"reference": lm}
+    if suspects:
+        lms |= {name: positions.round_weights(lm, by_channel=i == 1) for i, name in enumerate(positions.INT8)}
+    with core.show_progress("audit", len(request.continuations.values), unit="tokens", enabled=progress) as advance:
+        facts, totals = positions.measure_positions(
+            lms, texts.decoder, request, streams, min_new_tokens=texts.min_new_tokens, batch_size=batch_size,
+            advance=advance,
+        )  # fmt: skip
+    findings = checks.run_checks(facts, totals, tolerance=TOLERANCES.get(lm.spec.dtype, HALF))
+    return Audit(texts.title, len(request.continuations), len(facts.token), findings, facts.by_rank)
+
+
+def compare_runs(first: Path, second: Path) -> tuple[str, bool]:
+    """Compare the strings of two runs, text by text; return the verdict in one line, and whether they agree."""
+    files = [RowFile(find_texts(folder)[1].path / "data.arrow") for folder in (first, second)]
+    left, right = (dict(zip(zip(f.ids, f.samples, strict=True), f.texts, strict=True)) for f in files)
+    shared = [key for key in left if key in right]
+    if len(shared) < LEAST_PAIRS:
+        raise DataError(f"{first} and {second}: expected {LEAST_PAIRS} examples in both, got {len(shared)}")
+    p_value = compare_texts([left[key] for key in shared], [right[key] for key in shared])
+    is_passed = p_value > checks.SIZE
+    verdict = "consistent with one distribution" if is_passed else "NOT of one distribution"
+    return f"{len(shared):,} pairs of texts: {verdict} (p = {p_value:.2g})", is_passed
+
+
+def compare_texts(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return the p-value that two engines write the same distribution of strings, text by text for the same prompts.
+
+    The squared difference of mean vectors of hashed character n-grams (n = 1 to 4), that is a kernel MMD, under random
+    exchanges of the two texts of each pair.
+    """
+    if len(first) != len(second):
+        raise DataError(f"expected as many texts of both engines, got {len(first)} and {len(second)}")
+    differences = np.zeros((len(first), TEXT_BINS))
+    for sign, texts in ((1.0, first), (-1.0, second)):
+        for row, text in enumerate(texts):
+            letters = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32).astype(np.int64)
+            for n in range(1, 5):
+                code = sum(letters[i : len(letters) - n + 1 + i] * 1_000_003**i for i in range(n)) + n
+                bins = (checks.hash_ids(code) * TEXT_BINS).astype(np.int64)
+                differences[row] += sign * np.bincount(bins, minlength=TEXT_BINS)[:TEXT_BINS] / max(len(text), 1)
+    scale = np.sqrt((differences**2).sum(0)) + 1e-12
+    return checks.compute_shift_p_value(differences / np.sqrt(scale))
+
+
+def build_audit_table(audit: Audit) -> report.Table:
+    """Build the table of the checks."""
+    failed = set(checks.find_failures(audit.findings))
+    columns: list[tuple[Quantity, list[Any]]] = [
+        (Quantity("", "p_value", "p", decimals=4, p_values=True), [f.p_value for f in audit.findings]),
+        (Quantity("", "result", "result"), ["FAILED" if f in failed else "passed" for f in audit.findings]),
+        (Quantity("", "observed", "observed"), [f.observed for f in audit.findings]),
+        (Quantity("", "visible", "smallest fault seen with 90 %"), [f.visible or None for f in audit.findings]),
+    ]
+    remark = "An honest engine fails any check with a probability of 5 % (Holm)."
+    names = [f.name for f in audit.findings]
+    return report.build_tables([report.Frame.build("audit", audit.describe(), names, columns, [remark], head="Check")])[
+        0
+    ]
+
+
+def plot_transform(audit: Audit, bins: int = 40) -> report.Plot:
+    """Show the transform of the tokens: flat if they were drawn from Q."""
+    counts, edges = np.histogram(audit.by_rank, bins, (0, 1))
+    density = counts * bins / max(audit.tokens, 1)
+    error = np.full(bins, 1.96 * np.sqrt(bins / max(audit.tokens, 1)))
+    middle = (edges[1:] + edges[:-1]) / 2
+    series = [
+        report.Series(mark="step", x=middle, y=density, label="tokens"),
+        report.Series(mark="line", x=middle, y=np.ones(bins), below=error, above=error, label="drawn from Q (95 %)"),
+    ]
+    options = {"xlabel": "mass of Q above the token", "ylabel": "density", "xlim": (0, 1)}
+    return report.Plot([report.Panel(series, options=options)])

@@ -1,0 +1,146 @@
+"""What the checks of an audit read of each token, from one pass of a reference model over the texts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openended.harness.core import F64, I64, Advance, copy_to_host
+from openended.harness.decoders import QDecoder, QTable, read_dense_q
+from openended.harness.fidelity.checks import BIG, GRID, MOST_GROUPS, TokenFacts, Totals, hash_ids
+from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
+
+if TYPE_CHECKING:
+    from openended.harness.models import LanguageModel, TextRequest
+
+INT8 = ("int8 weights", "int8 weights, one scale per channel")
+"""Rounded weights that an audit compares with: one scale for each matrix, or one for each of its outputs."""
+
+
+def measure_positions(
+    lms: Mapping[str, LanguageModel], decoder: QDecoder, request: TextRequest, streams: Sequence[F64] | None, *,
+    min_new_tokens: int, batch_size: int, advance: Advance,
+) -> tuple[TokenFacts, Totals]:  # fmt: skip
+    """Read the facts of every token of the texts.
+
+    Args:
+        lms: The reference model, then models with known faults, by name.
+        decoder: The requested decoder.
+        request: What the model read before each text, and the tokens of the text, a drawn end token included.
+        streams: The uniforms that the tokens were drawn with, one array for each text; None: unknown.
+        min_new_tokens: The end of text is forbidden before this many tokens.
+        batch_size: Texts of one forward pass.
+        advance: Gets the number of finished tokens.
+    """
+    import torch
+
+    offsets, lengths = request.continuations.offsets, request.continuations.lengths
+    n, texts = int(offsets[-1]), len(lengths)
+    lm = next(iter(lms.values()))
+    check_rows(lm.context_length, request.prompts.lengths, request.continuations)
+    names = [name for name in TokenFacts.__dataclass_fields__ if name != "suspects"]
+    columns: dict[str, np.ndarray] = {name: np.zeros(n) for name in names}
+    columns["phase_mean"] = np.zeros(n, dtype=np.complex128)
+    columns["row"] = np.repeat(np.arange(texts), lengths)
+    columns["step"] = np.arange(n) - np.repeat(offsets[:-1], lengths)
+    columns["token"] = np.asarray(request.continuations.values, dtype=np.int64)
+    columns["stream"] = np.full(n, np.nan) if streams is None else np.concatenate(list(streams))
+    suspects = {name: (np.zeros(n), np.zeros(n), np.zeros(n)) for name in list(lms)[1:]}
+    size = lm.vocab_size
+    totals = Totals(np.zeros((min(MOST_GROUPS, texts), size)), np.zeros(size), np.zeros(len(GRID)))
+    phases = np.exp(2j * np.pi * hash_ids(np.arange(size)))
+    uniforms = np.random.default_rng(texts).random((2, n))  # spreads each token over its part of [0, 1)
+    tables = [QTable.empty(0) for _ in lms]
+    with torch.inference_mode():
+        for rows in iterate_batches(request.prompts.lengths, lengths, batch_size):
+            passes = [iterate_logits(model, request, rows, min_new_tokens) for model in lms.values()]
+            for chunks in zip(*passes, strict=True):
+                out, first = chunks[0]
+                read = partial(read_history, request, lm.start_id)
+                penalized = [penalize_chunk(decoder, chunk, read) for _, chunk in chunks]
+                q, *others = (
+                    copy_to_host(read_dense_q(decoder, *pair))[0] for pair in zip(tables, penalized, strict=True)
+                )
+                logits = copy_to_host(penalized[0].logits)[0].astype(np.float64)
+                drawn = place_tokens(q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out])
+                drawn["phase_mean"] = q @ phases
+                for i, position in enumerate(first.positions):
+                    seen = np.unique(read(position))
+                    drawn["repeats"][i], drawn["repeats_mean"][i] = drawn["token"][i] in seen, q[i, seen].sum()
+                for name, values in drawn.items():
+                    columns[name][out] = values
+                for targets, other in zip(suspects.values(), others, strict=True):
+                    for target, values in zip(targets, compare_rows(q, other, drawn["token"]), strict=True):
+                        target[out] = values
+                groups = columns["row"][out] * len(totals.expected) // texts
+                for group in np.unique(groups):
+                    totals.expected[group] += q[groups == group].sum(0)
+                totals.variance += (q * (1 - q)).sum(0)
+                totals.log_within += sum_log_within(q)
+                advance(len(out))
+    columns["phase"] = hash_ids(columns["token"])
+    return TokenFacts(**columns, suspects=suspects), totals
+
+
+def place_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) -> dict[str, np.ndarray]:
+    """Return where tokens (m,) are in Q (m, V): columns of `TokenFacts`.
+
+    A token outside the support is replaced by the kept one with the nearest logit, after its distance was noted.
+    `uniforms` (2, m) spread tokens over their parts of [0, 1); `stream` (m,) are the uniforms of the draws or NaN.
+    """
+    at = np.arange(len(tokens))
+    distance = np.where(q > 0, np.abs(logits - logits[at, tokens][:, None]), np.inf)
+    nearest = distance.argmin(1)
+    outside = np.where(q[at, tokens] > 0, 0.0, distance[at, nearest])
+    tokens = np.where(outside > 0, nearest, tokens)
+    log_q = np.log(q, out=np.zeros_like(q), where=q > 0)
+    mean = (q * log_q).sum(1)
+    own, own_logit, ids = q[at, tokens], logits[at, tokens][:, None], np.arange(q.shape[1])
+    better = logits > own_logit
+    tied_before = (logits == own_logit) & (ids < tokens[:, None])
+    above = (q * (better | tied_before)).sum(1)
+    before = (q * (ids < tokens[:, None])).sum(1)
+    missed = np.maximum(0.0, np.maximum(above - stream, stream - above - own))
+    return {
+        "token": tokens, "outside": outside, "log_q": log_q[at, tokens], "log_q_mean": mean,
+        "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * own,
+        "by_id": before + uniforms[1] * own, "rank": (better | tied_before).sum(1), "stream": missed,
+        "repeats": np.zeros(len(tokens)), "repeats_mean": np.zeros(len(tokens)),
+    }  # fmt: skip
+
+
+def compare_rows(q: F64, other: F64, tokens: I64) -> tuple[F64, F64, F64]:
+    """Return the log ratio of another Q to this one at tokens (m,), its expectation and variance under this one."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(q > 0, np.clip(np.log(other) - np.log(q), -BIG, BIG), 0.0)
+    mean = (q * ratio).sum(1)
+    return ratio[np.arange(len(tokens)), tokens], mean, np.maximum((q * ratio**2).sum(1) - mean**2, 0.0)
+
+
+def sum_log_within(q: F64) -> F64:
+    """Return the log of the probability that no token of these rows (m, V) is beyond each rank of `GRID`."""
+    within = np.sort(q, axis=1)[:, ::-1].cumsum(1)
+    ranks = np.minimum(GRID, q.shape[1]) - 1
+    with np.errstate(divide="ignore"):
+        total: F64 = np.log(np.minimum(within[:, ranks] / within[:, -1:], 1.0)).sum(0)
+    return total
+
+
+def round_weights(lm: LanguageModel, *, by_channel: bool) -> LanguageModel:
+    """Return a copy of a model whose matrices are rounded to 255 levels, as by int8 quantization of the weights."""
+    model, done = copy.deepcopy(lm.model), set[int]()
+    embeddings = {id(p) for m in (model.get_input_embeddings(), model.get_output_embeddings()) for p in m.parameters()}
+    transposed = {id(m.weight) for m in model.modules() if type(m).__name__ == "Conv1D"}
+    for parameter in model.parameters():
+        if parameter.dim() == 2 and id(parameter) not in done:
+            done.add(id(parameter))
+            inputs = 0 if id(parameter) in transposed and id(parameter) not in embeddings else 1
+            largest = parameter.abs().amax(inputs, keepdim=True) if by_channel else parameter.abs().amax()
+            scale = (largest / 127).clamp_min(1e-12)
+            parameter.data = (parameter / scale).round().mul(scale)
+    return replace(lm, model=model)

@@ -1,0 +1,143 @@
+"""Audits of simulated engines with known faults, and of real runs."""
+
+import numpy as np
+import pytest
+
+from openended.harness.fidelity import checks
+from openended.harness.fidelity.audit import compare_texts
+from openended.harness.fidelity.checks import TokenFacts, Totals, find_failures, run_checks
+from openended.harness.fidelity.positions import compare_rows, place_tokens, sum_log_within
+from tests.helpers import openended
+
+ROWS, STEPS, V = 48, 32, 120
+N = ROWS * STEPS
+ROW, STEP = np.repeat(np.arange(ROWS), STEPS), np.tile(np.arange(STEPS), ROWS)
+LOGITS = np.random.default_rng(0).normal(size=(N, V)) * 2 + np.linspace(2, 0, V)
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    return weights / weights.sum(1, keepdims=True)
+
+
+Q = softmax(LOGITS)
+SUSPECT = softmax(LOGITS + np.random.default_rng(9).normal(size=(N, V)) * 0.3)
+SEEN = np.random.default_rng(1).random((N, V)) < 0.2
+
+
+def draw(q, u):
+    return np.minimum((q.cumsum(1) < u[:, None] * q.sum(1, keepdims=True)).sum(1), V - 1)
+
+
+def audit(q, tokens, seed, stream=None):
+    """Return the names of the checks that fail."""
+    rng = np.random.default_rng(seed)
+    logits = np.where(q > 0, LOGITS, LOGITS - 5)
+    facts = place_tokens(q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream)
+    at = np.arange(N)
+    facts["repeats"], facts["repeats_mean"] = SEEN[at, facts["token"]].astype(float), (q * SEEN).sum(1)
+    suspects = {"suspect": compare_rows(q, SUSPECT, facts["token"])}
+    phases = np.exp(2j * np.pi * checks.hash_ids(np.arange(V)))
+    columns = {"row": ROW, "step": STEP, "phase": checks.hash_ids(facts["token"]), "phase_mean": q @ phases}
+    expected = q.reshape(ROWS, STEPS, V).sum(1)
+    totals = Totals(expected, (q * (1 - q)).sum(0), sum_log_within(q))
+    findings = run_checks(TokenFacts(**facts, **columns, suspects=suspects), totals, tolerance=1e-3)
+    return [finding.name for finding in find_failures(findings)]
+
+
+def keep_best(q, k):
+    return np.where(q >= np.sort(q, 1)[:, -k, None], q, 0)
+
+
+TOP10 = keep_best(Q, 10) / keep_best(Q, 10).sum(1, keepdims=True)
+PENALIZED = softmax(LOGITS - 0.4 * SEEN)
+BIAS = np.random.default_rng(3).normal(size=V) * 0.35
+
+
+def draw_shared(rng):
+    return draw(Q, np.tile(rng.random(STEPS), ROWS))
+
+
+def draw_gumbel(rng):
+    return (np.log(Q) + rng.gumbel(size=(STEPS, V))[STEP]).argmax(1)
+
+
+FAULTS = {  # name → Q that was asked for, how the engine draws, and the check that must see it
+    "temperature": (Q, lambda rng: draw(softmax(LOGITS / 0.85), rng.random(N)), "temperature"),
+    "top-k": (Q, lambda rng: draw(keep_best(Q, 40), rng.random(N)), "largest rank"),
+    "top-p": (Q, lambda rng: draw(np.where(Q >= 0.01, Q, 0), rng.random(N)), "largest mass"),
+    "ignored truncation": (TOP10, lambda rng: draw(Q, rng.random(N)), "support"),
+    "ignored penalty": (PENALIZED, lambda rng: draw(Q, rng.random(N)), "repetition"),
+    "shared seeds": (Q, draw_shared, "rows, order of ids"),
+    "shared seeds of an exponential race": (Q, draw_gumbel, "rows, same tokens"),
+    "one number for a text": (Q, lambda rng: draw(Q, np.repeat(rng.random(ROWS), STEPS)), "steps, order of ids"),
+    "errors of token ids": (Q, lambda rng: draw(softmax(LOGITS + BIAS), rng.random(N)), "token counts"),
+    "known fault": (Q, lambda rng: draw(SUSPECT, rng.random(N)), "suspect"),
+    "change": (
+        Q, lambda rng: draw(np.where(ROW[:, None] < ROWS // 2, Q, softmax(LOGITS / 2)), rng.random(N)), "drift, log Q"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_seen(name):
+    asked, make_tokens, check = FAULTS[name]
+    seen = [audit(asked, make_tokens(np.random.default_rng(seed)), seed) for seed in range(5)]
+    assert sum(check in names for names in seen) >= 4, seen
+
+
+def test_honest_engines_pass():
+    failed = [audit(Q, draw(Q, np.random.default_rng(seed).random(N)), seed) for seed in range(200)]
+    assert sum(map(bool, failed)) <= 18, failed  # P(more | 5 %) < 1 %
+
+
+def test_known_random_numbers_show_small_noise():
+    u = np.random.default_rng(5).random(N)
+
+    def redraw(logits):
+        q, order = softmax(logits), np.argsort(-logits, axis=1, kind="stable")
+        return order[np.arange(N), draw(np.take_along_axis(q, order, 1), u)]
+
+    assert audit(Q, redraw(LOGITS), 0, u) == []
+    assert "random numbers" in audit(Q, redraw(LOGITS + np.random.default_rng(1).normal(size=(N, V)) * 0.02), 0, u)
+
+
+def test_facts_of_a_row_by_hand():
+    q, logits = np.array([[0.5, 0.0, 0.3, 0.2]]), np.array([[1.0, -1.0, 0.5, 0.1]])
+    facts = place_tokens(q, logits, np.array([2]), np.array([[0.5], [0.25]]), np.array([0.9]))
+    at_2 = {"by_rank": 0.5 + 0.15, "by_id": 0.5 + 0.075, "rank": 1, "outside": 0, "stream": 0.1, "log_q": np.log(0.3)}
+    assert {name: facts[name][0] for name in at_2} == pytest.approx(at_2)
+    entropy = -(0.5 * np.log(0.5) + 0.3 * np.log(0.3) + 0.2 * np.log(0.2))
+    assert facts["log_q_mean"][0] == pytest.approx(-entropy)
+    outside = place_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([np.nan]))
+    assert (outside["outside"][0], outside["token"][0]) == (pytest.approx(1.1), 3)  # the nearest kept logit is .1
+
+
+def test_strings_of_two_engines_are_compared():
+    rng = np.random.default_rng(0)
+
+    def write(letters):
+        return ["".join(rng.choice(list(letters), 80)) for _ in range(60)]
+
+    assert min(compare_texts(write("abcd"), write("abcd")) for _ in range(5)) > 0.001
+    assert compare_texts(write("abcd"), write("abcdd")) < 1e-4
+
+
+def test_a_run_is_audited(tmp_path):
+    words = ("num_examples=24", "max_new_tokens=24", "metric=[distinct_n]", "min_new_tokens=0")
+    runs = {}
+    for decoder in (("decoder=mirostat",), ("decoder=nucleus", "decoder.repetition_penalty=1.2")):
+        openended("task=docs", *decoder, *words, cwd=tmp_path, code=0)
+        (runs[decoder],) = set((tmp_path / "outputs/runs").glob("*/*")) - set(runs.values())
+    for folder in runs.values():
+        done = openended("audit", str(folder), "--report", "audit", cwd=tmp_path, verbose=False, code=0, draw=True)
+        assert "consistent with" in done.stdout
+        assert "0 of" in done.stdout
+        assert (tmp_path / "audit/transform.png").is_file()
+        assert "support" in (tmp_path / "audit/audit.md").read_text()
+    other = openended(
+        "audit", folder.name[-8:], "--reference", "bundled:docs-m", "--no-suspects", cwd=tmp_path, verbose=False, code=1
+    )
+    assert "NOT drawn from" in other.stdout
+    pair = openended("audit", *map(str, list(runs.values())[:1]), "--against", str(folder), cwd=tmp_path, verbose=False)
+    assert "24 pairs of texts" in pair.stdout
