@@ -50,8 +50,8 @@ class Audit:
         if failed:
             worst = "; ".join(f"{f.name}: {f.observed}" for f in failed[:3])
             return f"{head}NOT drawn from {self.title} ({len(failed)} of {len(self.findings)} checks; {worst})"
-        shown = ("temperature", "largest mass", "largest rank")
-        seen = [f.visible for f in self.findings if f.visible and f.name in shown]
+        names = ("temperature", "largest mass", "largest rank")
+        seen = [f.visible for f in self.findings if f.visible and f.name in names]
         rest = f"; with 90 % would be seen: {', '.join(seen)}" if seen else ""
         return f"{head}consistent with {self.title}{rest}"
 
@@ -82,8 +82,8 @@ def find_texts(folder: Path, stages: tuple[str, ...] = ("generate:", "import:"))
 def read_texts(folder: Path) -> DrawnTexts:
     """Read the generated texts of a run."""
     record, entry = find_texts(folder, ("generate:",))
-    asked: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
-    decoder = rebuild("decoder", asked["decoder"])
+    requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
+    decoder = rebuild("decoder", requested["decoder"])
     if not isinstance(decoder, QDecoder):
         raise DataError(
             f"{folder}: decoder {decoder.name} does not draw each token from a Q, so nothing can be audited"
@@ -102,7 +102,7 @@ def read_texts(folder: Path) -> DrawnTexts:
         prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
     return DrawnTexts(
         f"{model.title} {decoder.title}", model.tokenizer_spec(), decoder,
-        TextRequest(prompts=prompts, continuations=rows.token_ids), rows, asked["seed"], asked["min_new_tokens"],
+        TextRequest(prompts=prompts, continuations=rows.token_ids), rows, requested["seed"], requested["min_new_tokens"],
         streams=model.name in ("transformers", "vllm") and decoder.stochastic,
     )  # fmt: skip
 
@@ -147,12 +147,12 @@ def audit_texts(
     if ended.any() and len(lm.eos_ids) != 1:
         log.warning("texts do not say which of %d end tokens ended them: their ends are not audited", len(lm.eos_ids))
         ended[:] = False
-    drawn = (
+    tokens = (
         [*row.tolist(), *lm.eos_ids] if end else row.tolist()
         for row, end in zip(request.continuations, ended, strict=True)
     )
     read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
-    request = TextRequest(prompts=read, continuations=Ragged.from_rows(drawn, np.int64))
+    request = TextRequest(prompts=read, continuations=Ragged.from_rows(tokens, np.int64))
     streams = None
     if texts.streams and texts.seed is not None:
         keys = zip(texts.rows.ids, texts.rows.samples, request.continuations.lengths.tolist(), strict=True)

@@ -67,15 +67,15 @@ def measure_positions(
                     copy_to_host(read_dense_q(decoder, *pair))[0] for pair in zip(tables, penalized, strict=True)
                 )
                 logits = copy_to_host(penalized[0].logits)[0].astype(np.float64)
-                drawn = place_tokens(q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out])
-                drawn["phase_mean"] = q @ phases
+                located = locate_tokens(q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out])
+                located["phase_mean"] = q @ phases
                 for i, position in enumerate(first.positions):
                     seen = np.unique(read(position))
-                    drawn["repeats"][i], drawn["repeats_mean"][i] = drawn["token"][i] in seen, q[i, seen].sum()
-                for name, values in drawn.items():
+                    located["repeats"][i], located["repeats_mean"][i] = located["token"][i] in seen, q[i, seen].sum()
+                for name, values in located.items():
                     columns[name][out] = values
                 for targets, other in zip(suspects.values(), others, strict=True):
-                    for target, values in zip(targets, compare_rows(q, other, drawn["token"]), strict=True):
+                    for target, values in zip(targets, compare_rows(q, other, located["token"]), strict=True):
                         target[out] = values
                 groups = columns["row"][out] * len(totals.expected) // texts
                 for group in np.unique(groups):
@@ -87,7 +87,7 @@ def measure_positions(
     return TokenFacts(**columns, suspects=suspects), totals
 
 
-def place_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) -> dict[str, np.ndarray]:
+def locate_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) -> dict[str, np.ndarray]:
     """Return where tokens (m,) are in Q (m, V): columns of `TokenFacts`.
 
     A token outside the support is replaced by the kept one with the nearest logit, after its distance was noted.
@@ -100,12 +100,12 @@ def place_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) -
     tokens = np.where(outside > 0, nearest, tokens)
     log_q = np.log(q, out=np.zeros_like(q), where=q > 0)
     mean = (q * log_q).sum(1)
-    own, own_logit, ids = q[at, tokens], logits[at, tokens][:, None], np.arange(q.shape[1])
+    mass, own_logit, ids = q[at, tokens], logits[at, tokens][:, None], np.arange(q.shape[1])
     better = logits > own_logit
     tied_before = (logits == own_logit) & (ids < tokens[:, None])
     above = (q * (better | tied_before)).sum(1)
     before = (q * (ids < tokens[:, None])).sum(1)
-    missed = np.maximum(0.0, np.maximum(above - stream, stream - above - own))
+    missed = np.maximum(0.0, np.maximum(above - stream, stream - above - mass))
     return {
         "token": tokens, "outside": outside, "log_q": log_q[at, tokens], "log_q_mean": mean,
         "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * own,

@@ -6,7 +6,7 @@ import pytest
 from openended.harness.fidelity import checks
 from openended.harness.fidelity.audit import compare_texts
 from openended.harness.fidelity.checks import TokenFacts, Totals, find_failures, run_checks
-from openended.harness.fidelity.positions import compare_rows, place_tokens, sum_log_within
+from openended.harness.fidelity.positions import compare_rows, locate_tokens, sum_log_within
 from tests.helpers import openended
 
 ROWS, STEPS, V = 48, 32, 120
@@ -33,7 +33,7 @@ def audit(q, tokens, seed, stream=None):
     """Return the names of the checks that fail."""
     rng = np.random.default_rng(seed)
     logits = np.where(q > 0, LOGITS, LOGITS - 5)
-    facts = place_tokens(q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream)
+    facts = locate_tokens(q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream)
     at = np.arange(N)
     facts["repeats"], facts["repeats_mean"] = SEEN[at, facts["token"]].astype(float), (q * SEEN).sum(1)
     suspects = {"suspect": compare_rows(q, SUSPECT, facts["token"])}
@@ -104,12 +104,12 @@ def test_known_random_numbers_show_small_noise():
 
 def test_facts_of_a_row_by_hand():
     q, logits = np.array([[0.5, 0.0, 0.3, 0.2]]), np.array([[1.0, -1.0, 0.5, 0.1]])
-    facts = place_tokens(q, logits, np.array([2]), np.array([[0.5], [0.25]]), np.array([0.9]))
+    facts = locate_tokens(q, logits, np.array([2]), np.array([[0.5], [0.25]]), np.array([0.9]))
     at_2 = {"by_rank": 0.5 + 0.15, "by_id": 0.5 + 0.075, "rank": 1, "outside": 0, "stream": 0.1, "log_q": np.log(0.3)}
     assert {name: facts[name][0] for name in at_2} == pytest.approx(at_2)
     entropy = -(0.5 * np.log(0.5) + 0.3 * np.log(0.3) + 0.2 * np.log(0.2))
     assert facts["log_q_mean"][0] == pytest.approx(-entropy)
-    outside = place_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([np.nan]))
+    outside = locate_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([np.nan]))
     assert (outside["outside"][0], outside["token"][0]) == (pytest.approx(1.1), 3)  # the nearest kept logit is .1
 
 
