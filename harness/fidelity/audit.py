@@ -57,7 +57,7 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class DrawnTexts:
+class EngineTexts:
     """The texts of a run, and how they were asked for."""
 
     title: str
@@ -79,7 +79,7 @@ def find_texts(folder: Path, stages: tuple[str, ...] = ("generate:", "import:"))
     return record, read_entry(folder / record.store / record.inputs[name])
 
 
-def read_texts(folder: Path) -> DrawnTexts:
+def read_texts(folder: Path) -> EngineTexts:
     """Read the generated texts of a run."""
     record, entry = find_texts(folder, ("generate:",))
     requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
@@ -100,9 +100,10 @@ def read_texts(folder: Path) -> DrawnTexts:
         read = RowFile(find_texts(folder, ("chat:",))[1].path / "chat.arrow")
         by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
         prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
-    return DrawnTexts(
+    return EngineTexts(
         f"{model.title} {decoder.title}", model.tokenizer_spec(), decoder,
-        TextRequest(prompts=prompts, continuations=rows.token_ids), rows, requested["seed"], requested["min_new_tokens"],
+        TextRequest(prompts=prompts, continuations=rows.token_ids), rows,
+        requested["seed"], requested["min_new_tokens"],
         streams=model.name in ("transformers", "vllm") and decoder.stochastic,
     )  # fmt: skip
 
@@ -139,7 +140,7 @@ def audit_run(
 
 
 def audit_texts(
-    texts: DrawnTexts, lm: LanguageModel, *, batch_size: int, suspects: bool, progress: bool = False
+    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, suspects: bool, progress: bool = False
 ) -> Audit:
     """Audit texts with a loaded reference model."""
     request = texts.request

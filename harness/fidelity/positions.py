@@ -108,8 +108,8 @@ def locate_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) 
     missed = np.maximum(0.0, np.maximum(above - stream, stream - above - mass))
     return {
         "token": tokens, "outside": outside, "log_q": log_q[at, tokens], "log_q_mean": mean,
-        "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * own,
-        "by_id": before + uniforms[1] * own, "rank": (better | tied_before).sum(1), "stream": missed,
+        "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * mass,
+        "by_id": before + uniforms[1] * mass, "rank": (better | tied_before).sum(1), "stream": missed,
         "repeats": np.zeros(len(tokens)), "repeats_mean": np.zeros(len(tokens)),
     }  # fmt: skip
 

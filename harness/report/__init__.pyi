@@ -13,6 +13,7 @@ from .analysis.group_sequential import (
     read_decision_plan as read_decision_plan,
     save_decisions as save_decisions,
 )
+from .analysis.paired import compute_student_quantile as compute_student_quantile
 from .analysis.power import format_power as format_power
 from .analysis.worsening import (
     NOT_WORSE as NOT_WORSE,
@@ -36,7 +37,7 @@ from .figures.plot import Panel as Panel, Plot as Plot, Series as Series
 from .looks import change_looks as change_looks, digest_system as digest_system, read_looks as read_looks
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
-from .tables.frame import Frame as Frame, Quantity as Quantity, arrow as arrow
+from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow
 from .tables.pivot import build_tables as build_tables
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.selection import select_pairs as select_pairs

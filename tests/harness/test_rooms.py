@@ -73,7 +73,7 @@ EXTENSIONS = {
         ),
         "-m hydra/sweeper=optuna",
     ),
-    "audit": ("harness/fidelity harness/app/commands/audit.py", "audit x"),
+    "audit": ("harness/fidelity harness/app/commands/audit.py harness/app/commands/fidelity.py", "audit x"),
     "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),
     "stress": ("harness/app/commands/stress.py conf/metric/stress.yaml conf/report/stress.yaml", "stress"),
     "search decoders": (

@@ -1,0 +1,50 @@
+"""`openended fidelity A B --texts RUN|FILE`: how far one model is from another, by the Q of any decoder."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+from openended.harness import core
+from openended.harness.app.commands import OUTPUTS, Arguments, make_main
+from openended.harness.app.commands.show import find_run
+from openended.harness.core import SpecError
+
+_ARGUMENTS: Arguments = {
+    "models": {"nargs": 2, "metavar": ("A", "B"), "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
+    "--texts": {"required": True, "metavar": "RUN|FILE", "help": "a run, whose texts are read, or a file of texts"},
+    "--decoder": {
+        "action": "append",
+        "metavar": "NAME[,OPTION=VALUE…]",
+        "help": "a Q in which the models are compared too, as nucleus,p=0.9; repeatable",
+    },
+    "--num-texts": {"type": core.positive_int, "default": 200, "metavar": "N", "help": "default: the first 200"},
+    "--dtype": {"default": "float32,float32", "metavar": "A,B", "help": "default: float32,float32"},
+    "--device": {"default": "cpu", "help": "default: cpu"},
+    "--report": {"type": Path, "metavar": "DIR", "help": "write the table there"},
+    **OUTPUTS,
+}
+
+
+def _compare(args: argparse.Namespace) -> None:
+    from openended.harness import fidelity, report
+    from openended.harness.models import ModelSpec, load_model
+
+    decoders = [fidelity.build_decoder(words) for words in ("ancestral", *(args.decoder or ()))]
+    dtypes = [word.strip() for word in args.dtype.split(",")]
+    if len(dtypes) != len(args.models):
+        raise SpecError(f"--dtype: expected one for each model, as float32,bfloat16, got {args.dtype!r}")
+    texts = list(islice(fidelity.read_strings(args.texts, lambda word: find_run(word, args.outputs)), args.num_texts))
+    specs = [ModelSpec(path=path, dtype=dtype) for path, dtype in zip(args.models, dtypes, strict=True)]
+    first, second = (load_model(spec, device=args.device) for spec in specs)
+    table = fidelity.compare_models(first, second, texts, decoders, progress=True)
+    report.print_table(table)
+    if args.report is not None:
+        report.write_table(table, args.report)
+
+
+main = make_main(
+    "fidelity", __doc__, _ARGUMENTS, _compare,
+    example="openended fidelity bundled:docs-m bundled:docs-s --texts 5b2c81aa --decoder nucleus,p=0.9",
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""How far one model is from another on the same texts, in the distribution of the next token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from openended.harness import core, report
+from openended.harness.core import F64, I64, DataError, Ragged
+from openended.harness.decoders import QDecoder, QTable, read_dense_q
+from openended.harness.fidelity.audit import find_texts
+from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
+from openended.harness.imported import read_generations
+from openended.harness.models import LanguageModel, TextRequest
+from openended.harness.report import Quantity
+from openended.harness.storage import RowFile
+
+COLUMNS = {
+    "kl": "KL(A‖B)", "kl_reverse": "KL(B‖A)", "tv": "total variation", "agreement": "same best token",
+    "difference": "|log A − log B|", "bias": "log A − log B", "outside": "mass of A outside B",
+    "outside_reverse": "mass of B outside A",
+}  # fmt: skip
+"""What is measured at each position: nats, shares, and nats at the text's own token."""
+EDGES = (0, 4, 16, 64, 256, 1024, 10**9)  # positions are grouped by these
+
+
+def read_strings(word: str, find_run: Callable[[str], Path]) -> Iterator[str]:
+    """Yield the texts of a file, or of a run with their prompts."""
+    path = Path(word)
+    if path.is_file() and path.name != "record.json":
+        yield from (text.text for text in read_generations(path) if text.text)
+        return
+    rows = RowFile(find_texts(find_run(word))[1].path / "data.arrow")
+    yield from (prompt + text for prompt, text in zip(rows.prompts, rows.texts, strict=True))
+
+
+def build_decoder(words: str) -> QDecoder:
+    """Build a decoder from its name and options, as `nucleus,p=0.9`."""
+    name, *options = words.split(",")
+    pairs = [option.partition("=") for option in options]
+    node = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
+    decoder = core.construct(core.load_member("decoder", name), node, f"decoder {name}")
+    if not isinstance(decoder, QDecoder):
+        raise DataError(f"decoder {name}: it does not draw each token from a Q, so there is nothing to compare")
+    return decoder
+
+
+def compare_models(
+    first: LanguageModel, second: LanguageModel, texts: Sequence[str], decoders: Sequence[QDecoder], *,
+    batch_size: int = 16, max_tokens: int = 512, progress: bool = False,
+) -> report.Table:  # fmt: skip
+    """Compare two models on texts; one row for each Q, and for groups of positions under the first of them.
+
+    Raises:
+        DataError: If the models do not have one vocabulary.
+    """
+    if first.vocab_size != second.vocab_size or first.tokenizer.vocabulary() != second.tokenizer.vocabulary():
+        raise DataError(f"{first.spec.title} and {second.spec.title}: expected one vocabulary, theirs differ")
+    limits = [lm.context_length - 1 for lm in (first, second) if lm.context_length is not None]
+    continuations = Ragged.from_rows((first.encode(text)[: min([max_tokens, *limits])] for text in texts), np.int64)
+    request = TextRequest(
+        prompts=Ragged.from_rows((first.bos_prefix(row) for row in continuations), np.int64),
+        continuations=continuations,
+    )
+    count = len(continuations.values)
+    with core.show_progress("fidelity", count, unit="tokens", enabled=progress) as advance:
+        tables = measure_distances(first, second, request, decoders, batch_size, advance)
+    row = np.repeat(np.arange(len(continuations)), continuations.lengths)
+    step = np.arange(count) - np.repeat(continuations.offsets[:-1], continuations.lengths)
+    lines = {f"Q of {d.title}": values for d, values in zip(decoders, tables, strict=True)}
+    rows = dict.fromkeys(lines, row)
+    for start, end in pairwise(EDGES):
+        inside = (step >= start) & (step < end)
+        if inside.any():
+            name = f"{decoders[0].title}, tokens {start + 1} to {min(end, int(step.max()) + 1)}"
+            lines[name], rows[name] = tables[0][:, inside], row[inside]
+    estimates = [[estimate_ratio(line, rows[name]) for line in values] for name, values in lines.items()]
+    columns = [
+        (
+            Quantity("", key, title, interval=True),
+            [
+                report.Cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.Cell(words="∞")
+                for mean, half in (line[i] for line in estimates)
+            ],
+        )
+        for i, (key, title) in enumerate(COLUMNS.items())
+    ]
+    title = f"{first.spec.title} (A) and {second.spec.title} (B): {len(texts):,} texts, {count:,} tokens"
+    remark = "95 % intervals over texts; KL in nats, infinite where a token of one has no probability under the other."
+    frame = report.Frame.build("fidelity", title, list(lines), columns, [remark], head="Distribution")
+    return report.build_tables([frame])[0]
+
+
+def measure_distances(
+    first: LanguageModel, second: LanguageModel, request: TextRequest, decoders: Sequence[QDecoder], batch_size: int,
+    advance: core.Advance,
+) -> list[F64]:  # fmt: skip
+    """Return for each decoder the distances of `COLUMNS` at each position, shape (8, tokens); holds a few rows of Q."""
+    import torch
+
+    lengths = request.continuations.lengths
+    for lm in (first, second):
+        check_rows(lm.context_length, request.prompts.lengths, request.continuations)
+    out = [np.zeros((len(COLUMNS), len(request.continuations.values))) for _ in decoders]
+    tables = [(QTable.empty(0), QTable.empty(0)) for _ in decoders]
+    read = partial(read_history, request, first.start_id)
+    with torch.inference_mode():
+        for rows in iterate_batches(request.prompts.lengths, lengths, batch_size):
+            for (at, left), (_, right) in zip(
+                *(iterate_logits(lm, request, rows) for lm in (first, second)), strict=True
+            ):
+                for decoder, values, states in zip(decoders, out, tables, strict=True):
+                    chunks = [penalize_chunk(decoder, chunk, read) for chunk in (left, right)]
+                    a, b = (core.copy_to_host(read_dense_q(decoder, *x))[0] for x in zip(states, chunks, strict=True))
+                    values[:, at] = measure_rows(a, b, core.copy_to_host(left.gold)[0])
+                advance(len(at))
+    return out
+
+
+def measure_rows(a: F64, b: F64, tokens: I64) -> F64:
+    """Return the distances of `COLUMNS` between rows of two distributions (m, V), shape (8, m)."""
+    index = np.arange(len(tokens))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(a) - np.log(b)
+        kl, reverse = np.where(a > 0, a * ratio, 0.0).sum(1), np.where(b > 0, -b * ratio, 0.0).sum(1)
+        gap = ratio[index, tokens]
+    gap = np.where(np.isfinite(gap), gap, np.nan)  # a token outside either Q has no difference
+    return np.stack([
+        kl, reverse, np.abs(a - b).sum(1) / 2, a.argmax(1) == b.argmax(1), np.abs(gap), gap,
+        (a * (b == 0)).sum(1), (b * (a == 0)).sum(1),
+    ])  # fmt: skip
+
+
+def estimate_ratio(values: F64, rows: I64) -> tuple[float, float]:
+    """Return the mean over positions, and half of its 95 % interval over texts (linearized ratio, Student)."""
+    used = ~np.isnan(values)
+    values, rows = values[used], np.unique(rows[used], return_inverse=True)[1]
+    sums, counts = np.bincount(rows, values), np.bincount(rows)
+    n = len(counts)
+    if n == 0 or not np.isfinite(values).all():
+        return (math.nan if n == 0 else math.inf), math.nan
+    mean = float(sums.sum() / counts.sum())
+    if n < 2:
+        return mean, math.nan
+    error = math.sqrt(n / (n - 1) * float(((sums - mean * counts) ** 2).sum())) / counts.sum()
+    return mean, report.compute_student_quantile(n - 1) * float(error)
