@@ -45,7 +45,7 @@ def build_decoder(words: str) -> QDecoder:
     name, *options = words.split(",")
     pairs = [option.partition("=") for option in options]
     node = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
-    decoder = core.construct(core.load_member("decoder", name), node, f"decoder {name}")
+    decoder: core.Spec = core.construct(core.load_member("decoder", name), node, f"decoder {name}")
     if not isinstance(decoder, QDecoder):
         raise DataError(f"decoder {name}: it does not draw each token from a Q, so there is nothing to compare")
     return decoder
