@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from openended.harness.core import (
     F64,
     HUMAN,
+    I64,
     Features,
     JudgmentMetric,
     Metric,
@@ -173,27 +174,34 @@ def _maximize_likelihood(matrix: F64) -> F64:
 def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
     """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
-    Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: C (sum over
-    clusters of g gᵀ) C · m / (m - 1), with C the covariance under independence, g the gradient of the log-likelihood of
-    a cluster's comparisons and m the number of clusters.
+    Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: the sum of the
+    squared influences of m clusters, times m / (m - 1).
 
     Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
     """
     if not wins.clusters:
         return fit.std_errors, "observed information"
-    from scipy.special import expit
-
-    residuals = wins.weights * expit(fit.scores[wins.losers] - fit.scores[wins.winners])
     errors: dict[str, F64] = {}
     for kind, cluster_of in wins.clusters.items():
-        count = int(cluster_of.max()) + 1
-        gradients = np.zeros((count, len(fit.scores)))
-        np.add.at(gradients, (cluster_of, wins.winners), residuals)
-        np.add.at(gradients, (cluster_of, wins.losers), -residuals)
-        moved = gradients @ fit.covariance
+        moved = compute_influence(fit, wins, cluster_of)
+        count = len(moved)
         errors[f"{kind}, {count:,} {kind}s"] = np.sqrt((moved**2).sum(axis=0) * count / (count - 1))
     larger = " (the larger)" if len(errors) > 1 else ""
     return np.max(list(errors.values()), axis=0), f"clustered by {' and by '.join(errors)}{larger}"
+
+
+def compute_influence(fit: BradleyTerryScores, wins: Wins, cluster_of: I64) -> F64:
+    """Return how far each cluster of comparisons moves the scores to first order, shape (clusters, players).
+
+    It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood.
+    """
+    from scipy.special import expit
+
+    residuals = wins.weights * expit(fit.scores[wins.losers] - fit.scores[wins.winners])
+    gradients = np.zeros((int(cluster_of.max()) + 1, len(fit.scores)))
+    np.add.at(gradients, (cluster_of, wins.winners), residuals)
+    np.add.at(gradients, (cluster_of, wins.losers), -residuals)
+    return np.asarray(gradients @ fit.covariance)
 
 
 @metric

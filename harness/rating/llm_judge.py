@@ -24,6 +24,7 @@ from openended.harness.rating.answers import list_judgment_columns, write_judgme
 from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
 from openended.metrics import judgments
+from openended.metrics.bradley_terry import bradley_terry, compute_influence
 from openended.metrics.correlation import correlate
 from openended.metrics.judgments import JUDGE, UNCALIBRATED
 
@@ -32,6 +33,8 @@ _SEEDS = 1 << 31  # servers take 32 bits
 _BLOCK = 64  # questions between two writes of the log
 _MOST_BRACES = 200  # of a text, at which JSON is looked for
 _DRAWS = 1000
+LEAST = 20  # minimum of shared judgments; with fewer, an interval of κ would cover nearly everything
+Unit = tuple[str, ...]
 _FLIPPED = {"a": "b", "b": "a", "tie": "tie"}
 
 
@@ -339,6 +342,72 @@ def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list
     return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
 
 
+def format_correction(
+    rows: Sequence[Mapping[str, Any]], people: Path, kind: str, criteria: Sequence[str], players: Sequence[str]
+) -> list[str]:
+    """Return, as Markdown, what people would say of every system by the judge's judgments and their own."""
+    by_judge = {unit: level for _, unit, level in _iterate_units(rows, kind)}
+    levels, who = _read_people(people, kind, criteria[0])
+    by_people = {unit: float(np.mean(all_of)) for unit, all_of in levels.items()}
+    groups: dict[tuple[str, ...], list[Unit]] = defaultdict(list)  # criterion, and system of a rating
+    for unit in by_judge:
+        groups[(unit[1],) if kind == "pairs" else (unit[2], unit[1])].append(unit)
+    cells: dict[tuple[str, str], str] = {}
+    worth: list[float] = []
+    for (criterion, *system), units in groups.items():
+        both = [unit for unit in units if unit in by_people]
+        items = {unit[0] for unit in both}
+        rest = [unit for unit in units if unit[0] not in items]
+        if len(items) < LEAST:
+            continue
+        try:
+            corrected = judgments.correct_judge(
+                _estimate(both, by_people, kind, players), _estimate(both, by_judge, kind, players),
+                _estimate(rest, by_judge, kind, players) if rest else None,
+            )  # fmt: skip
+        except core.UndefinedMetric as err:
+            _log.warning("%s: not corrected by %s: %s", criterion, who, err)
+            continue
+        worth += corrected.worth.tolist()
+        for name, value, low, high in zip(
+            system or players, corrected.values, corrected.low, corrected.high, strict=True
+        ):
+            cells[name, criterion] = f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    if not cells:
+        return [f"Not corrected by {who}: fewer than {LEAST} items that both judged.", ""]
+    what = "Bradley-Terry ability" if kind == "pairs" else "mean rating"
+    rows_of = ([cells.get((name, criterion), "–") for criterion in criteria] for name in players)
+    number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
+    return [
+        f"| {what} that {who} would give | {' | '.join(criteria)} |",
+        f"| --- |{' ---: |' * len(criteria)}",
+        *(f"| {name} | {' | '.join(of)} |" for name, of in zip(players, rows_of, strict=True)),
+        "",
+        f"Corrected by {who} on {number:,} items; the judge was worth {np.median(worth):,.0f} more (median).",
+        "",
+    ]
+
+
+def _estimate(
+    units: Sequence[Unit], levels: Mapping[Unit, float], kind: str, players: Sequence[str]
+) -> judgments.ItemEstimate:
+    """Estimate a mean rating, or the abilities of players from levels between −1 and 1, with the influence of items."""
+    values = np.array([levels[unit] for unit in units])
+    if kind != "pairs":
+        return judgments.ItemEstimate.from_mean(values)
+    number_of = {name: i for i, name in enumerate(players)}
+    first, second = (np.array([number_of[unit[side]] for unit in units]) for side in (2, 3))
+    items = np.unique([unit[0] for unit in units], return_inverse=True)[1]
+    winners, losers = np.concatenate([first, second]), np.concatenate([second, first])
+    weights = np.concatenate([1 + values, 1 - values]) / 2
+    matrix = np.zeros((len(players), len(players)))
+    np.add.at(matrix, (winners, losers), weights)
+    wins = judgments.Wins(tuple(players), matrix, len(units), 0, 0, winners=winners, losers=losers, weights=weights)
+    fit = bradley_terry(matrix, players=players)
+    influence = compute_influence(fit, wins, np.concatenate([items, items]))
+    return judgments.ItemEstimate(fit.scores, len(influence) * influence)
+
+
 def write_judge_files(
     keys: Sequence[StudyKey], asker: ServerAsker, out: Path, *, people: Path | None = None, limit: int | None = None,
     seed: int = 0,
@@ -363,6 +432,13 @@ def write_judge_files(
             calibration = calibrate(judged.rows, people, key.protocol.kind, levels)
         lines += [*judged.lines(), f"agreement with people: {calibration}"]
         sheet += format_summary(key, judged, calibration)
+        if people is not None:
+            protocol = key.protocol
+            corrected = format_correction(
+                judged.rows, people, protocol.kind, list(protocol.questions), key.material.players
+            )
+            sheet += corrected
+            lines.append(corrected[-2])
         rows += judged.rows
         calibrations.append(calibration)
     together = "; ".join(dict.fromkeys(calibrations))
@@ -371,10 +447,6 @@ def write_judge_files(
     summary = out.with_suffix(".summary.md")
     core.write_text(summary, "\n".join(sheet))
     return [*lines, f"{out}: openended judgments={out}", f"{summary}: by system"]
-
-
-LEAST = 20  # minimum of shared judgments; with fewer, an interval of κ would cover nearly everything
-Unit = tuple[str, ...]
 
 
 def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> str:

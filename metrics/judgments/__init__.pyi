@@ -21,6 +21,11 @@ from .comparisons import (
     count_wins as count_wins,
     read_comparisons as read_comparisons,
 )
+from .corrected import (
+    CorrectedEstimate as CorrectedEstimate,
+    ItemEstimate as ItemEstimate,
+    correct_judge as correct_judge,
+)
 from .ratings import (
     LOG_PROB as LOG_PROB,
     Judgments as Judgments,

@@ -11,13 +11,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
+from scipy.special import stdtrit
 
 from openended.harness.core import Features, Side, UndefinedMetric
 from openended.harness.core.errors import DataError
 from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
 from openended.metrics.correlation import correlate, correlation_matrix, rank_correlation
 from openended.metrics.huse import RATINGS
-from openended.metrics.judgments import are_ratings, count_wins, read_comparisons, read_judgments
+from openended.metrics.judgments import (
+    ItemEstimate,
+    are_ratings,
+    correct_judge,
+    count_wins,
+    read_comparisons,
+    read_judgments,
+)
 from openended.metrics.mean_rating import MeanRating, mean_ratings
 from tests.helpers import write_jsonl
 from tests.oracles import bradley_terry as slow
@@ -655,3 +663,42 @@ def test_matrix():
     got = correlation_matrix({"a": [1, 2, 3, 4], "b": [4, 3, 2, 1], "c": three, "d": two, "e": [2, 2, 2, 2]})
     assert got[:3, :3] == pytest.approx(np.array([[1, -1, 1], [-1, 1, -1], [1, -1, 1]]))
     assert np.isnan(got[3:]).all()
+
+
+@pytest.mark.parametrize(("n", "rest", "quality"), [(20, 480, 1.0), (40, 960, 0.0), (100, 100, 0.8)])
+def test_a_corrected_judge_covers_what_people_say_where_the_plain_one_fails(n, rest, quality):
+    rng = np.random.default_rng(0)
+    covered, plain, widths = [], [], []
+    for _ in range(2000):
+        worth = rng.normal(size=n + rest)
+        people = np.clip(np.round(3 + worth + 0.6 * rng.normal(size=n + rest)), 1, 5)  # their mean is 3
+        noise = np.sqrt(1.36 - quality**2) * rng.normal(size=n + rest)
+        judge = np.clip(np.round(3.6 + quality * worth + noise), 1, 5)
+        sides = (ItemEstimate.from_mean(values) for values in (people[:n], judge[:n], judge[n:]))
+        corrected = correct_judge(*sides)
+        covered.append(corrected.low[0] <= 3 <= corrected.high[0])
+        plain.append(abs(judge.mean() - 3) < 2 * judge.std() / np.sqrt(n + rest))
+        widths.append((corrected.high - corrected.low)[0] / (2 * stdtrit(n - 1, 0.975) * corrected.people_errors[0]))
+    assert 0.93 <= np.mean(covered) <= 0.97
+    assert np.mean(plain) < 0.05
+    assert max(widths) <= 1 + 1e-12  # never wider than people alone
+    assert np.mean(widths) < (0.8 if quality == 1 else 1)
+
+
+def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():
+    """Angelopoulos et al. 2023, Proposition 2: λ = Cov(Y, f) / ((1 + n / N) Var(f))."""
+    rng = np.random.default_rng(1)
+    people, judge, rest = rng.normal(size=30), rng.normal(size=30), rng.normal(size=300)
+    judge += people
+    sides = [ItemEstimate.from_mean(values) for values in (people, judge, rest)]
+    made = correct_judge(*sides)
+    spread = (29 * judge.var(ddof=1) + 299 * rest.var(ddof=1)) / 328
+    tuned = np.cov(people, judge)[0, 1] / (1.1 * spread)
+    assert made.weights[0] == pytest.approx(tuned)
+    assert made.values[0] == pytest.approx(people.mean() + tuned * (rest.mean() - judge.mean()))
+    assert made.worth[0] == pytest.approx(30 * ((made.people_errors[0] / made.std_errors[0]) ** 2 - 1))
+    for others in (None, ItemEstimate.from_mean(np.ones(50))):
+        alone = correct_judge(sides[0], ItemEstimate.from_mean(np.ones(30)), others)
+        assert (alone.values[0], alone.worth[0]) == (people.mean(), 0)
+    with pytest.raises(ValueError, match="expected the same 3 items or more"):
+        correct_judge(sides[0], sides[2], None)

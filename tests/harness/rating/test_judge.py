@@ -298,3 +298,34 @@ def test_the_command_takes_flags(paired, tmp_path, monkeypatch):
     ((spec, options),) = asked
     assert (spec.path, spec.chat) == ("org/m", False)
     assert options == {"people": Path("people.csv"), "limit": 3, "seed": 0}
+
+
+@pytest.mark.parametrize("kind", ["ratings", "pairs"])
+def test_the_summary_says_what_people_would_give(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    people, rows = tmp_path / "people.csv", []
+    for item in range(300):
+        quality = rng.normal(size=2)
+        for rater in ["judge:m", *(["ann", "ben"] if item < 50 else [])]:
+            row = {"example_id": f"i{item}", "item": f"i{item}", "criterion": "good", "rater": rater}
+            seen = (
+                quality
+                + rng.normal(size=2) / 2
+                + ([0.0, 2.0 if kind == "ratings" else 0.8] if rater == "judge:m" else [1.0, 0.0])
+            )  # it errs
+            if kind == "pairs":
+                rows.append(row | {"system_a": "x", "system_b": "y", "outcome": "a" if seen[0] > seen[1] else "b"})
+            else:
+                rows += [row | {"system": name, "rating": f"{3 + value:.2f}"} for name, value in zip("xy", seen)]
+    judged = [row for row in rows if row["rater"] == "judge:m"]
+    write_judgments(people, [row for row in rows if row["rater"] != "judge:m"], list(rows[0]))
+    table = "\n".join(llm_judge.format_correction(judged, people, kind, ["good"], ["x", "y"]))
+    values = [float(value) for value in re.findall(r"^\| [xy] \| (-?\d\.\d\d) \[", table, re.MULTILINE)]
+    assert values[0] > values[1]  # the judge alone says the opposite of ratings
+    if kind == "ratings":
+        assert values == pytest.approx([4, 3], abs=0.3)
+    assert re.search(
+        r"^Corrected by people on 50 items; the judge was worth [1-9]\d* more \(median\)\.", table, re.MULTILINE
+    )
+    few = llm_judge.format_correction(judged[:10], people, kind, ["good"], ["x", "y"])
+    assert few[0].startswith("Not corrected by people: fewer than 20 items")

@@ -1,0 +1,77 @@
+"""What people would say, estimated from many judgments of a model and few of people.
+
+The estimate of people on the items that they judged, plus λ times what the judge says of the other items minus what it
+says of those: the judge's bias cancels, and its judgments reduce the variance as far as they follow people's. λ has the
+least variance for each value (power tuning), and is 0 where the judge helps nothing, so that the interval is never
+wider than that of people alone.
+
+Sources: Angelopoulos, Duchi and Zrnic 2023, "PPI++: Efficient Prediction-Powered Inference", whose estimate of a mean
+this is; Chen and Chen 2000, "A unified approach to regression analysis under double-sampling designs", for other
+estimates with an influence function, as Bradley-Terry abilities.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openended.harness.core import F64
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEstimate:
+    """An estimate and its linearization: its error is about the mean of the influence of the items."""
+
+    values: F64  # shape (k,)
+    influence: F64  # shape (items, k)
+
+    @classmethod
+    def from_mean(cls, values: F64) -> "ItemEstimate":
+        """Return the estimate of a mean, values of shape (items,)."""
+        return cls(values.mean(keepdims=True), (values - values.mean())[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedEstimate:
+    """Values that people would give, with 95 % intervals; each field has the shape (k,)."""
+
+    values: F64
+    std_errors: F64
+    low: F64
+    high: F64
+    people_errors: F64  # standard errors of people alone
+    weights: F64  # λ
+
+    worth: F64  # items that people would have had to judge in addition for the same standard errors
+
+
+def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEstimate | None) -> CorrectedEstimate:
+    """Correct a judge by people.
+
+    Args:
+        people: Their estimate from the items that they judged, three or more.
+        judge: The judge's estimate from the same items, in the same order.
+        judge_rest: The judge's estimate from the items without people; None: there are none.
+    """
+    from scipy.special import stdtrit
+
+    n = len(people.influence)
+    if n < 3 or judge.influence.shape != people.influence.shape:
+        raise ValueError(f"expected the same 3 items or more, got {people.influence.shape} and {judge.influence.shape}")
+    alone = np.sqrt((people.influence**2).sum(axis=0) / (n - 1) / n)
+    margin = float(stdtrit(n - 1, 0.975)) * alone
+    weights, errors, values = np.zeros_like(alone), alone, people.values
+    if judge_rest is not None and (rest := len(judge_rest.influence)) > 1:
+        spread = ((judge.influence**2).sum(axis=0) + (judge_rest.influence**2).sum(axis=0)) / (n + rest - 2)
+        shared = (people.influence * judge.influence).sum(axis=0) / (n - 1)
+        tuned = np.divide(shared, (1 + n / rest) * spread, out=np.zeros_like(alone), where=spread > 0)
+        left = ((people.influence - tuned * judge.influence) ** 2).sum(axis=0) / (n - 2)
+        error = np.sqrt(left / n + tuned**2 * (judge_rest.influence**2).sum(axis=0) / (rest - 1) / rest)
+        reach = float(stdtrit(n - 2, 0.975)) * error
+        helps = reach < margin
+        weights, errors, margin = (
+            np.where(helps, x, y) for x, y in ((tuned, weights), (error, alone), (reach, margin))
+        )
+        values = people.values + weights * (judge_rest.values - judge.values)
+    return CorrectedEstimate(
+        values, errors, values - margin, values + margin, alone, weights, n * ((alone / errors) ** 2 - 1)
+    )
