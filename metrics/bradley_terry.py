@@ -15,10 +15,14 @@ ones count.
 
 `ties=half` shrinks scores toward 0, because a tie is evidence that two players are equally able; `ties=drop` gives the
 log odds of winning a comparison that is decided.
+
+`control=[length,family]` adds what sways judges to the log odds: β · log2 of the ratio of both lengths, and β for a
+system of the judge's own family. The abilities are then those at equal length, before a judge of no system's family
+(Dubois et al. 2024, "Length-controlled AlpacaEval"; Chatbot Arena's style control).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,14 +40,16 @@ from openended.harness.core import (
     Need,
     UndefinedMetric,
     metric,
+    option,
     ranged,
 )
 from openended.metrics import judgments as files
 from openended.metrics._common import Values
-from openended.metrics.judgments import ComparisonFile, Empty, FileRow, TieRule, Wins
+from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow, TieRule, Wins
 
 PAIRS = Need("judgments", by="pairs")
-_GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
+_GRADIENT = 1e-9  # largest gradient component per comparison, and largest step, that counts as converged
+_LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -55,8 +61,10 @@ class BradleyTerryScores(Values):
     std_errors: F64
     """Standard error of each score, shape (players,)."""
     covariance: F64
-    """Covariance of the scores, shape (players, players); for the error of a difference."""
+    """Covariance of the scores, shape (players, players), for the error of a difference; then of the effects."""
     log_likelihood: float
+    effects: F64 = field(default_factory=lambda: np.zeros(0))
+    """Of the controls on the log odds, shape (controls,)."""
 
 
 def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> BradleyTerryScores:
@@ -171,7 +179,7 @@ def _maximize_likelihood(matrix: F64) -> F64:
     return scores - float(scores.mean())
 
 
-def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
+def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[str] = ()) -> tuple[F64, str]:
     """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
     Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: the sum of the
@@ -183,25 +191,72 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins) -> tuple[F64, str]:
         return fit.std_errors, "observed information"
     errors: dict[str, F64] = {}
     for kind, cluster_of in wins.clusters.items():
-        moved = compute_influence(fit, wins, cluster_of)
+        moved = compute_influence(fit, wins, cluster_of, controls)
         count = len(moved)
         errors[f"{kind}, {count:,} {kind}s"] = np.sqrt((moved**2).sum(axis=0) * count / (count - 1))
     larger = " (the larger)" if len(errors) > 1 else ""
     return np.max(list(errors.values()), axis=0), f"clustered by {' and by '.join(errors)}{larger}"
 
 
-def compute_influence(fit: BradleyTerryScores, wins: Wins, cluster_of: I64) -> F64:
+def compute_influence(fit: BradleyTerryScores, wins: Wins, cluster_of: I64, controls: Sequence[str] = ()) -> F64:
     """Return how far each cluster of comparisons moves the scores to first order, shape (clusters, players).
 
-    It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood.
+    It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood. The effects
+    of controls follow the players.
     """
     from scipy.special import expit
 
-    residuals = wins.weights * expit(fit.scores[wins.losers] - fit.scores[wins.winners])
-    gradients = np.zeros((int(cluster_of.max()) + 1, len(fit.scores)))
-    np.add.at(gradients, (cluster_of, wins.winners), residuals)
-    np.add.at(gradients, (cluster_of, wins.losers), -residuals)
+    design = _build_design(wins, controls)
+    residuals = wins.weights * expit(-(design @ np.concatenate([fit.scores, fit.effects])))
+    gradients = np.zeros((int(cluster_of.max()) + 1, design.shape[1]))
+    np.add.at(gradients, cluster_of, residuals[:, None] * design)
     return np.asarray(gradients @ fit.covariance)
+
+
+def fit_with_controls(wins: Wins, names: Sequence[str]) -> BradleyTerryScores:
+    """Fit abilities and the effects of controls together by Newton's method.
+
+    Raises:
+        UndefinedMetric: If a comparison lacks a control, if an effect cannot be told from the players' abilities, or if
+            the likelihood has no finite maximum.
+    """
+    from scipy.special import expit
+
+    for name in names:
+        if len(wins.controls.get(name, ())) == 0 or np.isnan(wins.controls[name]).any():
+            raise UndefinedMetric(f"control={name}: expected {name}_a and {name}_b in every row of the file")
+    start = bradley_terry(wins.matrix, players=wins.players)
+    design, players = _build_design(wins, names), len(wins.players)
+    values = np.concatenate([start.scores, np.zeros(len(names))])
+    ones = np.zeros((len(values), len(values)))
+    ones[:players, :players] = 1.0 / players
+    for _ in range(100):
+        missed = expit(-(design @ values))
+        information = design.T @ (design * (wins.weights * missed * (1 - missed))[:, None])
+        weight = float(np.trace(information)) / len(values)
+        if np.linalg.cond(information + weight * ones) > _LARGEST_CONDITION:
+            named = " and ".join(names)
+            raise UndefinedMetric(f"control=[{named}]: no finite effects: they must vary for the same pair of systems, "
+                                  "as the length of texts or several judges do, and may not decide alone")  # fmt: skip
+        covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight)
+        step = covariance @ (design.T @ (wins.weights * missed))
+        values = values + step / max(1.0, float(np.abs(step).max()))
+        if float(np.abs(step).max()) < _GRADIENT:
+            break
+    likelihood = float(wins.weights @ np.log(expit(design @ values)))
+    errors = np.sqrt(np.diag(covariance))
+    return BradleyTerryScores(values[:players], errors, covariance, likelihood, values[players:])
+
+
+def _build_design(wins: Wins, names: Sequence[str]) -> F64:
+    """Return what the log odds of each win depend on, shape (wins, players + controls): winner minus loser."""
+    rows = np.arange(len(wins.winners))
+    design = np.zeros((len(rows), len(wins.players) + len(names)))
+    design[rows, wins.winners] += 1.0
+    design[rows, wins.losers] -= 1.0
+    for at, name in enumerate(names, len(wins.players)):
+        design[:, at] = wins.controls[name]
+    return design
 
 
 @metric
@@ -212,6 +267,7 @@ class BradleyTerry(JudgmentMetric):
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
+    later_options = frozenset({"control"})
 
     system: str | None = None  # whose score is `bradley_terry`; none: the run's player; of a file alone the best model
     ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
@@ -221,6 +277,8 @@ class BradleyTerry(JudgmentMetric):
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
     empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
     display_scale: float = ranged(1.0, "(0, inf]", "a positive number")  # 100 as MAUVE Table 13 prints
+    # what sways judges: abilities are then those at equal length, and before a judge of no system's family
+    control: tuple[str, ...] = option((), lambda c: set(c) <= set(CONTROLS), "length, family", unordered=True)
 
     def needs(self) -> tuple[Need, ...]:
         return (PAIRS,)
@@ -266,10 +324,11 @@ class BradleyTerry(JudgmentMetric):
             wins = files.count_wins(
                 comparisons, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed
             )
-            fit = bradley_terry(wins.matrix, players=wins.players)
-            std_errors, how = estimate_std_errors(fit, wins)
+            control = self.control
+            fit = fit_with_controls(wins, control) if control else bradley_terry(wins.matrix, players=wins.players)
+            std_errors, how = estimate_std_errors(fit, wins, control)
             prefix = f"{criterion}/" if criterion and len(criteria) > 1 else ""
-            scores, errors = self.display_scale * fit.scores, self.display_scale * std_errors
+            scores, errors = self.display_scale * fit.scores, self.display_scale * std_errors[: len(fit.scores)]
             arrays |= {f"{prefix}wins": wins.matrix, f"{prefix}scores": scores, f"{prefix}std_errors": errors}
             for name, score, error in zip(wins.players, scores, errors, strict=True):
                 key = (prefix.rstrip("/") or "bradley_terry") if name == player else f"{prefix}{name}"
@@ -281,6 +340,12 @@ class BradleyTerry(JudgmentMetric):
                 f"{about}{wins.compared} comparisons of {len(players)} players ({', '.join(players)}); "
                 f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{left_out}"
             )
+            for name, effect, error in zip(control, fit.effects, std_errors[len(fit.scores) :], strict=True):
+                low, high, share = effect - 1.96 * error, effect + 1.96 * error, 100 / (1 + np.exp(-effect))
+                notes.append(
+                    f"{about}control {name}: {effect:+.2f} [{low:.2f}, {high:.2f}] to the log odds {CONTROLS[name]}, "
+                    f"which alone would win {share:.0f} %; abilities without it"
+                )
         first = next(iter(arrays)).removesuffix("wins")
         rivals = [i for i, name in enumerate(players) if name != HUMAN]  # a file by itself: the best of them
         at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))

@@ -273,11 +273,24 @@ def judge_study(
             agree = outcome == _FLIPPED[str(answers[1].outcome)]
             disagreed += not agree
             row |= dict(zip(("system_a", "system_b"), first.sides, strict=True))
+            texts = key.show_item(RatingTask("", first.example, first.sides))[1]
+            for side, player, text in zip("ab", first.sides, texts, strict=True):
+                is_family = _find_family(player) == _find_family(asker.title)
+                row |= {f"length_{side}": max(len(text.split()), 1), f"family_{side}": int(is_family)}
             # Definitely only where both orders say so.
             strength = min((answer.strength for answer in answers), key=lambda s: s == "definitely")
             rows.append(row | {"outcome": outcome if agree else "tie", "strength": strength if agree else "tie"})
     with_votes = sum(question.votes > 0 for question in questions)
     return JudgeResult(rater, tuple(rows), len(questions), unread, disagreed, with_votes)
+
+
+def _find_family(name: str) -> str:
+    """Return the family of a model: the letters that its name begins with, without the owner.
+
+    >>> _find_family("Qwen/Qwen2.5-7B-Instruct"), _find_family("qwen3 greedy")
+    ('qwen', 'qwen')
+    """
+    return re.match("[a-z]*", name.partition(" ")[0].rpartition("/")[2].lower())[0]  # type: ignore[index]
 
 
 def _collect_replies(questions: Sequence[JudgeQuestion], asker: ServerAsker, log: Path) -> list[str]:
@@ -443,6 +456,7 @@ def write_judge_files(
         calibrations.append(calibration)
     together = "; ".join(dict.fromkeys(calibrations))
     columns = [*list_judgment_columns(keys), "calibration"]
+    columns += [name for name in ("length_a", "length_b", "family_a", "family_b") if name in rows[0]]
     write_judgments(out, [{**row, "calibration": together} for row in rows], columns)
     summary = out.with_suffix(".summary.md")
     core.write_text(summary, "\n".join(sheet))

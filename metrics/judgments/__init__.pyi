@@ -14,6 +14,7 @@ from .base import (
     select_kind as select_kind,
 )
 from .comparisons import (
+    CONTROLS as CONTROLS,
     ComparisonFile as ComparisonFile,
     TieRule as TieRule,
     Wins as Wins,

@@ -8,8 +8,9 @@
 | MAUVE's authors | `Input.model_a`, `Input.model_b`, `Answer.q1`, `Answer.q2`, `Answer.q3` |
 | counts | `system_a`, `system_b`, `wins_a`, `wins_b`, `ties`; or `winner`, `loser`, `wins` |
 
-`criterion`, `rater` and `seconds` are read where the file has them. A matrix of wins has the players' names in its
-first row and column; cell (i, j) counts how often i beat j.
+`criterion`, `rater` and `seconds` are read where the file has them, as are the `CONTROLS`: `length_a` and `length_b` of
+the texts in any unit, and `family_a` and `family_b`, 1 for a system of the judge's family (a person has none). A matrix
+of wins has the players' names in its first row and column; cell (i, j) counts how often i beat j.
 
 The file of MAUVE's authors (krishnap25/mauve-experiments, human_evaluation.md) has one pair per row with three answers,
 `2a` and `1a` (definitely or slightly A) to `2b`. It records a tie as `1a`, so that no option of ties changes a value.
@@ -31,6 +32,7 @@ from openended.metrics.judgments import base
 Outcome = Literal["a", "b", "tie"]
 TieRule = Literal["half", "random", "drop"]
 Layout = Literal["comparisons", "marks", "questions", "counts", "victories"]
+CONTROLS = {"length": "for a text twice as long", "family": "for a system of the judge's family"}
 _LEAST_CLUSTERS = 10  # items or raters from which standard errors can be clustered by them
 
 # Ours first; the others are those of released files.
@@ -42,6 +44,7 @@ _ALIASES: Mapping[str, Sequence[str]] = {
     "criterion": ("criterion",),
     "rater": ("rater", "rater_slot", "judge", "annotator", "WorkerId"),
     "seconds": ("seconds", "Answer.te"),
+    **{name: (name,) for name in ("length_a", "length_b", "family_a", "family_b")},
     "wins_a": ("wins_a", "a_wins"),
     "wins_b": ("wins_b", "b_wins"),
     "ties": ("ties", "draws"),
@@ -79,6 +82,8 @@ class Comparison:
     rater: str = ""
     seconds: float = math.nan
     count: float = 1.0  # how often it had this outcome, where the file counts
+    length: float = math.nan  # binary logarithm of A's length over B's
+    family: float = math.nan  # 1 if A alone is of the judge's family, −1 if B alone is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +119,8 @@ class Wins:
     winners: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     losers: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     weights: F64 = field(default_factory=lambda: np.zeros(0))  # weight of each win: one half for each side of a tie
+    controls: Mapping[str, F64] = field(default_factory=dict)
+    """Name in `CONTROLS` → the winner's minus the loser's, shape (wins,); NaN where the file does not say."""
 
 
 def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) -> bool:
@@ -248,8 +255,16 @@ def _parse_row(row: base.FileRow, column_of: Mapping[str, str], number: int) -> 
     seconds = row.number(column_of["seconds"]) if "seconds" in column_of else math.nan
     if seconds < 0:
         raise DataError(f"{row.where}: seconds: expected a number of at least 0, got {seconds:g}")
-    item = read("item") or f"{number:06d}"
-    return [Comparison(item, a, b, o, criterion, read("rater"), seconds) for criterion, o in outcomes.items() if o]
+    item, rater = read("item") or f"{number:06d}", read("rater")
+    long, other = (row.number(column_of[name]) if name in column_of else math.nan for name in ("length_a", "length_b"))
+    if long <= 0 or other <= 0:
+        raise DataError(f"{row.where}: expected lengths above 0, got {long:g} and {other:g}")
+    family = math.nan
+    if {"family_a", "family_b"} <= column_of.keys():
+        family = row.number(column_of["family_a"]) - row.number(column_of["family_b"])
+        family = 0.0 if math.isnan(family) and not rater.startswith(base.JUDGE) else family
+    rest = {"rater": rater, "seconds": seconds, "length": math.log2(long / other), "family": family}
+    return [Comparison(item, a, b, o, criterion, **rest) for criterion, o in outcomes.items() if o]  # type: ignore[arg-type]
 
 
 def _parse_outcome(row: base.FileRow, column: str, a: str, b: str) -> Outcome | None:
@@ -304,6 +319,10 @@ def count_wins(
     weights = np.array([win[3] for win in wins], dtype=np.float64)
     matrix = np.zeros((len(players), len(players)))
     np.add.at(matrix, (winners, losers), weights)
+    turns = [1.0 if row.system_a == players[winner] else -1.0 for row, winner, _, _ in wins]
+    controls = {
+        name: np.array([t * getattr(w[0], name) for t, w in zip(turns, wins, strict=True)]) for name in CONTROLS
+    }
     clusters: dict[str, I64] = {}
     for kind in ("item", "rater") if all(row.count == 1 for row in selected) else ():
         labels = [str(getattr(win[0], kind)) for win in wins]
@@ -314,7 +333,7 @@ def count_wins(
     return Wins(
         players, matrix, compared=int(compared - (tied if ties == "drop" else 0)), ties=int(tied),
         too_fast=len(rows) - len(selected), empty=comparisons.empty, clusters=clusters, winners=winners, losers=losers,
-        weights=weights,
+        weights=weights, controls=controls,
     )  # fmt: skip
 
 

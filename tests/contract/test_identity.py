@@ -45,7 +45,7 @@ def others(hint: Any, value: Any) -> list[Any]:
     if get_origin(hint) is Literal:
         return [v for v in get_args(hint) if v != value]
     if get_origin(hint) is tuple:
-        return [v for v in (value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,), ("a",)) if v != value]
+        return [v for v in (value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,), ("a",), ("length",)) if v != value]
     if hint is str:
         return ["f" * 40, "another", "bundled:docs-s", "{text}", "a {prompt}"]
     if hint is bool:

@@ -5,17 +5,19 @@ import gzip
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
-from scipy.special import stdtrit
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, stdtrit
 
 from openended.harness.core import Features, Side, UndefinedMetric
 from openended.harness.core.errors import DataError
-from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry
+from openended.metrics.bradley_terry import PAIRS, BradleyTerry, bradley_terry, fit_with_controls
 from openended.metrics.correlation import correlate, correlation_matrix, rank_correlation
 from openended.metrics.huse import RATINGS
 from openended.metrics.judgments import (
@@ -702,3 +704,60 @@ def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():
         assert (alone.values[0], alone.worth[0]) == (people.mean(), 0)
     with pytest.raises(ValueError, match="expected the same 3 items or more"):
         correct_judge(sides[0], sides[2], None)
+
+
+def write_swayed(path, judges=("judge:m", "judge:n"), items=1500):
+    """Write comparisons of three systems in which the longer text alone wins 68 %, and a judge prefers its family."""
+    rng, rows = np.random.default_rng(0), []
+    worth = np.array([0.5, 0.0, -0.5])
+    lengths = rng.normal(size=(items, 3)) * 0.8 + [-0.5, 0.0, 0.7]  # the worst writes the longest
+    ratios = np.concatenate([lengths[:, i] - lengths[:, j] for i, j in itertools.combinations(range(3), 2)])
+    slope = brentq(lambda b: np.mean(expit(b * np.abs(ratios))) - 0.68, 0, 9)
+    for (i, j), judge in itertools.product(itertools.combinations(range(3), 2), judges):
+        own = float(i == 0 and judge == "judge:m")
+        wins = rng.random(items) < expit(worth[i] - worth[j] + slope * (lengths[:, i] - lengths[:, j]) + 0.8 * own)
+        for item in range(items):
+            sides = {"item": f"i{item}", "system_a": f"s{i}", "system_b": f"s{j}", "rater": judge}
+            sides |= {"length_a": 99 * 2 ** lengths[item, i], "length_b": 99 * 2 ** lengths[item, j]}
+            rows.append({**sides, "outcome": "a" if wins[item] else "b", "family_a": own, "family_b": 0})
+    return write_jsonl(path, rows), slope
+
+
+def test_lengths_and_families_that_sway_judges_are_removed(tmp_path):
+    path, slope = write_swayed(tmp_path / "swayed.jsonl")
+    scores, signatures = {}, []
+    for control in ((), ("length", "family")):
+        metric, features = BradleyTerry(control=control).from_file(path)
+        result = metric.compute(features)
+        signatures.append(result.signature)
+        scores[control] = np.array([result.values[f"s{i}"] for i in range(3)])
+    assert np.abs(scores[()] - [0.5, 0, -0.5]).max() > 0.25
+    assert np.abs(scores["length", "family"] - [0.5, 0, -0.5]).max() < 0.05
+    for name, effect in (("length", slope), ("family", 0.8)):
+        (note,) = (note for note in result.notes if f"control {name}" in note)
+        low, high = map(float, re.search(r"\[(\S+), (\S+)\] to the log odds", note).groups())
+        assert low < effect < high
+    assert "control" not in signatures[0]
+    assert "|control:" in signatures[1]
+
+
+def test_controls_equal_a_logistic_regression_and_need_their_columns(tmp_path):
+    path, _ = write_swayed(tmp_path / "swayed.jsonl", items=80)
+    wins = count_wins(read_comparisons(path))
+    fit = fit_with_controls(wins, ("length",))
+    design = np.zeros((len(wins.winners), 4))
+    np.add.at(design, (np.arange(len(design)), wins.winners), 1)
+    np.add.at(design, (np.arange(len(design)), wins.losers), -1)
+    design[:, 3] = wins.controls["length"]
+    slow = minimize(lambda x: np.logaddexp(0, -design @ x).sum() + x[:3].sum() ** 2, np.zeros(4), tol=1e-10)
+    assert np.concatenate([fit.scores, fit.effects]) == pytest.approx(slow.x, abs=1e-4)
+    assert -fit.log_likelihood == pytest.approx(slow.fun)
+    none = tmp_path / "none.csv"
+    none.write_text("item,system_a,system_b,outcome\n1,a,b,a\n2,a,b,b\n")
+    one, _ = write_swayed(tmp_path / "one.jsonl", judges=("judge:m",), items=50)
+    for file, control, message in (
+        (none, "length", "control=length: expected length_a and length_b in every row"),
+        (one, "family", r"control=\[family\]: no finite effects: they must vary for the same pair"),
+    ):
+        with pytest.raises(UndefinedMetric, match=message):
+            fit_with_controls(count_wins(read_comparisons(file)), (control,))

@@ -195,6 +195,7 @@ def test_judges_numbers_stand_beside_their_agreement_with_people(paired, tmp_pat
         metric.compute(features)  # this judge is never of two minds
     made = read_comparisons(tmp_path / "judge.csv")
     assert made.calibration == found[0]
+    assert all(np.isfinite(row.length) and row.family == 0 for row in made.rows)
 
 
 def test_without_people_the_column_says_so_and_simulated_raters_are_no_people(paired, tmp_path):
