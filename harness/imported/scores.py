@@ -38,7 +38,7 @@ class SystemScores:
     clusters: Mapping[str, str]  # id of a sample → its cluster; empty if nothing groups the samples
     repeats: int  # largest number of scores of a sample
     left_out: tuple[str, ...]  # metrics and columns that are not numbers
-    higher: Mapping[str, bool]  # metric → whether higher is better, where the framework says so
+    directions: Mapping[str, str]  # metric → `higher`, `lower` or another word, where the log says it
 
 
 class _Row(NamedTuple):
@@ -67,14 +67,14 @@ def read_system_scores(
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     clusters: dict[str, str] = {}
     left_out: dict[str, None] = {}
-    higher: dict[str, bool] = {}
+    directions: dict[str, str] = {}
     source = ", ".join(map(str, paths))
     for path in paths:
         files = list_files(path) if path.is_dir() else [path]
         lines: dict[tuple[str, ...], str] = {}
         for file in files:
-            higher |= _read_directions(file)
-            for row in _read_rows(file, id_column, cluster):
+            directions |= _read_directions(file)
+            for row in _read_rows(file, id_column, cluster, directions):
                 sample = f"{_TASK.sub('', file.stem)}/{row.id}" if len(files) > 1 else str(row.id)
                 for metric, value in row.scores.items():
                     if (line := lines.setdefault((sample, metric, row.repeat), row.where)) != row.where:
@@ -97,12 +97,12 @@ def read_system_scores(
         others = f"; no numbers: {', '.join(left_out)}" if left_out else ""
         raise DataError(f"{source}: expected numbers of single samples, got none{others}")
     repeats = max(len(v) for of in scores.values() for v in of.values())
-    return SystemScores(name, source, values, clusters, repeats, tuple(left_out), higher)
+    return SystemScores(name, source, values, clusters, repeats, tuple(left_out), directions)
 
 
-def _read_rows(file: Path, id_column: str | None, cluster: str | None) -> Iterator[_Row]:
+def _read_rows(file: Path, id_column: str | None, cluster: str | None, directions: dict[str, str]) -> Iterator[_Row]:
     if file.suffix in (".eval", ".json"):
-        yield from _read_inspect_log(file, brief=cluster is None)
+        yield from _read_inspect_log(file, directions, brief=cluster is None)
         return
     is_table = file.name.removesuffix(".gz").endswith((".csv", ".tsv", ".parquet"))
     systems: dict[str, Any] = {}
@@ -127,11 +127,20 @@ def _read_rows(file: Path, id_column: str | None, cluster: str | None) -> Iterat
         yield _Row(where, cells[column], repeat, {k: v for k, v in cells.items() if k not in others}, cells)
 
 
-def _read_inspect_log(file: Path, *, brief: bool) -> Iterator[_Row]:
-    """Yield the samples of a log; a scorer with several values is several metrics, as `scorer/value`."""
+def _read_inspect_log(file: Path, directions: dict[str, str], *, brief: bool) -> Iterator[_Row]:
+    """Yield the samples of a log; a scorer with several values is several metrics, as `scorer/value`.
+
+    Logs of our own runs say in which direction a value is better.
+    """
     from openended.harness.imported.framework_outputs import open_inspect_log
 
-    with open_inspect_log(file, brief=brief) as (_, samples):
+    with open_inspect_log(file, brief=brief) as (header, samples):
+        match header:
+            case {"results": {"scores": list() as scorers}}:
+                for scorer in scorers:
+                    match scorer:
+                        case {"name": str() as name, "params": {"directions": dict() as of}}:
+                            directions |= {f"{name}/{key}": str(direction) for key, direction in of.items()}
         for _, where, sample in samples:
             match sample:
                 case {"id": str() | int() as name, **rest}:
@@ -149,15 +158,15 @@ def _read_inspect_log(file: Path, *, brief: bool) -> Iterator[_Row]:
             yield _Row(where, name, f"epoch {sample.get('epoch', 1)}", scores, sample)
 
 
-def _read_directions(file: Path) -> dict[str, bool]:
-    """Return metric → whether higher is better, from the results of lm-evaluation-harness next to its samples."""
+def _read_directions(file: Path) -> dict[str, str]:
+    """Return metric → direction, from the results of lm-evaluation-harness next to its samples."""
     date = re.search(_DATE, file.stem)
     results = file.with_name(f"results_{date[1]}.json") if date else None
     if results is None or not results.is_file():
         return {}
     match core.read_json(results):
         case {"higher_is_better": dict() as by_task} if isinstance(of := by_task.get(_TASK.sub("", file.stem)), dict):
-            return {str(metric): higher for metric, higher in of.items() if isinstance(higher, bool)}
+            return {str(metric): "higher" if higher else "lower" for metric, higher in of.items() if higher is not None}
     return {}
 
 

@@ -7,6 +7,7 @@ from openended.harness.core import SpecError, suggest
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.exports.every_eval_ever import write_every_eval_ever
 from openended.harness.report.exports.hub import MODELS, write_hub_files
+from openended.harness.report.exports.inspect_log import write_inspect_logs
 from openended.harness.report.exports.texts import METADATA, write_croissant
 from openended.harness.results import read_results, write_frame
 
@@ -14,9 +15,18 @@ FORMATS = {
     "eee": "Every Eval Ever: one JSON file per run, with its texts",
     "hub": ".eval_results for model repositories of the Hub; needs --dataset",
     "croissant": "the texts, described in Croissant",
+    "inspect": "logs that `inspect view` opens, with texts and their scores",
     "parquet": "one table of all values, results.parquet and results.csv",
 }
-FILES = ("data", MODELS, "generations", METADATA, "results.parquet", "results.csv")  # what an export may contain
+FILES = (
+    "data",
+    "logs",
+    MODELS,
+    "generations",
+    METADATA,
+    "results.parquet",
+    "results.csv",
+)  # what an export may contain
 
 
 def export_results(
@@ -49,6 +59,8 @@ def export_results(
             files = write_every_eval_ever(results, fresh, organization)
         elif file_format == "hub":
             files = write_hub_files(results, fresh, str(dataset))
+        elif file_format == "inspect":
+            files = write_inspect_logs(results, fresh)
         elif file_format == "croissant":
             files = [*(file.path for file in write_croissant(results, fresh, name)), Path(METADATA)]
         else:

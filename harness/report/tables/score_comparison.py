@@ -71,9 +71,10 @@ def pair_scores(
             raise DataError(f"{metric}: {len(shared)} samples in common; expected 2 or more with equal ids")
         groups = number_clusters([clusters.get(sample, f"\0{sample}") for sample in shared]) if clusters else None
         scores = {name: np.array([values[i] for i in shared]) for name, values in by_system.items()}
-        base = metric.partition("/")[0]  # without the filter
-        is_lower = metric in lower or systems[0].higher.get(base) is False
-        paired.append(PairedScores(metric, scores, groups, len(every) - len(shared), "lower" if is_lower else "higher"))
+        known = systems[0].directions
+        direction = known.get(metric) or known.get(metric.partition("/")[0], "higher")  # without the filter
+        direction = "lower" if metric in lower else direction if direction in ("higher", "lower") else "none"
+        paired.append(PairedScores(metric, scores, groups, len(every) - len(shared), direction))
     return paired
 
 
@@ -164,9 +165,8 @@ def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores
     remarks = [f"{words} ({', '.join(of)})." if several else f"{words}." for words, of in sizes.items()]
     repeated = [f"{system.repeats} of {system.name}" for system in systems if system.repeats > 1]
     remarks += [f"Scores of one sample are averaged: up to {', '.join(repeated)}."] if repeated else []
-    compared = {part.metric for part in paired}
     for system in systems:
-        rest = [name for name in system.values if name not in compared]
-        remarks += [f"Of {system.name} not compared: {', '.join(rest)}."] if rest else []
+        rest = [name for name in system.values if any(name not in other.values for other in systems)]
+        remarks += [f"Of {system.name} not in all: {', '.join(rest)}."] if rest else []
         remarks += [f"Of {system.name} no numbers: {', '.join(system.left_out)}."] if system.left_out else []
     return remarks

@@ -6,6 +6,7 @@ import shutil
 import zipfile
 
 import pytest
+from pyarrow import csv, parquet
 
 from openended.harness.app.commands.compare import main, name_files
 from openended.harness.imported import read_system_scores
@@ -70,9 +71,10 @@ def test_tables_are_written_and_the_best_is_bold(capsys, tmp_path):
     (tmp_path / "a.csv").write_text(TABLE)
     rows = [{"doc_id": f"q{i}", "acc": True, "words": 9, "seed": s} for i in range(40) for s in (0, 1)]
     write_jsonl(tmp_path / "b.jsonl", rows)
+    parquet.write_table(csv.read_csv(tmp_path / "a.csv"), tmp_path / "c.parquet")
     out = tmp_path / "out"
     printed = compare(
-        capsys, tmp_path / "a.csv", tmp_path / "b.jsonl", f"c={tmp_path / 'a.csv'}", "--lower", "words", "--out", out
+        capsys, tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "c.parquet", "--lower", "words", "--out", out
     )
     assert "Of a no numbers: answer." in printed
     table = (out / "tables/scores.md").read_text()

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import math
+import zipfile
 from pathlib import Path
 
 import pytest
 import yaml
 
+from openended.harness.app.commands.compare import main as compare
 from openended.harness.core import SpecError
+from openended.harness.imported import read_generations, read_system_scores
 from openended.harness.report.exports import every_eval_ever, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
@@ -138,6 +141,25 @@ def test_croissant_describes_every_file_and_field(runs, tmp_path):
         assert list(row) == list(texts.FIELDS)
     for records in described["recordSet"]:
         assert [field["source"]["extract"]["column"] for field in records["field"]] == list(texts.FIELDS)
+
+
+def test_a_log_of_inspect_has_texts_scores_and_directions(runs, tmp_path, capsys):
+    paths = export_results([runs], tmp_path / "out", "inspect", name="a")
+    assert len(paths) == 3
+    log = read_system_scores("a", [paths[0]])
+    assert log.values
+    assert set(log.directions) >= set(log.values)
+    with zipfile.ZipFile(paths[0]) as archive:
+        header = json.loads(archive.read("header.json"))
+        sample = json.loads(archive.read(f"samples/{header['eval']['dataset']['sample_ids'][0]}_epoch_1.json"))
+    assert sample["output"]["completion"] == sample["messages"][1]["content"] != ""
+    assert sample["target"]
+    texts_of = [row.text for row in read_generations(paths[0])]
+    assert texts_of[0] == sample["output"]["completion"]
+    assert compare(["--unmatched", "drop", *map(str, paths[1:])]) == 0
+    assert "Differences of mean scores" in capsys.readouterr().out
+    inspect_log = pytest.importorskip("inspect_ai.log", reason="reads the log: pip install inspect-ai")
+    assert len(inspect_log.read_eval_log(str(paths[0])).samples) == len(texts_of)
 
 
 @pytest.mark.filterwarnings("ignore")  # about its own dependencies
