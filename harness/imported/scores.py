@@ -139,8 +139,8 @@ def _read_inspect_log(file: Path, directions: dict[str, str], *, brief: bool) ->
             case {"results": {"scores": list() as scorers}}:
                 for scorer in scorers:
                     match scorer:
-                        case {"name": str() as name, "params": {"directions": dict() as of}}:
-                            directions |= {f"{name}/{key}": str(direction) for key, direction in of.items()}
+                        case {"name": str() as scorer_name, "params": {"directions": dict() as of}}:
+                            directions |= {f"{scorer_name}/{key}": str(direction) for key, direction in of.items()}
         for _, where, sample in samples:
             match sample:
                 case {"id": str() | int() as name, **rest}:

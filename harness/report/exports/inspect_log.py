@@ -28,7 +28,7 @@ def write_inspect_logs(results: Results, folder: Path) -> list[Path]:
         name = make_slug(" ".join(filter(None, run.titles.values())) or "texts")
         path = Path("logs", f"{name}-{run.folder.name.rpartition('-')[2]}.eval")
         header, brief = _describe_run(run, samples), ("id", "epoch", "input", "target", "scores", "metadata")
-        members = {f"samples/{s['id']}_epoch_{s['epoch']}.json": s for s in samples}
+        members: dict[str, Any] = {f"samples/{s['id']}_epoch_{s['epoch']}.json": s for s in samples}
         members["summaries.json"] = [{n: s[n] for n in brief} | {"completed": True} for s in samples]
         members |= {"_journal/start.json": {n: header[n] for n in ("version", "eval", "plan")}, "header.json": header}
         with open_for_replacement(folder / path, "wb") as handle, zipfile.ZipFile(handle, "w") as archive:

@@ -71,8 +71,8 @@ def pair_scores(
             raise DataError(f"{metric}: {len(shared)} samples in common; expected 2 or more with equal ids")
         groups = number_clusters([clusters.get(sample, f"\0{sample}") for sample in shared]) if clusters else None
         scores = {name: np.array([values[i] for i in shared]) for name, values in by_system.items()}
-        known = systems[0].directions
-        direction = known.get(metric) or known.get(metric.partition("/")[0], "higher")  # without the filter
+        stated = systems[0].directions
+        direction = stated.get(metric) or stated.get(metric.partition("/")[0], "higher")  # without the filter
         direction = "lower" if metric in lower else direction if direction in ("higher", "lower") else "none"
         paired.append(PairedScores(metric, scores, groups, len(every) - len(shared), direction))
     return paired
