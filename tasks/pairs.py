@@ -103,9 +103,9 @@ class Pairs(UserFileTask):
             yield from usable
             return
         counts = Counter(word for pair in usable for side in pair[1:] for word in side.lower().split())
-        known = set(sorted(counts, key=lambda word: (-counts[word], word))[: self.vocabulary])
+        frequent = set(sorted(counts, key=lambda word: (-counts[word], word))[: self.vocabulary])
         for line, *sides in usable:
-            context, response = (" ".join(w for w in side.split() if w.lower() in known) for side in sides)
+            context, response = (" ".join(w for w in side.split() if w.lower() in frequent) for side in sides)
             if context and response:
                 yield line, context, response
             else:

@@ -21,7 +21,7 @@ from openended.harness.core import SIMULATED, HarnessError, SpecError, format_er
 from openended.harness.results import build_layout
 
 if TYPE_CHECKING:
-    from openended.harness.report.analysis.group_sequential import DecisionPlan
+    from openended.harness.report import DecisionPlan
 
 log = logging.getLogger(__name__)
 
