@@ -89,6 +89,8 @@ class Layout(Spec):
     """Metric or `metric.key` → number of decimals; `*`: all; otherwise chosen from the values."""
     significant: Mapping[str, int] = field(default_factory=dict)
     """The same, as significant digits of every number."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Metric or `metric.key` → what is printed for a value that there is not, instead of a dash."""
     uncertainty: Literal["all", "std", "error", "interval", "none"] = "all"
     """What follows a value: std over seeds, the error that the metric reports, both (`all`), or the 95 % interval over
     examples where there is one."""

@@ -225,6 +225,9 @@ def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:
     elif significant is not None and math.isfinite(cell.value):
         size = math.floor(math.log10(abs(cell.value))) if cell.value else 0
         cell = replace(cell, decimals=max(0, significant - 1 - size))
+    missing = next((layout.missing[name] for name in names if name in layout.missing), None)
+    if missing is not None and not (math.isfinite(cell.value) or cell.words):
+        cell = replace(cell, words=missing, blank=not missing)
     printed = UNCERTAINTIES[layout.uncertainty]
     if "interval" not in printed:
         cell, quantity = replace(cell, interval=None), replace(quantity, interval=False)
