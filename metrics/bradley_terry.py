@@ -48,7 +48,8 @@ from openended.metrics._common import Values
 from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow, TieRule, Wins
 
 PAIRS = Need("judgments", by="pairs")
-_GRADIENT = 1e-9  # largest gradient component per comparison, and largest step, that counts as converged
+_GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
+_STEP, _MOST_STEPS = 1e-12, 500
 _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
 
@@ -92,14 +93,10 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
     names = [str(name) for name in (range(n) if players is None else players)]
     if len(names) != n:
         raise ValueError(f"players: expected {n} names, got {len(names)}")
-    _require_connected(matrix, names)
-    scores = _maximize_likelihood(matrix)
-    information, ones = _compute_information(matrix, scores), np.full((n, n), 1.0 / n)
-    # The information is singular, with the null vector of all ones: a multiple of the matrix of ones makes it
-    # invertible and is taken out again, which no choice of a tolerance for small eigenvalues can get wrong.
-    weight = float(np.trace(information)) / n
-    covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight, dtype=np.float64)
-    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, -_compute_loss(scores, matrix))
+    winners, losers = np.nonzero(matrix)
+    return fit_with_controls(
+        Wins(tuple(names), matrix, 0, 0, 0, winners=winners, losers=losers, weights=matrix[winners, losers])
+    )
 
 
 def _require_connected(matrix: F64, names: Sequence[str]) -> None:
@@ -123,60 +120,6 @@ def _require_connected(matrix: F64, names: Sequence[str]) -> None:
                 if not lost.any():
                     claims.append(f"{members} never {word} another player")
         raise UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
-
-
-def _compute_loss(scores: F64, matrix: F64) -> float:
-    return float(np.sum(matrix * np.logaddexp(0.0, scores[None, :] - scores[:, None])))
-
-
-def _compute_win_probabilities(scores: F64) -> F64:
-    """Return P(i beats j), without overflow at any score."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, scores[None, :] - scores[:, None])))
-
-
-def _compute_information(matrix: F64, scores: F64) -> F64:
-    """Return the observed information: a graph Laplacian with weights games × p × (1 − p)."""
-    p = _compute_win_probabilities(scores)
-    weights = (matrix + matrix.T) * p * p.T
-    return np.asarray(np.diag(weights.sum(axis=1)) - weights)
-
-
-def _maximize_likelihood(matrix: F64) -> F64:
-    """Maximize the likelihood with the last player held at 0, then center."""
-    from scipy.optimize import minimize
-
-    games = float(matrix.sum())
-
-    def append_zero(free: F64) -> F64:
-        return np.concatenate([free, np.zeros(1)])
-
-    def loss(free: F64) -> float:
-        return _compute_loss(append_zero(free), matrix) / games
-
-    def gradient(free: F64) -> F64:
-        expected = (matrix + matrix.T) * _compute_win_probabilities(append_zero(free))
-        return np.asarray((expected - matrix).sum(axis=1)[:-1] / games)
-
-    def hessian(free: F64) -> F64:
-        return np.asarray(_compute_information(matrix, append_zero(free))[:-1, :-1] / games)
-
-    start = np.zeros(len(matrix) - 1)
-    options: Any = {"gtol": 1e-7, "maxiter": 1000}
-    solution = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options=options)
-    free: F64 = np.asarray(solution.x, dtype=np.float64)
-    # The loss is flat to rounding near its minimum, where the optimizer compares losses; Newton steps need none.
-    for _ in range(20):
-        step = np.asarray(np.linalg.solve(hessian(free), gradient(free)), dtype=np.float64)
-        free = free - step
-        if float(np.abs(step).max()) < 1e-12:
-            break
-    steepest = float(np.abs(gradient(free)).max())
-    if not steepest <= _GRADIENT:
-        raise UndefinedMetric(
-            f"the likelihood did not converge: gradient {steepest:.1e} per comparison ({solution.message})"
-        )
-    scores = append_zero(free)
-    return scores - float(scores.mean())
 
 
 def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[str] = ()) -> tuple[F64, str]:
@@ -204,59 +147,68 @@ def compute_influence(fit: BradleyTerryScores, wins: Wins, cluster_of: I64, cont
     It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood. The effects
     of controls follow the players.
     """
+    from scipy.sparse import csr_array
     from scipy.special import expit
 
-    design = _build_design(wins, controls)
+    design, rows = _build_design(wins, controls), np.arange(len(wins.weights))
     residuals = wins.weights * expit(-(design @ np.concatenate([fit.scores, fit.effects])))
-    gradients = np.zeros((int(cluster_of.max()) + 1, design.shape[1]))
-    np.add.at(gradients, cluster_of, residuals[:, None] * design)
-    return np.asarray(gradients @ fit.covariance)
+    sums: Any = csr_array((residuals, (cluster_of, rows)), shape=(int(cluster_of.max()) + 1, len(rows)))
+    return np.asarray((sums @ design).toarray() @ fit.covariance)
 
 
-def fit_with_controls(wins: Wins, names: Sequence[str]) -> BradleyTerryScores:
-    """Fit abilities and the effects of controls together by Newton's method.
+def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScores:
+    """Fit abilities, and the effects of controls with them, by Newton's method.
 
     Raises:
         UndefinedMetric: If a comparison lacks a control, if an effect cannot be told from the players' abilities, or if
             the likelihood has no finite maximum.
     """
-    from scipy.special import expit
+    from scipy.special import expit, log_expit
 
     for name in names:
         if len(wins.controls.get(name, ())) == 0 or np.isnan(wins.controls[name]).any():
             raise UndefinedMetric(f"control={name}: expected {name}_a and {name}_b in every row of the file")
-    start = bradley_terry(wins.matrix, players=wins.players)
+    _require_connected(wins.matrix, wins.players)
     design, players = _build_design(wins, names), len(wins.players)
-    values = np.concatenate([start.scores, np.zeros(len(names))])
+    weights = wins.weights / wins.weights.sum()
+    values = np.zeros(players + len(names))
+    # The information is singular, with the null vector of equal scores: a multiple of this matrix makes it invertible
+    # and is taken out again, which no choice of a tolerance for small eigenvalues can get wrong.
     ones = np.zeros((len(values), len(values)))
     ones[:players, :players] = 1.0 / players
-    for _ in range(100):
+    for _ in range(_MOST_STEPS):
         missed = expit(-(design @ values))
-        information = design.T @ (design * (wins.weights * missed * (1 - missed))[:, None])
+        information = (design.T @ (design * (weights * missed * (1 - missed))[:, None])).toarray()
         weight = float(np.trace(information)) / len(values)
-        if np.linalg.cond(information + weight * ones) > _LARGEST_CONDITION:
-            named = " and ".join(names)
-            raise UndefinedMetric(f"control=[{named}]: no finite effects: they must vary for the same pair of systems, "
-                                  "as the length of texts or several judges do, and may not decide alone")  # fmt: skip
+        if names and np.linalg.cond(information + weight * ones) > _LARGEST_CONDITION:
+            raise UndefinedMetric(
+                f"control=[{', '.join(names)}]: no finite effects: they must vary for the same pair of systems, as the "
+                "length of texts or several judges do, and may not decide alone"
+            )
         covariance = np.asarray(np.linalg.inv(information + weight * ones) - ones / weight)
-        step = covariance @ (design.T @ (wins.weights * missed))
+        gradient = design.T @ (weights * missed)
+        step = covariance @ gradient
         values = values + step / max(1.0, float(np.abs(step).max()))
-        if float(np.abs(step).max()) < _GRADIENT:
+        if float(np.abs(step).max()) < _STEP:
             break
-    likelihood = float(wins.weights @ np.log(expit(design @ values)))
-    errors = np.sqrt(np.diag(covariance))
-    return BradleyTerryScores(values[:players], errors, covariance, likelihood, values[players:])
+    steepest = float(np.abs(gradient).max())
+    if not steepest <= _GRADIENT:
+        raise UndefinedMetric(f"the likelihood did not converge: gradient {steepest:.1e} a comparison")
+    covariance = covariance / wins.weights.sum()
+    scores, likelihood = values[:players] - values[:players].mean(), float(wins.weights @ log_expit(design @ values))
+    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, likelihood, values[players:])
 
 
-def _build_design(wins: Wins, names: Sequence[str]) -> F64:
+def _build_design(wins: Wins, names: Sequence[str]) -> Any:  # noqa: ANN401 - a sparse array
     """Return what the log odds of each win depend on, shape (wins, players + controls): winner minus loser."""
-    rows = np.arange(len(wins.winners))
-    design = np.zeros((len(rows), len(wins.players) + len(names)))
-    design[rows, wins.winners] += 1.0
-    design[rows, wins.losers] -= 1.0
-    for at, name in enumerate(names, len(wins.players)):
-        design[:, at] = wins.controls[name]
-    return design
+    from scipy.sparse import csr_array
+
+    n, players = len(wins.winners), len(wins.players)
+    controls = [wins.controls[name] for name in names]
+    columns = [wins.winners, wins.losers, *(np.full(n, at) for at in range(players, players + len(names)))]
+    data = np.concatenate([np.ones(n), -np.ones(n), *controls])
+    positions = np.tile(np.arange(n), 2 + len(names)), np.concatenate(columns)
+    return csr_array((data, positions), shape=(n, players + len(names)))
 
 
 @metric

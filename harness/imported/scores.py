@@ -86,13 +86,15 @@ def read_system_scores(
                     elif not math.isnan(score):
                         scores[metric][sample].append(score)
                 group = expose_nested_field(row.fields, cluster or CLUSTER).get(cluster or CLUSTER)
-                if group is None and (cluster or clusters):
-                    raise DataError(f"{row.where}: no {cluster or CLUSTER}{suggest(cluster or CLUSTER, row.fields)}")
+                if group is None and cluster:
+                    raise DataError(f"{row.where}: no {cluster}{suggest(cluster, row.fields)}")
                 if group is not None and clusters.setdefault(sample, str(group)) != str(group):
                     raise DataError(
                         f"{row.where}: sample {sample!r:.80} is in two clusters: {clusters[sample]}, {group}"
                     )
     values = {m: {i: math.fsum(v) / len(v) for i, v in of.items()} for m, of in scores.items() if m not in left_out}
+    if clusters and (lacking := next((i for of in values.values() for i in of if i not in clusters), None)):
+        raise DataError(f"{source}: sample {lacking!r:.80} has no {CLUSTER}, others have one")
     if not values:
         others = f"; no numbers: {', '.join(left_out)}" if left_out else ""
         raise DataError(f"{source}: expected numbers of single samples, got none{others}")

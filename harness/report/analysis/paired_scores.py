@@ -10,7 +10,7 @@ Sources: Liang and Zeger 1986 (clusters); Miller 2024, "Adding error bars to eva
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -112,18 +112,14 @@ def _compute_newcombe_limits(first: F64, second: F64) -> tuple[float, float]:
     """Return the limits of the difference of two paired shares, from Wilson's limits of both and their correlation."""
     n, a, b = len(first), float(first.mean()), float(second.mean())
     (low_a, high_a), (low_b, high_b) = (_compute_wilson_limits(share, n) for share in (a, b))
-    both, neither = int((first * second).sum()), int(((1 - first) * (1 - second)).sum())
-    rest = int((first > second).sum()), int((first < second).sum())
-    product = float(both * neither - rest[0] * rest[1])
-    if product > 0:  # corrected for continuity, as Newcombe does
-        product = max(product - n / 2, 0.0)
+    both, only_a, only_b = (float(x @ y) for x, y in ((first, second), (first, 1 - second), (1 - first, second)))
+    product = both * (n - both - only_a - only_b) - only_a * only_b
+    product = max(product - n / 2, 0.0) if product > 0 else product  # corrected for continuity, as Newcombe does
     scale = n * n * math.sqrt(a * (1 - a) * b * (1 - b))
-    correlation = product / scale if scale > 0 else 0.0
-
-    def reach(x: float, y: float) -> float:
-        return math.sqrt(max(x**2 - 2 * correlation * x * y + y**2, 0.0))
-
-    return a - b - reach(a - low_a, high_b - b), a - b + reach(high_a - a, b - low_b)
+    r = product / scale if scale > 0 else 0.0
+    reaches = ((a - low_a, high_b - b), (high_a - a, b - low_b))
+    below, above = (math.sqrt(max(x * x - 2 * r * x * y + y * y, 0.0)) for x, y in reaches)
+    return a - b - below, a - b + above
 
 
 def compare_all_pairs(scores: Mapping[str, F64], clusters: I64 | None = None) -> list[ScoreDifference]:
@@ -134,9 +130,3 @@ def compare_all_pairs(scores: Mapping[str, F64], clusters: I64 | None = None) ->
     ]
     corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
     return [replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
-
-
-def number_clusters(names: Sequence[str]) -> I64 | None:
-    """Return the number of the cluster of each sample; None if every sample is a cluster of its own."""
-    distinct, numbers = np.unique(np.array(names, dtype=np.str_), return_inverse=True)
-    return numbers.astype(np.int64) if len(distinct) < len(names) else None

@@ -8,12 +8,7 @@ import numpy as np
 
 from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
-from openended.harness.report.analysis.paired_scores import (
-    ScoreDifference,
-    compare_all_pairs,
-    estimate_mean,
-    number_clusters,
-)
+from openended.harness.report.analysis.paired_scores import ScoreDifference, compare_all_pairs, estimate_mean
 from openended.harness.report.analysis.power import RESOLVED, compute_needed_texts
 from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
 
@@ -69,7 +64,7 @@ def pair_scores(
             raise DataError(_describe_unmatched(systems, metric, every, len(shared)))
         if len(shared) < 2:
             raise DataError(f"{metric}: {len(shared)} samples in common; expected 2 or more with equal ids")
-        groups = number_clusters([clusters.get(sample, f"\0{sample}") for sample in shared]) if clusters else None
+        groups = np.unique([clusters[sample] for sample in shared], return_inverse=True)[1] if clusters else None
         scores = {name: np.array([values[i] for i in shared]) for name, values in by_system.items()}
         stated = systems[0].directions
         direction = stated.get(metric) or stated.get(metric.partition("/")[0], "higher")  # without the filter

@@ -124,6 +124,7 @@ DAMAGED = [
     ("a.csv", lambda path: path.write_text("id,answer\nx,yellow\n"), "got none; no numbers: answer"),
     ("a.csv", lambda path: path.write_text("id,system,acc\nx,m,1\nx,n,1\n"), "scores of several systems (m and n); give each a file"),
     ("a.csv", lambda path: path.write_text("id,cluster,epoch,acc\nx,c,1,1\nx,d,2,1\n"), "sample 'x' is in two clusters: c, d"),
+    ("a.jsonl", lambda path: path.write_text('{"id": 1, "acc": 1}\n{"id": 2, "acc": 1, "cluster": 3}'), "sample '1' has no cluster, others have one"),
     ("a.csv", lambda path: path.write_text("id,acc\nx,1\n"), "0 samples in common; expected 2 or more with equal ids"),
     ("a.csv", lambda path: path.write_text("id,bleu\nx,1\n"), "no metric in common: …/a.csv has bleu; …/b.csv has acc, words"),
     ("a.parquet", lambda path: path.write_text("no"), "not a readable Parquet file"),
