@@ -130,9 +130,10 @@ class Table:
 
         An interval is explained by the heading of its column.
         """
-        quantities = self.list_quantities()
-        used = [text for direction, text in LEGEND.items() if any(q.direction == direction for q in quantities)]
-        used += ["→x closer to x"] if any(q.target is not None for q in quantities) else []
+        printed = " ".join(
+            [*(row.label for row in self.rows), *(c.levels[-1] if c.levels else c.heading for c in self.columns)]
+        )
+        used = [text for text in (*LEGEND.values(), "→x closer to x") if text[0] in printed]
         parts = [f"{', '.join(used)} is better"] if used else []
         cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
         parts += [f"± std over {self.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []

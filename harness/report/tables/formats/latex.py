@@ -291,7 +291,10 @@ def _format_column(table: Table, at: int) -> GridColumn:
     number_points = max(map(estimate_points, texts), default=0.0) * (BOLD if any(is_bold) else 1)
     longest, tail_points = max(map(estimate_points, words), default=0.0), max(widths)
     points = max(number_points, min(longest, PROSE)) + (tail_points + THIN if tail_points else 0.0)
-    has_tail, has_words = is_aligned and any(tails), any(len(escape(text)) > len("n/a") for text in words)
+    has_tail, has_words = (
+        is_aligned and any(tails),
+        any(len(escape(text)) > len("--") for text in words if text != "n/a"),
+    )
     kind = "c"
     if has_words:
         kind = rf"p{{{PROSE:g}pt}}" if longest > PROSE else "l"
