@@ -50,7 +50,7 @@ class OutputFormat:
                 continue
             for path, kinds in self.fields.items():
                 _get(row, path, kinds, where)
-            models |= {str(model)} if (model := _find(row, self.model)) else set()
+            models |= {str(model)} if (model := find_value(row, self.model)) else set()
             if len(models) > 1:
                 names = " and ".join(sorted(models))
                 raise DataError(f"{where}: texts of several models ({names:.120}) in one file; give each a file")
@@ -130,7 +130,7 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     name, response = row["custom_id"], row.get("response")
     status = response.get("status_code") if isinstance(response, dict) else None
     if row.get("error") or status != 200:
-        error = row.get("error") or _find(row, "response.body.error")
+        error = row.get("error") or find_value(row, "response.body.error")
         message = error.get("message") if isinstance(error, dict) else error
         answer = f"status {status}" if isinstance(response, dict) else "no response"
         reason = f"{answer}: {message!s:.120}" if message else answer
@@ -154,7 +154,7 @@ def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
     contents = [item.get("content") for item in items]
     parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
     texts = [p["text"] for p in parts if p.get("type") == "output_text" and isinstance(p.get("text"), str)]
-    status, reason = body.get("status"), _find(body, "incomplete_details.reason")
+    status, reason = body.get("status"), find_value(body, "incomplete_details.reason")
     if not texts:
         raise DataError(f"{where}: request {name!r}: its output holds no text (status: {status})")
     if status not in (None, "completed") and reason != "max_output_tokens":
@@ -261,7 +261,7 @@ def open_inspect_log(path: Path, *, brief: bool = False) -> Iterator[tuple[Any, 
         if _HEADER not in names:
             raise DataError(f"{path}: no {_HEADER} in this archive; expected an Inspect log of a run that ended")
         header = _read_member(archive, _HEADER, path)
-        ids = _find(header, "eval.dataset.sample_ids")
+        ids = find_value(header, "eval.dataset.sample_ids")
         ranks = {str(name): rank for rank, name in enumerate(ids)} if isinstance(ids, list) else {}
 
         def make_sort_key(name: str) -> tuple[int, int, str]:
@@ -291,8 +291,8 @@ def _check_samples(header: Any, samples: Samples, path: Path) -> Samples:  # noq
         yield number, where, sample
     if not number:
         raise DataError(f"{path}: this log holds no samples; run Inspect with its samples logged (--log-samples)")
-    ids, epochs = (_find(header, f"eval.{name}") for name in ("dataset.sample_ids", "config.epochs"))
-    total = _find(header, "results.total_samples")
+    ids, epochs = (find_value(header, f"eval.{name}") for name in ("dataset.sample_ids", "config.epochs"))
+    total = find_value(header, "results.total_samples")
     if total is None and isinstance(ids, list):
         total = len(ids) * (epochs if type(epochs) is int else 1)
     if type(total) is int and number < total:
@@ -335,7 +335,7 @@ def _unpack_zstandard(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     return data
 
 
-def _find(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
     """Return the value under a path of names; None where there is none."""
     for name in path.split("."):
         row = row.get(name) if isinstance(row, dict) else None
@@ -344,7 +344,7 @@ def _find(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
 
 def _get(row: Cells, path: str, kinds: Sequence[type[Any]], where: str) -> Any:  # noqa: ANN401
     """Return the value under a path of names; refuse other types than `kinds`."""
-    value = _find(row, path)
+    value = find_value(row, path)
     if not isinstance(value, tuple(kinds)) or isinstance(value, bool):
         expected = " or ".join(_KINDS[kind] for kind in kinds if kind in _KINDS)
         raise DataError(f"{where}: field {path!r}: expected {expected}, got {_describe(value)}")

@@ -52,14 +52,10 @@ class _Row(NamedTuple):
 def read_system_scores(
     name: str, paths: Sequence[Path], *, id_column: str | None = None, cluster: str | None = None
 ) -> SystemScores:
-    """Read the scores of a system from its logs or tables.
+    """Read the scores of a system from its logs or tables, or folders of lm-evaluation-harness.
 
-    Args:
-        name: The system.
-        paths: Files, or folders of files of lm-evaluation-harness. Several are repeats of the same samples.
-        id_column: Column of a table with the id of the sample; default: one of `SAMPLE_IDS`.
-        cluster: Column that groups samples, or path of a field in a log (`metadata.topic`, `doc.passage`); default:
-            the column `cluster` where there is one.
+    Several paths are repeats of the same samples. `id_column` names the column of a table with the sample, and
+    `cluster` the column, or the field of a log (`metadata.topic`, `doc.passage`), that groups samples.
 
     Raises:
         DataError: Names the file, and the line or sample, that cannot be read, has no id, or is there twice.
@@ -134,15 +130,14 @@ def _read_inspect_log(file: Path, directions: dict[str, str], *, brief: bool) ->
 
     Logs of our own runs say in which direction a value is better.
     """
-    from openended.harness.imported.framework_outputs import open_inspect_log
+    from openended.harness.imported.framework_outputs import find_value, open_inspect_log
 
     with open_inspect_log(file, brief=brief) as (header, samples):
-        match header:
-            case {"results": {"scores": list() as scorers}}:
-                for scorer in scorers:
-                    match scorer:
-                        case {"name": str() as scorer_name, "params": {"directions": dict() as of}}:
-                            directions |= {f"{scorer_name}/{key}": str(direction) for key, direction in of.items()}
+        results = find_value(header, "results.scores")
+        for result in results if isinstance(results, list) else ():
+            match result:
+                case {"name": str() as title, "params": {"directions": dict() as of}}:
+                    directions |= {f"{title}/{key}": str(direction) for key, direction in of.items()}
         for _, where, sample in samples:
             match sample:
                 case {"id": str() | int() as name, **rest}:

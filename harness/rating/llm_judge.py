@@ -385,18 +385,19 @@ def format_correction(
         for name, value, low, high in zip(
             system or players, corrected.values, corrected.low, corrected.high, strict=True
         ):
-            cells[name, criterion] = f"{value:.2f} [{low:.2f}, {high:.2f}]"
+            cells[name, criterion] = f"{value:.2f} [{low:.2f}, {high:.2f}]" if low < high else f"{value:.2f}"
     if not cells:
         return [f"Not corrected by {who}: fewer than {LEAST} items that both judged.", ""]
     what = "Bradley-Terry ability" if kind == "pairs" else "mean rating"
     rows_of = ([cells.get((name, criterion), "–") for criterion in criteria] for name in players)
     number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
+    more = float(np.nan_to_num(np.nanmedian(worth)))
     return [
         f"| {what} that {who} would give | {' | '.join(criteria)} |",
         f"| --- |{' ---: |' * len(criteria)}",
         *(f"| {name} | {' | '.join(of)} |" for name, of in zip(players, rows_of, strict=True)),
         "",
-        f"Corrected by {who} on {number:,} items; the judge was worth {np.median(worth):,.0f} more (median).",
+        f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median).",
         "",
     ]
 

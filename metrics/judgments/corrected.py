@@ -32,7 +32,10 @@ class ItemEstimate:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedEstimate:
-    """Values that people would give, with 95 % intervals; each field has the shape (k,)."""
+    """Values that people would give, with 95 % intervals; each field has the shape (k,).
+
+    Where all judgments of people are equal, they do not tell their error, and all but `values` and `weights` is NaN.
+    """
 
     values: F64
     std_errors: F64
@@ -40,7 +43,6 @@ class CorrectedEstimate:
     high: F64
     people_errors: F64  # standard errors of people alone
     weights: F64  # λ
-
     worth: F64  # items that people would have had to judge in addition for the same standard errors
 
 
@@ -58,6 +60,7 @@ def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEst
     if n < 3 or judge.influence.shape != people.influence.shape:
         raise ValueError(f"expected the same 3 items or more, got {people.influence.shape} and {judge.influence.shape}")
     alone = np.sqrt((people.influence**2).sum(axis=0) / (n - 1) / n)
+    alone = np.where(alone > 1e-12 * np.abs(people.values), alone, np.nan)
     margin = float(stdtrit(n - 1, 0.975)) * alone
     weights, errors, values = np.zeros_like(alone), alone, people.values
     if judge_rest is not None and (rest := len(judge_rest.influence)) > 1:

@@ -702,6 +702,8 @@ def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():
     for others in (None, ItemEstimate.from_mean(np.ones(50))):
         alone = correct_judge(sides[0], ItemEstimate.from_mean(np.ones(30)), others)
         assert (alone.values[0], alone.worth[0]) == (people.mean(), 0)
+    equal = correct_judge(ItemEstimate.from_mean(np.full(30, 0.3)), sides[1], sides[2])
+    assert (equal.values[0], equal.weights[0], np.isnan(equal.low[0])) == (pytest.approx(0.3), 0, True)
     with pytest.raises(ValueError, match="expected the same 3 items or more"):
         correct_judge(sides[0], sides[2], None)
 

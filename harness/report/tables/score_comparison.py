@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
-from openended.harness.report.analysis.paired_scores import ScoreDifference, compare_all_pairs, estimate_mean
+from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
 from openended.harness.report.analysis.power import RESOLVED, compute_needed_texts
 from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
 
@@ -35,11 +35,7 @@ def pair_scores(
 ) -> list[PairedScores]:
     """Pair the scores of systems by the ids of their samples, for the metrics that all have, or those named.
 
-    Args:
-        systems: Two or more.
-        metrics: Those to compare; empty: all.
-        lower: Metrics whose lower value is better.
-        drop: Whether to leave out samples that some systems lack; otherwise they are refused.
+    Samples that some systems lack are refused unless `drop`. A lower value of the metrics in `lower` is better.
     """
     common = [name for name in systems[0].values if all(name in system.values for system in systems)]
     for option, names in (("--metrics", metrics), ("--lower", lower)):
@@ -93,20 +89,16 @@ def build_score_frames(
     """
     names = [system.name for system in systems]
     tests = {part.metric: compare_all_pairs(part.scores, part.clusters) for part in paired}
-    cells, titles = {}, {}
+    columns: list[Filled] = []
+    p_values: dict[frozenset[int], float] = {}  # of two cells
     for part in paired:
-        means = {name: estimate_mean(part.scores[name], part.clusters) for name in names}
-        for name, mean in means.items():
-            cells[part.metric, name] = _make_cell(mean.value, mean.std_error, mean.low, mean.high)
-        titles[part.metric] = Quantity("", part.metric, part.metric, part.direction, interval=True)
-    owners = {id(cell): key for key, cell in cells.items()}
-    p_values = {(m, frozenset((t.first, t.second))): t.p_value for m, of in tests.items() for t in of}
+        cells = {name: _make_cell(estimate_mean(part.scores[name], part.clusters)) for name in names}
+        p_values |= {frozenset((id(cells[t.first]), id(cells[t.second]))): t.p_value for t in tests[part.metric]}
+        columns.append((Quantity("", part.metric, part.metric, part.direction, interval=True), [*cells.values()]))
 
     def compare(cell: Cell, best: Cell) -> float:
-        (metric, first), (_, second) = owners[id(cell)], owners[id(best)]
-        return p_values[metric, frozenset((first, second))]
+        return p_values[frozenset((id(cell), id(best)))]
 
-    columns: list[Filled] = [(titles[p.metric], [cells[p.metric, name] for name in names]) for p in paired]
     means_frame = Frame.build(
         "scores", "Mean scores", names, columns, _list_remarks(systems, paired), ranked=True, compare=compare
     )
@@ -127,7 +119,7 @@ def _build_difference_frame(
             target = abs(test.value) if difference is None else difference
             can_resolve = test.std_error > 0 and target > 0
             needed = max(0, compute_needed_texts(n, test.std_error, target) - n) if can_resolve else math.nan
-            apart = _make_cell(test.value, test.std_error, test.low, test.high, signed=True, decimals=decimals)
+            apart = replace(_make_cell(test), signed=True, decimals=decimals)
             resolved = Cell(RESOLVED * test.std_error, decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
     goal = "it" if difference is None else f"{difference:g}"
@@ -144,9 +136,9 @@ def _build_difference_frame(
     )  # fmt: skip
 
 
-def _make_cell(value: float, error: float, low: float, high: float, **style: bool | int) -> Cell:
-    interval = (low, high) if math.isfinite(low + high) else None
-    return Cell(value, metric_error=error, interval=interval, **style)  # type: ignore[arg-type]
+def _make_cell(mean: MeanScore) -> Cell:
+    interval = (mean.low, mean.high) if math.isfinite(mean.low + mean.high) else None
+    return Cell(mean.value, metric_error=mean.std_error, interval=interval)
 
 
 def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores]) -> list[str]:

@@ -111,6 +111,7 @@ SAMPLE = {"id": "q", "epoch": 1, "scores": {"acc": {"value": "C"}}}
 DAMAGED = [
     ("a.eval", lambda path: path.write_bytes((LOGS / "a.eval").read_bytes()[:9000]), "not a readable Inspect log"),
     ("a.eval", lambda path: path.write_bytes(b"\0".join((LOGS / "a.eval").read_bytes().split(b"\x28\xb5\x2f\xfd"))), "cannot be read"),
+    ("a.eval", pack([], {}), "its run has the status None, expected 'success'"),
     ("a.eval", pack({**HEADER, "status": "error"}, {}), "its run has the status 'error', expected 'success'"),
     ("a.eval", pack(HEADER, {"summaries.json": [SAMPLE]}), "holds 1 of its 2 samples"),
     ("a.eval", pack(HEADER, {"summaries.json": [SAMPLE, {}]}), "sample 2: expected a sample of Inspect with an id, got {}"),
