@@ -103,13 +103,13 @@ def _correlate_criteria(scores: Mapping[str, Mapping[str, SystemValue]]) -> str:
     for first, second in itertools.combinations(scores, 2):
         players = [player for player in scores[first] if player in scores[second]]
         if len(players) > 2:
-            found = correlation.correlate(
+            correlated = correlation.correlate(
                 *([scores[name][player].mean for player in players] for name in (first, second))
             )
-            p_value = format_p_value(found.p_value, 3)
+            p_value = format_p_value(correlated.p_value, 3)
             p_value = p_value if p_value.startswith("<") else f"= {p_value}"
             names = f"{first} and {second}".replace("_", " ")
-            parts.append(f"{names} {format_fixed(found.value, 3)} (p {p_value}, {len(players)} players)")
+            parts.append(f"{names} {format_fixed(correlated.value, 3)} (p {p_value}, {len(players)} players)")
     return (
         f"Spearman's ρ between criteria, the human player included: {'; '.join(parts) or 'fewer than three players'}."
     )

@@ -212,9 +212,9 @@ def lay_out(table: Table) -> Grid:
         labels[at] = ("",) * count + labels[at][count:]
     columns = tuple(_format_column(table, at) for at in range(len(table.columns)))
     heads = table.list_heads()
-    shown = [row.system != "heading" for row in table.rows]  # a heading spans the columns
+    visible = [row.system != "heading" for row in table.rows]  # a heading spans the columns
     points = [
-        max(map(estimate_points, [head, *itertools.compress(level, shown)]))
+        max(map(estimate_points, [head, *itertools.compress(level, visible)]))
         for head, level in zip(heads, levels or [()] * len(heads), strict=True)
     ]
     long = rf">{{\raggedright\arraybackslash}}p{{{TEXT:g}pt}}"
@@ -225,7 +225,7 @@ def lay_out(table: Table) -> Grid:
     ]
     widths = sum(min(each, TEXT) + 2 * SEP for each in points)
     rules = tuple(row.rule for row in table.rows)
-    spans = tuple(not is_shown for is_shown in shown)
+    spans = tuple(not is_visible for is_visible in visible)
     return Grid(tuple(map(escape, heads)), tuple(labels), columns, rules, spans, widths, types)
 
 
