@@ -208,6 +208,10 @@ class Metric(Spec):
         """Return the features that `compute` reads."""
         raise TypeError(f"{type(self).__name__} does not define needs()")
 
+    def text_needs(self) -> tuple[Need, ...]:
+        """Return the needs that are computed from texts; judgments come from a file."""
+        return tuple(need for need in self.needs() if need.kind != "judgments")
+
     def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
         """Return intermediate results that `compute` and `replicates` share, or None; raises as `compute`.
 

@@ -13,7 +13,7 @@ from .measure import (
 )
 from .pipeline import (
     RunTexts as RunTexts,
-    compute_texts as compute_texts,
+    make_texts as make_texts,
     plan as plan,
     run as run,
     run_judgments as run_judgments,
@@ -31,3 +31,4 @@ from .settings import (
     check_name as check_name,
     read_preset as read_preset,
 )
+from .steps import Executor as Executor

@@ -50,23 +50,23 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts, paired=task.paired)
-    if not executor.plan_only:
-        task.fetch()
-    fingerprint = executor.find(task.fingerprint)
     spec = run_models.row_tokenizer
-    for check in _list_checks(run_models, decoder, metrics, embedder):
-        executor.find(check)
-    tokenizer = executor.find(partial(models.digest_encoding, spec)) if spec is not None else NO_TOKENIZER
     if task.needs_tokenizer() and spec is None:
         raise core.SpecError(
             f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
             "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
         )
+    checks = list(_list_checks(run_models, decoder, metrics, embedder))
     if texts.generations is not None:
-        executor.find(partial(fetch_generations, texts.generations, planning=executor.plan_only))
+        checks.append(partial(fetch_generations, texts.generations, planning=executor.plan_only))
     elif run_models.model is not None and decoder is not None:
-        for check in _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted):
-            executor.find(check)
+        checks += _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted)
+    if not executor.plan_only:
+        task.fetch()
+    fingerprint = executor.find(task.fingerprint)
+    for check in checks:
+        executor.find(check)
+    tokenizer = executor.find(partial(models.digest_encoding, spec)) if spec is not None else NO_TOKENIZER
     return CheckResult(fingerprint, tokenizer, judgments, readers, remarks)
 
 

@@ -75,10 +75,10 @@ def declare_dataset(
     def declare(what: str, count: int | str, more: int | str, may_lack: bool = False) -> tuple[Step, Step]:
         def write_examples(folder: Path) -> Mapping[str, Any]:
             most, spare = (None if number == "all" else int(number) for number in (count, more))
-            return make_examples(folder, task, load_tokenizer_of(session, cuts), most, spare, may_lack)
+            return make_examples(folder, task, session.row_tokenizer(cuts), most, spare, may_lack)
 
         def write_human(folder: Path) -> Mapping[str, Any]:
-            return make_human(folder, _get_path(examples), load_tokenizer_of(session, spec), length)
+            return make_human(folder, _get_path(examples), session.row_tokenizer(spec), length)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples)
@@ -103,11 +103,6 @@ def declare_dataset(
         human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
         other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
     )  # fmt: skip
-
-
-def load_tokenizer_of(session: Session, spec: models.ModelSpec | None) -> Tokenizer | None:
-    """Return a model's tokenizer, or None where the rows are texts alone."""
-    return session.tokenizer(spec) if spec is not None else None
 
 
 def make_examples(

@@ -10,11 +10,16 @@ from openended.harness import core
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
-from openended.harness.run.settings import RunModels, Settings, TextOptions, read_preset
+from openended.harness.run.settings import RunModels, TextOptions, read_preset
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
+_TOKEN_IDS = {
+    "generated": "token ids as generated",
+    "retokenized": "re-tokenized text",
+    "mixed": "token ids as generated where the file has them, else on re-tokenized text",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +32,6 @@ class FactOptions:
     judgments: str | None
     judgment_columns: Mapping[str, str]
     protocol: str | None
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> "FactOptions":
-        """Return what signatures say of a run."""
-        return cls(
-            settings.task, settings.models, settings.texts, settings.judgments, settings.judgment_columns,
-            settings.protocol,
-        )  # fmt: skip
 
 
 def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str]:
@@ -142,3 +139,21 @@ def _digest_rows(path: Path, content: str) -> str:  # noqa: ARG001 - part of the
 def compute_perplexity(nll: core.Ragged) -> float:
     """Return exp of the mean token NLL; 1 if there are no tokens."""
     return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
+
+
+def describe_token_ids(
+    metric: core.Metric, source: TextRows, run_models: RunModels, *, is_imported: bool
+) -> str | None:
+    """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
+    ids = source.entry.meta.get("ids") if source.entry is not None else None
+    embedder, specs = run_models.embedder, set[ModelSpec | None]()
+    for need in metric.needs():
+        always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
+        if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
+            specs.add(run_models.counter)
+        elif need.kind == "embeddings" and embedder is not None and not run_models.vector_files:
+            specs.add(embedder.model_spec() if embedder.kind != "sentence" else None)
+    others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
+    if others and (ids is not None or (source.role == "model" and not is_imported)):
+        return _TOKEN_IDS["retokenized"]
+    return _TOKEN_IDS[ids] if ids is not None and specs - {None} else None

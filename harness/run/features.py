@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,12 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run import artifacts
 from openended.harness.run.dataset import SPARE_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
-from openended.harness.run.passes import (
-    ModelPasses,
-    ScoringOptions,
-    has_ids_for,
-    iterate_texts,
-    load_row_tokens,
-    load_texts,
-    load_user_vectors,
-)
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Build, Step, StepGroup, TextRows, digest_model, resolve_input
 from openended.harness.storage import Entry, RowFile
+
+if TYPE_CHECKING:
+    from openended.harness.run.passes import ModelPasses
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = core.Need("token_nll", by="decoder")
@@ -70,6 +64,56 @@ class LazyFeature:
     def value(self) -> Any:  # noqa: ANN401 - each kind has its own
         """The loaded feature; arrays are memory-mapped."""
         return self.load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: core.Scope
+    bos: bool = False  # the model's start token is read before every text
+    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
+    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
+    window: int | None = None  # tokens that are read at once; None: as many as the model can
+    stride: int | None = None  # tokens that each later window scores; None: half a window
+
+    @classmethod
+    def from_need(cls, need: core.Need) -> ScoringOptions:
+        """Return the options of a need."""
+        options: dict[str, Any] = dict(need.options)
+        if unknown := options.keys() - {each.name for each in fields(cls)}:
+            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return not self.changed_options
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
+        return {"scope": self.scope, **options}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
 
 
 class FeatureTable:
@@ -176,7 +220,7 @@ class FeatureTable:
 
             return LazyFeature(partial(digest_model, model), load_classifier)
         if need.kind == "texts":
-            return LazyFeature(source.digest, partial(load_texts, source, need.scope))
+            return LazyFeature(source.digest, lambda: list(source.iterate_texts(need.scope)))
         if need.kind == "stops":
             return LazyFeature(source.digest, lambda: RowFile(source.path).stops)
         if need.kind == "log_prob":
@@ -200,26 +244,23 @@ class FeatureTable:
     def _declare_tokens(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare token ids; a step tokenizes if the rows have the tokens of another tokenizer."""
         if need.by == "rows":
-            return LazyFeature(source.digest, partial(load_row_tokens, source, need.scope))
+            return LazyFeature(source.digest, partial(source.load_tokens, need.scope))
         spec, options = self._find_tokenizer(need), ScoringOptions.from_need(need)
         if spec is None:
 
             def load_words() -> core.Ragged:
-                texts = iterate_texts(source, need.scope)
+                texts = source.iterate_texts(need.scope)
                 return models.number_words(map(" ".join, texts) if need.by == "chars" else texts)
 
             return LazyFeature(source.digest, load_words)
         if has_ids_for(source, spec, options):
-            return LazyFeature(source.digest, partial(load_row_tokens, source, need.scope))
-
-        def write(folder: Path) -> Mapping[str, Any]:
-            artifacts.save_ragged(folder, self.passes.tokenize(spec, source, options))
-            return {}
+            return LazyFeature(source.digest, partial(source.load_tokens, need.scope))
 
         inputs = {"rows": source.digest, "tokenizer": partial(models.digest_encoding, spec)}
         if options.without_end:
             inputs["ends"] = partial(_digest_ends, spec)
-        step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, write)
+        compute = partial(self.passes.write_tokens, spec, source, options)
+        step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, compute)
         return LazyFeature.from_step(step, lambda entry: artifacts.load_ragged(entry.path))
 
     def _declare_embeddings(
@@ -301,10 +342,6 @@ class FeatureTable:
         with suppress(core.DataError):  # the model is missing, as its digest says
             if reason := model.cannot("q_statistics", decoder):
                 raise core.UndefinedMetric(reason)
-        q_decoder = decoder
-
-        def write(folder: Path) -> Mapping[str, Any]:
-            return self.passes.read_q(folder, model, q_decoder, source, least)
 
         def load_negative_log(entry: Entry) -> core.Ragged:
             q = artifacts.load_next_token(entry.path, entry.meta)
@@ -313,7 +350,8 @@ class FeatureTable:
 
         facts = {"decoder": core.canonicalize(decoder), "min_new_tokens": least}
         inputs = {"rows": source.digest, "model": partial(digest_model, model), **_get_chat(source, model)}
-        step = _make_step(source, "next_token", "", facts, inputs, write, model)
+        compute = partial(self.passes.read_q, model, decoder, source, least)
+        step = _make_step(source, "next_token", "", facts, inputs, compute, model)
         if need.kind == "next_token":
             return LazyFeature.from_step(step, lambda entry: artifacts.load_next_token(entry.path, entry.meta))
         return LazyFeature.from_step(step, load_negative_log)
@@ -343,6 +381,41 @@ class FeatureTable:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in BY_MODEL else format_hint("scorer"))
         return spec
+
+
+def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
+    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
+    if spec is None or options.tokenizes_again:
+        return False
+    try:
+        return source.tokenizer == models.digest_encoding(spec)
+    except core.DataError:  # no tokenizer; the step that needs it says so
+        return False
+
+
+def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
+    """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
+    try:
+        array = artifacts.load_array(path)
+    except core.DataError as err:
+        raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise core.DataError(
+            f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
+        )
+    needed = max(row_numbers, default=-1) + 1
+    if len(array) < needed or (whole and len(array) != needed):
+        raise core.DataError(
+            f"features: {path}: {len(array)} rows for {needed} texts; expected one row per text, in the same order"
+        )
+    rows = np.asarray(row_numbers, dtype=np.int64)
+    # All texts of a file in its order: the vectors are then read from the disk as needed.
+    selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
+    with np.errstate(over="ignore"):  # refused below
+        vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
+    if not (finite := np.isfinite(vectors).all(axis=1)).all():
+        raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
+    return vectors
 
 
 def _make_step(

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from openended.harness import core
+from openended.harness.decoders import Decoder
 from openended.harness.models import BUNDLED, BackendSpec, ModelSize, ModelSpec, list_bundled_models
 from openended.harness.run.run_record import Outcome
-from openended.harness.run.settings import Settings
+from openended.harness.run.settings import RunModels, Settings, TextOptions
 from openended.harness.storage import MANIFEST
 
 Certainty = Literal["measured", "scaled", "unknown"]
@@ -50,8 +51,18 @@ class Forecast:
     def add(self, settings: Settings, outcome: Outcome) -> None:
         """Add one job's plan."""
         self.jobs += 1
-        self._add_needs(settings, outcome)
-        human, model = _make_placeholders(settings)
+        self._add_models(settings.models, settings.decoder, settings.metrics)
+        self.outside |= dict.fromkeys(map(str, settings.list_outside_paths()))
+        if (address := settings.runtime.ray_address) is not None:
+            self.hosts[address] = "everything (runtime.ray_address)"
+        for file in settings.task.files():
+            self.files[str(file.path)] = file
+        urls = {file.url for file in self.files.values()} - {""}
+        for missing in outcome.missing:
+            is_listed = isinstance(missing, core.UnavailableFileError) and missing.url in urls
+            if not is_listed and not isinstance(missing, core.UnavailableModelError):
+                self.missing[str(missing)] = None
+        human, model = _make_placeholders(settings.task, settings.models, settings.decoder, settings.texts)
         for line in outcome.plan:
             rows = model if line.role == "model" else human
             reader = line.model.without_label() if line.stage in PASSES and line.model is not None else None
@@ -72,14 +83,14 @@ class Forecast:
             elif line.metric is not None:
                 self.measures[line.metric] += 1
 
-    def _add_needs(self, settings: Settings, outcome: Outcome) -> None:
-        """Add the models and files that a job needs, and what else it lacks."""
-        embedder = settings.embedder
-        roles: dict[str, BackendSpec | None] = {"model": settings.model, "scorer": settings.scorer}
+    def _add_models(self, models: RunModels, decoder: Decoder | None, metrics: Iterable[core.Metric]) -> None:
+        """Add the models that a job needs, and the servers that get its texts."""
+        embedder = models.embedder
+        roles: dict[str, BackendSpec | None] = {"model": models.model, "scorer": models.scorer}
         roles["embedder"] = embedder.model_spec() if embedder is not None else None
-        if settings.decoder is not None:
-            roles |= cast("dict[str, BackendSpec]", dict(settings.decoder.companions()))
-        needs = [need for metric in settings.metrics for need in metric.needs()]
+        if decoder is not None:
+            roles |= cast("dict[str, BackendSpec]", dict(decoder.companions()))
+        needs = [need for metric in metrics for need in metric.needs()]
         used = {need.by for need in needs} | {"model"}
         used |= {"embedder"} if any(need.kind == "embeddings" for need in needs) else set()
         for role, spec in roles.items():
@@ -89,16 +100,6 @@ class Forecast:
                 for endpoint in service.endpoints if service is not None else ():
                     with_key = f" and the key in {service.key}" if service is not None and service.key else ""
                     self.hosts[endpoint] = f"texts{with_key} ({role})"
-        self.outside |= dict.fromkeys(map(str, settings.list_outside_paths()))
-        if (address := settings.runtime.ray_address) is not None:
-            self.hosts[address] = "everything (runtime.ray_address)"
-        for file in settings.task.files():
-            self.files[str(file.path)] = file
-        urls = {file.url for file in self.files.values()} - {""}
-        for missing in outcome.missing:
-            is_listed = isinstance(missing, core.UnavailableFileError) and missing.url in urls
-            if not is_listed and not isinstance(missing, core.UnavailableModelError):
-                self.missing[str(missing)] = None
 
     def read(self, stage: str) -> int:
         """Return how many texts a stage's models read."""
@@ -150,21 +151,16 @@ def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
     return total
 
 
-def _make_placeholders(settings: Settings) -> tuple[str, str]:
+def _make_placeholders(
+    task: core.Task, models: RunModels, decoder: Decoder | None, texts: TextOptions
+) -> tuple[str, str]:
     """Return placeholders for the rows of both sides while their digests are unknown."""
-    cuts = settings.model if settings.model is not None else settings.scorer
+    cuts = models.model if models.model is not None else models.scorer
     name = core.canonicalize(cuts.without_label()) if cuts is not None else None
-    human = core.digest([core.canonicalize(settings.task), settings.num_examples, settings.max_new_tokens, name])
-    decoder = settings.decoder
-    seed = settings.seed if decoder is not None and decoder.stochastic else None
-    maker = [
-        core.canonicalize(settings.model),
-        core.canonicalize(decoder),
-        seed,
-        settings.samples,
-        settings.texts.least_length,
-    ]
-    return human, core.digest([human, settings.generations or maker])
+    human = core.digest([core.canonicalize(task), texts.num_examples, texts.max_new_tokens, name])
+    seed = texts.seed if decoder is not None and decoder.stochastic else None
+    maker = [core.canonicalize(models.model), core.canonicalize(decoder), seed, texts.samples, texts.least_length]
+    return human, core.digest([human, texts.generations or maker])
 
 
 @dataclass

@@ -18,7 +18,7 @@ from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.models import Backend, BackendSpec, tokenize_continuation
-from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template, load_tokenizer_of
+from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
 from openended.harness.run.steps import Step, TextRows, digest_model
@@ -72,7 +72,7 @@ def declare_generation(
                 batch_size=runtime.batch_size, companions=session.companions(decoder, runtime),
             )  # fmt: skip
             # A model without a tokenizer writes texts alone.
-            recode = load_tokenizer_of(session, dataset.tokenizer_spec) if lm.tokenizer is None else None
+            recode = session.row_tokenizer(dataset.tokenizer_spec) if lm.tokenizer is None else None
             blocks.note_facts(merge_facts(facts, describe_part(lm, runtime)))
             total = (blocks.count["n"] + len(todo)) * length
             with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:

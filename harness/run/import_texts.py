@@ -12,7 +12,7 @@ from typing import Any
 from openended.harness import imported
 from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest
 from openended.harness.models import cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import Dataset, load_tokenizer_of
+from openended.harness.run.dataset import Dataset
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -53,7 +53,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
         inputs["human"] = dataset.human
 
     def write(folder: Path) -> Mapping[str, Any]:
-        rows, note = make_rows(load_tokenizer_of(session, dataset.tokenizer_spec))
+        rows, note = make_rows(session.row_tokenizer(dataset.tokenizer_spec))
         facts: dict[str, Any] = {"n": write_rows(folder / DATA, rows), "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes

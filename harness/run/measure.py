@@ -14,12 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.artifacts import load_result, save_result
-from openended.harness.run.facts import FactOptions, collect_facts
+from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
-from openended.harness.run.settings import RunModels
 from openended.harness.run.steps import Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
@@ -33,11 +31,6 @@ MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
                  "notes": tuple}  # fmt: skip
 _NO_VALUE = "a resample of so few texts has no value"
-_TOKEN_IDS = {
-    "generated": "token ids as generated",
-    "retokenized": "re-tokenized text",
-    "mixed": "token ids as generated where the file has them, else on re-tokenized text",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +80,7 @@ class Measures:
         """Declare a metric of a system; one that has no value has a reason in place of a step."""
         judged, player = None, ""
         try:
-            if isinstance(metric, core.ReadsFile) and len(list_text_needs(metric)) < len(metric.needs()):
+            if isinstance(metric, core.ReadsFile) and len(metric.text_needs()) < len(metric.needs()):
                 judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
             inputs = self._list_inputs(metric, human, model)
         except core.UndefinedMetric as err:
@@ -141,7 +134,7 @@ class Measures:
         return Measurement(system, metric, human, model, step)
 
     def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Any]:
-        needs = list_text_needs(metric)
+        needs = metric.text_needs()
         inputs: dict[str, Any] = {}
         if len(needs) < len(metric.needs()):
             inputs["judgments"] = self.judgments.digest
@@ -157,7 +150,7 @@ class Measures:
         self, metric: core.Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]
     ) -> core.Features:
         """Load both sides; a metric of one side gets it as both."""
-        needs = list_text_needs(metric)
+        needs = metric.text_needs()
         model_side = self.features.side(human if metric.sides == "human" else model, needs)
         human_side = model_side if metric.sides == "one" else self.features.side(human, needs)
         others = [self.features.side(other, needs) for other in self.others] if metric.reads_grid else []
@@ -273,26 +266,3 @@ def _build_undefined_result(
         values={metric.name: float("nan")},
         n_human=counts[0], n_model=counts[1], status="undefined", notes=(reason,),
     )  # fmt: skip
-
-
-def list_text_needs(metric: core.Metric) -> tuple[core.Need, ...]:
-    """Return the needs computed from texts; judgments come from a file."""
-    return tuple(need for need in metric.needs() if need.kind != "judgments")
-
-
-def describe_token_ids(
-    metric: core.Metric, source: TextRows, run_models: RunModels, *, is_imported: bool
-) -> str | None:
-    """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
-    ids = source.entry.meta.get("ids") if source.entry is not None else None
-    embedder, specs = run_models.embedder, set[ModelSpec | None]()
-    for need in metric.needs():
-        always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
-        if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
-            specs.add(run_models.counter)
-        elif need.kind == "embeddings" and embedder is not None and not run_models.vector_files:
-            specs.add(embedder.model_spec() if embedder.kind != "sentence" else None)
-    others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
-    if others and (ids is not None or (source.role == "model" and not is_imported)):
-        return _TOKEN_IDS["retokenized"]
-    return _TOKEN_IDS[ids] if ids is not None and specs - {None} else None

@@ -14,7 +14,7 @@ from openended.harness.models import BackendSpec, ModelSpec
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
 from openended.harness.run.features import FeatureTable
-from openended.harness.run.settings import RunModels, Settings
+from openended.harness.run.settings import RunModels
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import RowFile
 
@@ -26,13 +26,15 @@ _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
-def list_notes(settings: Settings, dataset: Dataset, model_rows: TextRows, features: FeatureTable) -> list[str]:
+def list_notes(
+    task: core.Task, metrics: Sequence[core.Metric], name: str, dataset: Dataset, model_rows: TextRows,
+    features: FeatureTable,
+) -> list[str]:  # fmt: skip
     """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
-    task, metrics, texts, models = settings.task, settings.metrics, settings.texts, settings.models
+    texts, models = features.texts, features.models
     sides = [RowFile(rows.path) for rows in (dataset.human_rows, model_rows)]
     # The human row of a table says by itself how many texts it is based on.
     has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
-    name = settings.system or texts.generations or "the system"
     few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
     needs = [need for metric in metrics for need in metric.needs()]
     need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)

@@ -3,75 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness import core, models
 from openended.harness.decoders import QDecoder
 from openended.harness.run import artifacts
 from openended.harness.run.dataset import CHAT
+from openended.harness.run.features import ScoringOptions, has_ids_for
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Build, TextRows
-from openended.harness.storage import RowFile, join_ragged
+from openended.harness.storage import RowFile
 
 # Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
 # (2e-8), which would change the features and every key after them. Equal to the option's default.
 CPU_ROWS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions:
-    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
-
-    scope: core.Scope
-    bos: bool = False  # the model's start token is read before every text
-    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
-    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
-    window: int | None = None  # tokens that are read at once; None: as many as the model can
-    stride: int | None = None  # tokens that each later window scores; None: half a window
-
-    @classmethod
-    def from_need(cls, need: core.Need) -> ScoringOptions:
-        """Return the options of a need."""
-        options: dict[str, Any] = dict(need.options)
-        if unknown := options.keys() - {each.name for each in fields(cls)}:
-            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
-        return cls(scope=need.scope, **options)
-
-    @property
-    def tokenizes_again(self) -> bool:
-        """True if stored ids are not used."""
-        return self.retokenize or self.without_end
-
-    @property
-    def is_plain(self) -> bool:
-        """True if an embedder may share the pass."""
-        return not self.changed_options
-
-    @property
-    def changed_options(self) -> dict[str, Any]:
-        """The options that differ from their defaults."""
-        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
-
-    @property
-    def title(self) -> str:
-        """Name in the plan and the record."""
-        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
-        return " ".join([self.scope, *words])
-
-    def token_facts(self) -> dict[str, Any]:
-        """Return what identifies the tokens."""
-        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
-        return {"scope": self.scope, **options}
-
-    def facts(self) -> dict[str, Any]:
-        """Return what identifies the scores."""
-        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +31,18 @@ class ModelPasses:
     session: Session
     runtime: core.Runtime
 
+    def write_tokens(
+        self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write token ids under a model's tokenizer."""
+        artifacts.save_ragged(folder, self.tokenize(spec, source, options))
+        return {}
+
     def tokenize(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
         """Return token ids under a model's tokenizer."""
         tokenizer = self.session.tokenizer(spec)
         if options.scope != "continuation":
-            return models.tokenize_texts(tokenizer, iterate_texts(source, options.scope))
+            return models.tokenize_texts(tokenizer, source.iterate_texts(options.scope))
         texts = _read_texts(source, options, tokenizer)
         return models.tokenize_pairs(tokenizer, RowFile(source.path).prompts, texts)[1]
 
@@ -140,7 +97,7 @@ class ModelPasses:
         batch = self._choose_batch_size(model)
         with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
             if spec.kind == "sentence":
-                embedded = models.embed_texts(model, spec, load_texts(source, scope), batch_size=batch)
+                embedded = models.embed_texts(model, spec, list(source.iterate_texts(scope)), batch_size=batch)
                 return [partial(_save_vectors, embedded, model)]
             prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
             if scope == "continuation":
@@ -150,7 +107,7 @@ class ModelPasses:
         return [partial(_save_vectors, by_length[length], model) for length in lengths]
 
     def read_q(
-        self, folder: Path, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int
+        self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         lm = self.session.model(spec, self.runtime)
@@ -180,60 +137,6 @@ class ModelPasses:
 
     def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
         return core.show_progress(title, total, unit="texts", enabled=self.runtime.progress)
-
-
-def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
-    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
-    if spec is None or options.tokenizes_again:
-        return False
-    try:
-        return source.tokenizer == models.digest_encoding(spec)
-    except core.DataError:  # no tokenizer; the step that needs it says so
-        return False
-
-
-def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
-    """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
-    try:
-        array = artifacts.load_array(path)
-    except core.DataError as err:
-        raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
-    if array.ndim != 2 or array.dtype.kind != "f":
-        raise core.DataError(
-            f"features: {path}: expected floats of shape (texts, dimensions), got {array.dtype} {array.shape}"
-        )
-    needed = max(row_numbers, default=-1) + 1
-    if len(array) < needed or (whole and len(array) != needed):
-        raise core.DataError(
-            f"features: {path}: {len(array)} rows for {needed} texts; expected one row per text, in the same order"
-        )
-    rows = np.asarray(row_numbers, dtype=np.int64)
-    # All texts of a file in its order: the vectors are then read from the disk as needed.
-    selected = array[: len(rows)] if bool((rows == np.arange(len(rows))).all()) else array[rows]
-    with np.errstate(over="ignore"):  # refused below
-        vectors: NDArray[np.float32] = np.asarray(selected, dtype=np.float32)
-    if not (finite := np.isfinite(vectors).all(axis=1)).all():
-        raise core.DataError(f"features: {path}: NaN or infinity in row {int(rows[finite.argmin()])}, counted from 0")
-    return vectors
-
-
-def load_texts(source: TextRows, scope: core.Scope) -> list[str]:
-    """Return a source's texts, with prompts if the scope includes them."""
-    return list(iterate_texts(source, scope))
-
-
-def iterate_texts(source: TextRows, scope: core.Scope) -> Iterator[str]:
-    """Yield the texts of `load_texts`, with a bounded number of them in memory."""
-    rows = RowFile(source.path)
-    if scope == "continuation":
-        return rows.each("text")
-    return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
-
-
-def load_row_tokens(source: TextRows, scope: core.Scope) -> core.Ragged:
-    """Return the token ids that a source's rows hold."""
-    rows = RowFile(source.path)
-    return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
 def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`

@@ -12,6 +12,7 @@ from typing import Any
 from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import load_result, save_result
+from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
@@ -25,7 +26,6 @@ from openended.harness.run.measure import (
     System,
     SystemResult,
     compute_metric,
-    list_text_needs,
 )
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.passes import ModelPasses
@@ -92,10 +92,13 @@ def run(
     measurements, options = measure_all(texts, executor, others)
     results = [measurement.read_result(options) for measurement in measurements]
     session.side_cache.end_run()
+    name = settings.system or settings.generations or "the system"
+    notes = list_notes(settings.task, settings.metrics, name, texts.dataset, texts.model_rows, texts.features)
+    task, human = str(texts.checked.fingerprint), texts.dataset.human.entry
     folder = write_record(
-        settings, executor, results, decoder=texts.decoder, human=texts.dataset.human.entry,
-        task=str(texts.checked.fingerprint), overrides=overrides,
-        notes=list_notes(settings, texts.dataset, texts.model_rows, texts.features),
+        settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=settings.spec(),
+        axes=collect_axes(settings, texts.decoder, fingerprint=task, human=human), decoder=texts.decoder, task=task,
+        notes=notes, overrides=overrides,
     )  # fmt: skip
     write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
     broken = [m.result for m in results if m.result.status == "failed"]
@@ -103,13 +106,8 @@ def run(
     return Outcome(folder, executor.num_computed, tuple(executor.plan), failed=tuple(failed))
 
 
-def compute_texts(settings: Settings, session: Session) -> RunTexts:
-    """Compute the texts of a run and nothing else."""
-    return make_texts(settings, Executor(session, plan_only=False))
-
-
 def make_texts(settings: Settings, executor: Executor) -> RunTexts:
-    """Make or plan the rows of both sides."""
+    """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
     model, decoder = settings.model, settings.decoder
     checked = check_request(settings, executor)
@@ -125,7 +123,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     else:
         if decoder is not None and decoder.needs_human_ppl:
             # What the metrics read of the human side is computed with it, so that no model passes over it twice.
-            scored = [n for m in settings.metrics for n in list_text_needs(m) if n.kind in ("token_nll", "embeddings")]
+            scored = [n for m in settings.metrics for n in m.text_needs() if n.kind in ("token_nll", "embeddings")]
             alike = [need for need in scored if need.by != "model"] if task.has_human() else []  # not under its Q
             executor.run(*features.declare([(dataset.human_rows, (FOR_DECODER, *alike))], None))
             nll = features.value(dataset.human_rows, FOR_DECODER)
@@ -158,16 +156,17 @@ def measure_all(
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
     for metric, _, rows in jobs:
         if metric.sides != "one":
-            requests.append((human, list_text_needs(metric)))
+            requests.append((human, metric.text_needs()))
         if metric.sides != "human":
-            requests.append((rows, list_text_needs(metric)))
-    requests += [(source, list_text_needs(m)) for m in metrics if m.reads_grid for source in others]
+            requests.append((rows, metric.text_needs()))
+    requests += [(source, m.text_needs()) for m in metrics if m.reads_grid for source in others]
     for rows in texts.dataset.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
-        requests += [(rows, list_text_needs(metric)) for metric in shared]
+        requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, texts.decoder))
-    options = FactOptions.from_settings(settings)
-    measures = Measures(options, texts.checked.judgments, texts.features, settings.intervals, tuple(others))
+    judgments = texts.checked.judgments
+    options = FactOptions(task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol)
+    measures = Measures(options, judgments, texts.features, settings.intervals, tuple(others))
     out = [measures.declare(metric, system, human, rows) for metric, system, rows in jobs]
     executor.run(*(measurement.step for measurement in out if measurement.step is not None))
     undefined: list[tuple[core.Metric, System, str]] = []
@@ -225,5 +224,8 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
     alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
-    folder = write_record(alone, executor, results, decoder=None, human=None, task=sha, notes=(), overrides=overrides)
+    folder = write_record(
+        settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=alone.spec(),
+        axes=collect_axes(alone, None, fingerprint=sha), decoder=None, task=sha, notes=(), overrides=overrides,
+    )  # fmt: skip
     return Outcome(folder, executor.num_computed, tuple(executor.plan))

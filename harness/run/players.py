@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,18 @@ class JudgmentSource:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> JudgmentSource:
-        """Return the judgments of a run."""
-        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, _collect_axes(settings))
+        """Return the judgments of a run; the axes of its system, unlike those of a record, need no file."""
+        out: dict[str, core.Json] = {"task": settings.task.name, **collect_option_axes("task", settings.task)}
+        if settings.generations is not None:
+            name = settings.system or derive_system_name(Path(settings.generations))
+            out |= {"model": name, "decoder": "imported", "generations": settings.generations}
+        if settings.model is not None and settings.decoder is not None:
+            model, decoder = settings.model, settings.decoder
+            out |= {"model": model.title, **collect_option_axes("model", model)}
+            out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
+        out |= {name: getattr(settings, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
+        axes = {axis: _format(value) for axis, value in out.items()}
+        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, axes)
 
     @property
     def path(self) -> Path | None:
@@ -150,36 +160,23 @@ def _format(value: core.Json) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _collect_axes(settings: Settings) -> dict[str, str]:
-    """Return the axes that a player is described by; unlike those of a record they need no file."""
-    out: dict[str, core.Json] = {"task": settings.task.name, **collect_option_axes("task", settings.task)}
-    if settings.generations is not None:
-        name = settings.system or derive_system_name(Path(settings.generations))
-        out |= {"model": name, "decoder": "imported", "generations": settings.generations}
-    if settings.model is not None and settings.decoder is not None:
-        model, decoder = settings.model, settings.decoder
-        out |= {"model": model.title, **collect_option_axes("model", model)}
-        out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
-    out |= {name: getattr(settings, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
-    return {axis: _format(value) for axis, value in out.items()}
-
-
-def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
+def select_metrics_for_file(
+    metrics: tuple[core.Metric, ...], judgments: str | None, renamed: Mapping[str, str], overrides: Sequence[str]
+) -> tuple[core.Metric, ...]:
+    """Return the metrics that a file of judgments supports in place of the usual ones, if the user names nothing else.
 
     Raises:
         DataError: If no metric reads such a file; the message lists what each expects.
     """
     chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
-    if settings.judgments is None or not alone:
-        return settings
+    if judgments is None or not alone:
+        return metrics
     from openended.metrics.judgments import read_rows
 
-    path, renamed = Path(settings.judgments), settings.judgment_columns
-    able = list_metrics_for_file(path, renamed)
-    columns, _ = read_rows(path, renamed)
-    return replace(settings, metrics=tuple(m for m in able if m.scores_without_run(columns)) or able)
+    able = list_metrics_for_file(Path(judgments), renamed)
+    columns, _ = read_rows(Path(judgments), renamed)
+    return tuple(metric for metric in able if metric.scores_without_run(columns)) or able
 
 
 def list_metrics_for_file(path: Path, renamed: Mapping[str, str]) -> tuple[core.JudgmentMetric, ...]:

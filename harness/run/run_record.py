@@ -18,9 +18,7 @@ from openended.harness import storage
 from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
 from openended.harness.decoders import Decoder
 from openended.harness.run.artifacts import load_result_arrays
-from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
-from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, TextRows
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
@@ -40,16 +38,13 @@ class Outcome:
 
 
 def write_record(
-    settings: Settings, executor: Executor, results: Sequence[SystemResult], *, decoder: Decoder | None,
-    human: storage.Entry | None, task: str, notes: Sequence[str], overrides: Sequence[str],
+    runs: Path, executor: Executor, results: Sequence[SystemResult], *, spec: dict[str, Json], axes: dict[str, Json],
+    decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
 ) -> Path:  # fmt: skip
-    """Write the run record unless an equal one exists; return the run folder."""
-    spec = settings.spec()
+    """Write the run record into a folder of `runs` unless an equal one exists; return that folder."""
     if decoder is not None and isinstance(spec["decoder"], dict):
         spec["decoder"] |= cast("dict[str, Json]", canonicalize(decoder))
-    axes = collect_axes(settings, decoder, fingerprint=task, human=human)
     spec["seed"] = axes["seed"]  # null where it changes nothing, so that such runs are one run
-    runs = settings.outputs_dir / "runs" / settings.experiment
     key = digest({"spec": to_json(spec), "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"

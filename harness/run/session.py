@@ -109,3 +109,7 @@ class Session(ModelCache):
         if key not in self._tokenizers:
             self._tokenizers[key] = load_tokenizer(spec)
         return self._tokenizers[key]
+
+    def row_tokenizer(self, spec: ModelSpec | None) -> Tokenizer | None:
+        """Return the tokenizer of rows; None where they are texts alone."""
+        return self.tokenizer(spec) if spec is not None else None

@@ -6,7 +6,7 @@ planning, a missing file or model is noted, and the steps that depend on it wait
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,15 @@ from typing import Any, Literal, TypeVar
 from openended.harness import core
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.session import Session
-from openended.harness.storage import STAGES, Entry, Recipe, compare_environments, describe_environment
+from openended.harness.storage import (
+    STAGES,
+    Entry,
+    Recipe,
+    RowFile,
+    compare_environments,
+    describe_environment,
+    join_ragged,
+)
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +119,18 @@ class TextRows:
         if self.entry is None:
             raise core.SpecError(f"the rows of {self.role} were not made yet")
         return self.entry.path / self.file
+
+    def iterate_texts(self, scope: core.Scope) -> Iterator[str]:
+        """Yield the texts, with prompts if the scope includes them, and with a bounded number of them in memory."""
+        rows = RowFile(self.path)
+        if scope == "continuation":
+            return rows.each("text")
+        return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
+
+    def load_tokens(self, scope: core.Scope) -> core.Ragged:
+        """Return the token ids that the rows hold."""
+        rows = RowFile(self.path)
+        return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
 
 
 def resolve_input(value: Any) -> str | None:  # noqa: ANN401 - an input of a step

@@ -180,7 +180,7 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
 def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     """Run the jobs whose metrics read all systems of the grid after all texts exist; return their folders."""
     runner = JobRunner()
-    texts = [run.compute_texts(job.settings, runner.get_session(job.settings)) for job in jobs]
+    texts = [runner.make_texts(job.settings) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
     pool = {system.model_rows.digest: system.model_rows for system in texts}
     folders = set()

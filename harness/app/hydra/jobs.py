@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +71,16 @@ class JobRunner:
             )
         return self._sessions[key]
 
+    def make_texts(self, settings: run.Settings) -> run.RunTexts:
+        """Make the texts of a run and nothing else."""
+        return run.make_texts(settings, run.Executor(self.get_session(settings), plan_only=False))
+
     def execute(self, settings: run.Settings, overrides: Sequence[str]) -> tuple[run.Outcome, str]:
         """Execute a run; return its outcome and a summary."""
         storage.check_writable(settings.outputs_dir)
         session = self.get_session(settings)
         started = time.monotonic()
-        settings = run.select_metrics_for_file(settings, overrides)
+        settings = use_metrics_of_file(settings, overrides)
         if settings.is_judgments_only(overrides):
             outcome = run.run_judgments(settings, session, overrides)
         else:
@@ -118,7 +122,7 @@ class JobRunner:
         """Return the state of a job, facts about it, and a summary."""
         settings = job.settings
         if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
-            run.compute_texts(settings, self.get_session(settings))
+            self.make_texts(settings)
             return "done", {"waits": True}, "texts ready; its metrics wait for all jobs"
         outcome, message = self.execute(settings, job.overrides)
         report.track_runs([outcome.folder], job.tracker, settings.outputs_dir)
@@ -126,6 +130,14 @@ class JobRunner:
         if outcome.failed:  # the run's other metrics are valid and go into the report
             return "failed", {"error": "; ".join(outcome.failed), **facts}, message
         return "done", facts, message
+
+
+def use_metrics_of_file(settings: run.Settings, overrides: Sequence[str]) -> run.Settings:
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else."""
+    if settings.judgments is None:
+        return settings
+    judged = (settings.judgments, settings.judgment_columns)
+    return replace(settings, metrics=run.select_metrics_for_file(settings.metrics, *judged, overrides))
 
 
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:

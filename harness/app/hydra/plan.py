@@ -17,7 +17,7 @@ from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, to_plain
 from openended.harness.app.hydra.errors import explain
 from openended.harness.app.hydra.grid import find_part
-from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
+from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run, use_metrics_of_file
 from openended.harness.report import OF_THE_SIZE, build_tracker_options, format_power
 from openended.harness.results import FIXED, build_layout, format_axis_value, read_results
 
@@ -183,7 +183,7 @@ def check_layout(jobs: Sequence[Job]) -> None:
 
 
 def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
-    settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
+    settings = use_metrics_of_file(replace(job.settings, plan_only=True), job.overrides)
     if settings.is_judgments_only(job.overrides):
         return settings, run.run_judgments(settings, session, job.overrides)
     return settings, run.plan(settings, session)

@@ -16,7 +16,6 @@ from openended.harness import results as measured
 from openended.harness.core import HarnessError, SpecError, digest_bytes, digest_file, parse_json, write_text
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
-from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
@@ -173,6 +172,8 @@ def save_pictures(
     figures: Sequence[tuple[str, Figure]], folder: Path, declared: Mapping[str, Declaration], name: str
 ) -> list[Picture]:
     """Write drawn figures, each under its stem, and read their content off them."""
+    from openended.harness.report.figures.trace import trace_figure  # with Matplotlib, which takes long
+
     pictures = []
     for stem, figure in figures:
         png = drawing.save(figure, folder, stem)

@@ -5,6 +5,7 @@ from pathlib import Path
 from openended.harness.run import Session, Settings, run
 from openended.harness.run.checks import check_dataset, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
+from openended.harness.run.facts import FactOptions
 from openended.harness.run.steps import Executor, Step
 from openended.harness.storage import Entry, ResultRow, RunRecord, read_record
 from openended.harness.storage.store import Store
@@ -46,6 +47,12 @@ def make_dataset(made: Settings, executor: Executor) -> Dataset:
     executor.run(*dataset.steps)
     check_dataset(dataset, checked, made.metrics, texts, models, made.decoder)
     return dataset
+
+
+def fact_options(made: Settings) -> FactOptions:
+    """Return what signatures say of a run."""
+    judgments = (made.judgments, made.judgment_columns)
+    return FactOptions(made.task, made.models, made.texts, *judgments, made.protocol)
 
 
 def make_finished_step(entry: Entry) -> Step:

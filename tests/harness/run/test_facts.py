@@ -12,11 +12,11 @@ from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.axes import _find_training_step, collect_axes
 from openended.harness.run.dataset import HUMAN_ROWS
-from openended.harness.run.facts import FactOptions, collect_facts
+from openended.harness.run.facts import collect_facts
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
-from tests.harness.run.small import make_finished_step
+from tests.harness.run.small import fact_options, make_finished_step
 
 
 def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> TextRows:
@@ -27,7 +27,7 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
 
 
 def known(metric: str, side: TextRows, **parts: Any) -> dict[str, str]:
-    return collect_facts(FactOptions.from_settings(settings(**parts)), load_members("metric")[metric](), side, side)
+    return collect_facts(fact_options(settings(**parts)), load_members("metric")[metric](), side, side)
 
 
 def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
@@ -58,9 +58,7 @@ def test_the_texts_of_a_corpus_stand_for_its_path(tmp_path):
     signatures = []
     for name in ("one", "two", "three"):
         novelty = metric(corpus=str(tmp_path / f"{name}.jsonl"))
-        signatures.append(
-            build_signature(novelty, collect_facts(FactOptions.from_settings(settings()), novelty, side, side))
-        )
+        signatures.append(build_signature(novelty, collect_facts(fact_options(settings()), novelty, side, side)))
     assert signatures[0] == signatures[1] != signatures[2]
     assert str(tmp_path) not in signatures[0]
 

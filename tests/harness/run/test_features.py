@@ -15,9 +15,9 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.artifacts import load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
-from openended.harness.run.features import FeatureTable
+from openended.harness.run.features import FeatureTable, ScoringOptions
 from openended.harness.run.generate import DATA
-from openended.harness.run.passes import ModelPasses, ScoringOptions, load_row_tokens, load_texts
+from openended.harness.run.passes import ModelPasses
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.steps import Build, Executor, TextRows, resolve_input
 from openended.harness.storage import Entry, Row, write_rows
@@ -192,10 +192,10 @@ def vectors(build: Build, folder: Path) -> Any:
 
 def test_what_is_read_of_the_rows_themselves(tmp_path, passes, make_table):
     rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
-    assert load_texts(rows, "continuation") == [text for _, _, text in TEXTS]
-    assert load_texts(rows, WHOLE)[0] == "Return the number of rows."
-    assert load_row_tokens(rows, "continuation")[0].tolist() == [3, 4, 5]
-    assert load_row_tokens(rows, WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
+    assert list(rows.iterate_texts("continuation")) == [text for _, _, text in TEXTS]
+    assert next(rows.iterate_texts(WHOLE)) == "Return the number of rows."
+    assert rows.load_tokens("continuation")[0].tolist() == [3, 4, 5]
+    assert rows.load_tokens(WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     words = Need("tokens", by="words", scope=WHOLE)
     features = make_table()
     assert features.declare([(rows, [words])], None) == []
@@ -232,7 +232,7 @@ def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(t
 
 
 def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
-    facts = passes.read_q(tmp_path, SPEC, Nucleus(p=0.9), source(tmp_path), 1)
+    facts = passes.read_q(SPEC, Nucleus(p=0.9), source(tmp_path), 1, tmp_path)
     got = load_next_token(tmp_path, facts)
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
     lm = passes.session.model(SPEC, passes.runtime)

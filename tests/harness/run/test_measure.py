@@ -17,8 +17,8 @@ from openended.harness.core import Features, Metric, MetricResult, Need, load_me
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, digest_encoding
-from openended.harness.run.facts import FactOptions
-from openended.harness.run.measure import Measures, describe_token_ids, list_text_needs
+from openended.harness.run.facts import describe_token_ids
+from openended.harness.run.measure import Measures
 from openended.harness.run.notes import compare_with_card, read_card_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
@@ -27,7 +27,14 @@ from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry
 from openended.harness.storage.record import read_record
 from openended.metrics.huse import Huse
-from tests.harness.run.small import make_executor, make_finished_step, measure_rows, open_session, settings
+from tests.harness.run.small import (
+    fact_options,
+    make_executor,
+    make_finished_step,
+    measure_rows,
+    open_session,
+    settings,
+)
 from tests.helpers import config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
@@ -88,7 +95,7 @@ def start(tmp_path: Path) -> Any:
             metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
         ) -> Any:
             changed = replace(chosen, **change)
-            options, judgments = FactOptions.from_settings(changed), JudgmentSource.from_settings(changed)
+            options, judgments = fact_options(changed), JudgmentSource.from_settings(changed)
             measures = Measures(options, judgments, texts.features, changed.intervals, others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
             measurement = measures.declare(metric, system, texts.human_rows, model)
@@ -229,7 +236,7 @@ def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(st
 
 def test_judgments_come_of_their_file(start, tmp_path):
     huse = Huse()
-    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in list_text_needs(huse)}
+    assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in huse.text_needs()}
     _, measure = start()
     with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
         measure(huse, judgments=str(tmp_path / "lost.csv"))

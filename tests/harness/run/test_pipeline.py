@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
-from openended.harness.run import plan, run, run_judgments, select_metrics_for_file, settings as settings_module
+from openended.harness.run import plan, run, run_judgments, settings as settings_module
 from openended.harness.run.artifacts import save_result
+from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import store as store_module
@@ -72,8 +74,9 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
 def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     def write(*, task: str = "t", **change: Any) -> Any:
         chosen, executor = replace(settings(tmp_path), **change), make_executor(tmp_path)
-        facts: dict[str, Any] = {"decoder": chosen.decoder, "human": None, "task": task}
-        return write_record(chosen, executor, [], **facts, notes=("a note",), overrides=())
+        axes = collect_axes(chosen, chosen.decoder, fingerprint=task)
+        facts: dict[str, Any] = {"decoder": chosen.decoder, "task": task, "spec": chosen.spec(), "axes": axes}
+        return write_record(tmp_path / "out/runs/test", executor, [], **facts, notes=("a note",), overrides=())
 
     first = write()
     assert (read_record(first).notes, first.parent) == (("a note",), tmp_path / "out" / "runs" / "test")
@@ -164,13 +167,13 @@ def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
     fed = ((ratings, ["mean_rating"]), (scored, ["huse", "mean_rating"]), (pairs, ["bradley_terry"]))
     for path, names in fed:
         words = [f"judgments={path}"]
-        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == names
+        assert [m.name for m in use_metrics_of_file(settings(tmp_path, *words), words).metrics] == names
     words = [f"judgments={pairs}", "metric=[huse]"]
     chosen = settings(tmp_path, *words)
-    assert select_metrics_for_file(chosen, words) is chosen
+    assert use_metrics_of_file(chosen, words) == chosen
     words = [f"judgments={other}"]
     with pytest.raises(DataError, match=r"has the columns a, b: neither ratings .* nor comparisons"):
-        select_metrics_for_file(settings(tmp_path, *words), words)
+        use_metrics_of_file(settings(tmp_path, *words), words)
 
 
 def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
