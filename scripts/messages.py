@@ -90,9 +90,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pattern", nargs="?", default="", metavar="PATTERN", help="a regular expression")
     pattern = re.compile(parser.parse_args().pattern)
-    for place, kind, text in list_messages():
+    for position, kind, text in list_messages():
         if pattern.search(text):
-            sys.stdout.write(f"{place}: {kind}: {text}\n")
+            sys.stdout.write(f"{position}: {kind}: {text}\n")
             if example := find_example(text):
                 sys.stdout.write(f"    e.g. {example[:160]}\n")
 

@@ -39,19 +39,19 @@ class Table:
     minutes: float
 
     def find_numbers(self, text: str) -> Iterator[tuple[int, str, int, str]]:
-        """Yield line, name of the row, place in it and the number as written, of all rows of a text."""
+        """Yield line, name of the row, position in it and the number as written, of all rows of a text."""
         for line_number, line in enumerate(text.splitlines(), 1):
             if re.search(self.rows, line):
                 cells = [cell.strip() for cell in re.split(r"\||\s{2,}", line.strip().strip("|"))]
                 columns = self.columns or range(1, len(cells))
-                found = [
+                numbers = [
                     number for column in columns if column < len(cells) for number in NUMBER.findall(cells[column])
                 ]
-                for place, number in enumerate(found):
-                    yield line_number, cells[0], place, number
+                for position, number in enumerate(numbers):
+                    yield line_number, cells[0], position, number
 
     def measure(self) -> Mapping[tuple[str, int], str]:
-        """Run the command in a folder of its own; return (row, place) → number."""
+        """Run the command in a folder of its own; return (row, position) → number."""
         words = shlex.split(self.run or self.command)
         programs = {"python": [sys.executable], "openended": [sys.executable, "-m", "openended"]}
         words = [
@@ -64,7 +64,7 @@ class Table:
             if done.returncode:
                 raise SystemExit(f"{self.run or self.command}: exit code {done.returncode}\n{done.stderr[-2000:]}")
             text = (Path(folder) / self.read).read_text(encoding="utf-8") if self.read else done.stdout
-        return {(row, place): number for _, row, place, number in self.find_numbers(text)}
+        return {(row, position): number for _, row, position, number in self.find_numbers(text)}
 
 
 def load_tables() -> list[Table]:
@@ -119,8 +119,8 @@ def main(words: Sequence[str] | None = None) -> int:
     measured = {id(table): table.measure() for table in {id(table): table for table, _ in claims}.values()}
     print("| page | row | claimed | measured | | command |\n| --- | --- | ---: | ---: | --- | --- |")
     failed = 0
-    for table, (line, row, place, claimed) in claims:
-        number = measured[id(table)].get((row, place), "–")
+    for table, (line, row, position, claimed) in claims:
+        number = measured[id(table)].get((row, position), "–")
         good = number != "–" and is_close(claimed, number, table.tolerance)
         failed += not good
         print(f"| {table.page}:{line} | {row} | {claimed} | {number} | {'=' if good else '≠'} | `{table.command}` |")
