@@ -9,7 +9,6 @@ from pathlib import Path
 
 from openended.harness import core, imported
 from openended.harness.decoders import Decoder
-from openended.harness.imported import compute_fingerprint, detect_kind
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.facts import digest_texts
 from openended.harness.run.settings import Settings
@@ -72,7 +71,7 @@ def _collect_import_axes(
     if imported.is_built_in_system(file) or task.open_bundled_system(file) is not None:
         content = core.digest([fingerprint, file])
     else:
-        content = compute_fingerprint(find_generations(file, planning=True))  # independent of the path
+        content = imported.compute_fingerprint(find_generations(file, planning=True))  # independent of the path
     return {
         "model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)
     }  # fmt: skip
@@ -80,7 +79,8 @@ def _collect_import_axes(
 
 def derive_system_name(path: Path) -> str:
     """Return the name of a file's or folder's system in tables."""
-    return Path(path.name.removesuffix(".gz")).stem if detect_kind(path) in path.name else path.name.removesuffix(".gz")
+    name = path.name.removesuffix(".gz")
+    return Path(name).stem if imported.detect_kind(path) in path.name else name
 
 
 def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:

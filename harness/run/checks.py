@@ -8,9 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from openended.harness import core, models
+from openended.harness import core, imported, models
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.imported import is_built_in_system, read_generations
 from openended.harness.run.dataset import NO_TOKENIZER, Dataset
 from openended.harness.run.facts import reads_q
 from openended.harness.run.players import JudgmentSource, list_metrics_for_file
@@ -18,7 +17,6 @@ from openended.harness.run.session import Session
 from openended.harness.run.settings import NO_JUDGMENTS, RunModels, Settings, TextOptions
 from openended.harness.run.steps import Executor
 from openended.harness.storage import RowFile
-from openended.tasks.download import find_generations
 
 # Kind of feature → what the model that computes it must be able to do.
 _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
@@ -111,7 +109,7 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, sess
     if texts.generations is None or not task.paired or not path.is_file():
         return
     seen: set[tuple[object, ...]] = set()
-    for text in islice(read_generations(path, texts.generations_field), _CHECKED_TEXTS):
+    for text in islice(imported.read_generations(path, texts.generations_field), _CHECKED_TEXTS):
         key = (text.identity, text.sample, text.prompt)
         if text.identity is not None and key in seen:
             session.warn_once(
@@ -248,5 +246,7 @@ def check_start_token(model: models.BackendSpec) -> None:
 
 def fetch_generations(name: str, *, planning: bool) -> None:
     """Download the file of `generations` if it is a public one; a plan raises where it is missing."""
-    if not is_built_in_system(name):
+    if not imported.is_built_in_system(name):
+        from openended.tasks.download import find_generations
+
         find_generations(name, planning=planning)
