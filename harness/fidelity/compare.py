@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from openended.harness import core, report
 from openended.harness.core import F64, I64, DataError, Ragged
@@ -38,17 +37,6 @@ def read_strings(word: str, find_run: Callable[[str], Path]) -> Iterator[str]:
         return
     rows = RowFile(find_texts(find_run(word))[1].path / "data.arrow")
     yield from (prompt + text for prompt, text in zip(rows.prompts, rows.texts, strict=True))
-
-
-def build_decoder(words: str) -> QDecoder:
-    """Build a decoder from its name and options, as `nucleus,p=0.9`."""
-    name, *options = words.split(",")
-    pairs = [option.partition("=") for option in options]
-    node = {key.strip(): yaml.safe_load(value) for key, _, value in pairs}
-    decoder: core.Spec = core.construct(core.load_member("decoder", name), node, f"decoder {name}")
-    if not isinstance(decoder, QDecoder):
-        raise DataError(f"decoder {name}: it does not draw each token from a Q, so there is nothing to compare")
-    return decoder
 
 
 def compare_models(

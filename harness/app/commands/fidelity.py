@@ -29,9 +29,10 @@ _ARGUMENTS: Arguments = {
 
 def _compare(args: argparse.Namespace) -> None:
     from openended.harness import fidelity, report
+    from openended.harness.decoders import parse_q_decoder
     from openended.harness.models import ModelSpec, load_model
 
-    decoders = [fidelity.build_decoder(words) for words in ("ancestral", *(args.decoder or ()))]
+    decoders = [parse_q_decoder(words) for words in ("ancestral", *(args.decoder or ()))]
     dtypes = [word.strip() for word in args.dtype.split(",")]
     if len(dtypes) != len(args.models):
         raise SpecError(f"--dtype: expected one for each model, as float32,bfloat16, got {args.dtype!r}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from openended.harness.backends.vllm.rows import KEY, BatchRows
+from openended.harness.core import HarnessError
+from openended.harness.decoders import parse_q_decoder
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -18,10 +20,19 @@ if TYPE_CHECKING:
 
 
 class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be installed
-    """Chooses the tokens of requests that carry an order of the harness."""
+    """Chooses the tokens of requests that carry an order of the harness, or rewrites logits as log Q."""
 
     def __init__(self, vllm_config: VllmConfig, device: device, is_pin_memory: bool) -> None:  # noqa: ARG002
         self.rows = BatchRows(device)
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:  # noqa: ANN401 - vLLM's own class
+        """Refuse a request whose decoder in words cannot be built."""
+        if isinstance(words := (sampling_params.extra_args or {}).get(KEY), str):
+            try:
+                parse_q_decoder(words)
+            except HarnessError as err:
+                raise ValueError(str(err)) from err
 
     def is_argmax_invariant(self) -> bool:
         """Return False: the processor chooses which token is the best."""
@@ -32,8 +43,8 @@ class V1Processor(LogitsProcessor):  # type: ignore[misc] # vLLM need not be ins
             return
         for index in batch_update.removed:
             self.rows.remove(index)
-        for index, params, _, output_ids in batch_update.added:
-            self.rows.add(index, (params.extra_args or {}).get(KEY), output_ids)
+        for index, params, prompt_ids, output_ids in batch_update.added:
+            self.rows.add(index, (params.extra_args or {}).get(KEY), output_ids, prompt_ids)
         for source, target, direction in batch_update.moved:
             if direction is MoveDirectionality.SWAP:
                 self.rows.swap(source, target)

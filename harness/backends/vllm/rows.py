@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from openended.harness.core import I64, build, canonicalize, digest, row_uniforms
-from openended.harness.decoders import GenerationRequest, LogitChunk, Prompt, QDecoder, QTable, TextPosition, forbid_end
+from openended.harness.core import I64, DataError, build, canonicalize, digest, row_uniforms
+from openended.harness.decoders import (
+    GenerationRequest,
+    LogitChunk,
+    Prompt,
+    QDecoder,
+    QTable,
+    TextPosition,
+    compute_log_q,
+    forbid_end,
+    parse_q_decoder,
+)
 from openended.harness.generation import count_chunk_rows, draw_next_tokens, score_chunk
 from openended.harness.models import QStatisticsRequest
 
@@ -80,6 +90,7 @@ def make_order(group: TextGroup, prompt: Prompt, gold: Sequence[int] = ()) -> Te
     }  # fmt: skip
 
 
+MOST_TEXTS = 4096  # texts whose states are remembered, of decoders that have one
 FIRST_SLOTS = 16  # texts that there is room for at first; doubled whenever it is used up
 
 
@@ -109,6 +120,14 @@ class TextSlots(ABC):
         slot = self._slots.pop((example_id, sample))
         self._free.append(slot)
         return self._read_result(slot, count)
+
+    def rewrite(self, logits: Tensor, rows: Sequence[TextInBatch]) -> Tensor:
+        """Return the logits (n, V) of texts with all tokens masked but the one that is drawn; may overwrite them."""
+        import torch
+
+        token = self.choose(logits, [row.slot for row in rows], [len(row.tokens) for row in rows])
+        out = torch.full_like(logits, float("-inf"))
+        return out.scatter_(1, token.to(logits.device)[:, None], 0.0)
 
     @abstractmethod
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
@@ -244,9 +263,64 @@ class TeacherForcer(TextSlots):
 class TextInBatch(NamedTuple):
     """A row of the batch: its group, its slot in it, and the tokens of the text so far, which grow outside."""
 
-    texts: TextSlots
+    texts: TextSlots | QWriter
     slot: int
-    tokens: Sized
+    tokens: Sequence[int]
+    prompt: Sequence[int] = ()
+
+
+class QWriter:
+    """Rewrites logits as log Q for texts that vLLM's own sampler draws: their order is a decoder in words.
+
+    A text is known by the list of its tokens, which vLLM keeps while it preempts or moves the text.
+    """
+
+    def __init__(self, words: str) -> None:
+        self._decoder = parse_q_decoder(words)
+        self._states: dict[int, tuple[Sequence[int], dict[int, Tensor]]] = {}
+        """Text → its tokens, and step → the decoder's state (1, s) before it."""
+        self._pending: list[tuple[Sequence[int], int, Tensor]] = []
+        """Tokens of a text, the last step, and the surprisal (1, V) of what was drawn in it."""
+
+    def rewrite(self, logits: Tensor, rows: Sequence[TextInBatch]) -> Tensor:
+        """Return log Q (n, V)."""
+        import torch
+
+        ids = [[*row.prompt, *row.tokens] if self._decoder.penalizes else [0] for row in rows]
+        if min(map(min, ids)) < 0:
+            raise DataError("vLLM hides the last tokens from logits processors; start it with --no-async-scheduling")
+        lengths = torch.tensor([len(row) for row in ids], device=logits.device)
+        history = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in ids], batch_first=True)
+        state = None
+        if self._decoder.first_state():
+            self._find_next_states()
+            state = torch.cat([self._find_state(row.tokens) for row in rows]).to(logits.device)
+        log_q, surprisal = compute_log_q(self._decoder, logits, history.to(logits.device), lengths, state)
+        if surprisal is not None:
+            self._pending = [(row.tokens, len(row.tokens), surprisal[i : i + 1]) for i, row in enumerate(rows)]
+        return log_q
+
+    def _find_next_states(self) -> None:
+        """Move the states of texts that have got a token since."""
+        for tokens, step, surprisal in self._pending:
+            if len(tokens) > step:
+                states = self._states[id(tokens)][1]
+                after = self._decoder.next_state(states[step], surprisal[:, tokens[step]].to(states[step].device))
+                states[step + 1] = states[step] if after is None else after
+                states.pop(step - 1, None)
+
+    def _find_state(self, tokens: Sequence[int]) -> Tensor:
+        import torch
+
+        if id(tokens) not in self._states or not tokens:
+            if len(self._states) > MOST_TEXTS:
+                self._states.pop(next(iter(self._states)))
+            first = torch.tensor([self._decoder.first_state()], dtype=torch.float64)
+            self._states[id(tokens)] = tokens, {0: first}
+        states = self._states[id(tokens)][1]
+        if len(tokens) not in states:
+            raise DataError("vLLM hides the last tokens from logits processors; start it with --no-async-scheduling")
+        return states[len(tokens)]
 
 
 class BatchRows:
@@ -258,15 +332,24 @@ class BatchRows:
     def __init__(self, device: str | torch.device) -> None:
         self._device = device
         self._groups: dict[str, TextSlots] = {}
+        self._writers: dict[str, QWriter] = {}
         self._rows: dict[int, TextInBatch] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, index: int, order: TextOrder | None, tokens: Sized = ()) -> None:
+    def add(
+        self, index: int, order: TextOrder | str | None, tokens: Sequence[int] = (), prompt: Sequence[int] | None = ()
+    ) -> None:
         """Put a text at an index of the batch, replacing any text there."""
         self._rows.pop(index, None)
         if order is None:
+            return
+        if isinstance(order, str):
+            if order not in self._writers:
+                self._writers[order] = QWriter(order)
+            writer = self._writers[order]
+            self._rows[index] = TextInBatch(writer, 0, tokens, prompt or ())
             return
         group = order["group"]
         if group["id"] not in self._groups:
@@ -300,12 +383,8 @@ class BatchRows:
                 numbers.setdefault(id(self._rows[number].texts), []).append(number)
         for part in numbers.values():
             group = [self._rows[number] for number in part]
-            counts = [len(row.tokens) for row in group]
-            every = len(part) == len(logits)
             at = torch.tensor(part, device=logits.device)
-            token = group[0].texts.choose(logits if every else logits[at], [row.slot for row in group], counts)
-            logits[at] = float("-inf")
-            logits[at, token.to(logits.device)] = 0.0
+            logits[at] = group[0].texts.rewrite(logits if len(part) == len(logits) else logits[at], group)
         return logits
 
     def take_results(self, group: str, finished: Sequence[tuple[str, int, int]]) -> list[Any]:

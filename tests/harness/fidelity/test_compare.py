@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from openended.harness import core
-from openended.harness.decoders import Nucleus
-from openended.harness.fidelity.compare import COLUMNS, build_decoder, estimate_ratio, measure_distances, measure_rows
+from openended.harness.decoders import Nucleus, parse_q_decoder
+from openended.harness.fidelity.compare import COLUMNS, estimate_ratio, measure_distances, measure_rows
 from openended.harness.models import ModelSpec, TextRequest, load_model
 from tests.helpers import openended, ragged
 
@@ -18,7 +18,7 @@ def test_distances_are_those_of_brute_force():
     rng = np.random.default_rng(0)
     rows = [rng.integers(1, 4096, 9), rng.integers(1, 4096, 5)]
     request = TextRequest(prompts=ragged([[3], [4, 5]]), continuations=ragged(rows))
-    decoders = [build_decoder("ancestral"), Nucleus(p=0.9)]
+    decoders = [parse_q_decoder("ancestral"), Nucleus(p=0.9)]
     plain, cut = measure_distances(first, second, request, decoders, 2, lambda _: None)
     at = 0
     for prompt, row in zip(([3], [4, 5]), rows, strict=True):
