@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.decoders import QProcessor, build_q_decoder
+from openended.harness.decoders.processor import QProcessor, build_q_decoder
 
 if TYPE_CHECKING:
     from openended.harness.backends.vllm._adapter import V1Processor as VllmProcessor

@@ -8,12 +8,7 @@ from .base import (
     SamplingDecoder as SamplingDecoder,
 )
 from .descending_logits import build_descending_logits as build_descending_logits
-from .processor import (
-    QProcessor as QProcessor,
-    build_q_decoder as build_q_decoder,
-    compute_log_q as compute_log_q,
-    parse_q_decoder as parse_q_decoder,
-)
+from .processor import compute_log_q as compute_log_q, parse_q_decoder as parse_q_decoder
 from .q import (
     LogitChunk as LogitChunk,
     PenalizingDecoder as PenalizingDecoder,

@@ -4,4 +4,4 @@ from .audit import (
     compare_runs as compare_runs,
     plot_transform as plot_transform,
 )
-from .compare import build_decoder as build_decoder, compare_models as compare_models, read_strings as read_strings
+from .compare import compare_models as compare_models, read_strings as read_strings
