@@ -294,6 +294,8 @@ def compute_dense_q(decoder: QDecoder, logits: Tensor, state: Tensor | None = No
     if decoder.one_hot:
         return out.scatter_(1, logits.argmax(-1, keepdim=True), 1.0)
     scaled = apply_temperature(decoder, logits)
+    if decoder.untruncated:
+        return scaled.double().softmax(-1)
     q = truncate_and_renormalize(decoder, sort_logits(scaled, None, state))
     ids = torch.sort(scaled, dim=-1, descending=True, stable=True).indices
     at = torch.arange(q.weights.shape[1], device=logits.device)
