@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,10 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run import artifacts
 from openended.harness.run.dataset import SPARE_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
+from openended.harness.run.passes import ModelPasses, ScoringOptions, has_ids_for
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Build, Step, StepGroup, TextRows, digest_model, resolve_input
 from openended.harness.storage import Entry, RowFile
-
-if TYPE_CHECKING:
-    from openended.harness.run.passes import ModelPasses
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = core.Need("token_nll", by="decoder")
@@ -64,56 +62,6 @@ class LazyFeature:
     def value(self) -> Any:  # noqa: ANN401 - each kind has its own
         """The loaded feature; arrays are memory-mapped."""
         return self.load()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions:
-    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
-
-    scope: core.Scope
-    bos: bool = False  # the model's start token is read before every text
-    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
-    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
-    window: int | None = None  # tokens that are read at once; None: as many as the model can
-    stride: int | None = None  # tokens that each later window scores; None: half a window
-
-    @classmethod
-    def from_need(cls, need: core.Need) -> ScoringOptions:
-        """Return the options of a need."""
-        options: dict[str, Any] = dict(need.options)
-        if unknown := options.keys() - {each.name for each in fields(cls)}:
-            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
-        return cls(scope=need.scope, **options)
-
-    @property
-    def tokenizes_again(self) -> bool:
-        """True if stored ids are not used."""
-        return self.retokenize or self.without_end
-
-    @property
-    def is_plain(self) -> bool:
-        """True if an embedder may share the pass."""
-        return not self.changed_options
-
-    @property
-    def changed_options(self) -> dict[str, Any]:
-        """The options that differ from their defaults."""
-        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
-
-    @property
-    def title(self) -> str:
-        """Name in the plan and the record."""
-        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
-        return " ".join([self.scope, *words])
-
-    def token_facts(self) -> dict[str, Any]:
-        """Return what identifies the tokens."""
-        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
-        return {"scope": self.scope, **options}
-
-    def facts(self) -> dict[str, Any]:
-        """Return what identifies the scores."""
-        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
 
 
 class FeatureTable:
@@ -381,16 +329,6 @@ class FeatureTable:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in BY_MODEL else format_hint("scorer"))
         return spec
-
-
-def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
-    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
-    if spec is None or options.tokenizes_again:
-        return False
-    try:
-        return source.tokenizer == models.digest_encoding(spec)
-    except core.DataError:  # no tokenizer; the step that needs it says so
-        return False
 
 
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from openended.harness import core, models
 from openended.harness.decoders import QDecoder
 from openended.harness.run import artifacts
 from openended.harness.run.dataset import CHAT
-from openended.harness.run.features import ScoringOptions, has_ids_for
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Build, TextRows
 from openended.harness.storage import RowFile
@@ -22,6 +21,66 @@ from openended.harness.storage import RowFile
 # Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
 # (2e-8), which would change the features and every key after them. Equal to the option's default.
 CPU_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: core.Scope
+    bos: bool = False  # the model's start token is read before every text
+    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
+    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
+    window: int | None = None  # tokens that are read at once; None: as many as the model can
+    stride: int | None = None  # tokens that each later window scores; None: half a window
+
+    @classmethod
+    def from_need(cls, need: core.Need) -> ScoringOptions:
+        """Return the options of a need."""
+        options: dict[str, Any] = dict(need.options)
+        if unknown := options.keys() - {each.name for each in fields(cls)}:
+            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return not self.changed_options
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
+        return {"scope": self.scope, **options}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
+
+
+def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
+    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
+    if spec is None or options.tokenizes_again:
+        return False
+    try:
+        return source.tokenizer == models.digest_encoding(spec)
+    except core.DataError:  # no tokenizer; the step that needs it says so
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.artifacts import load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
-from openended.harness.run.features import FeatureTable, ScoringOptions
+from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
-from openended.harness.run.passes import ModelPasses
+from openended.harness.run.passes import ModelPasses, ScoringOptions
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.steps import Build, Executor, TextRows, resolve_input
 from openended.harness.storage import Entry, Row, write_rows
