@@ -154,6 +154,8 @@ def audit_texts(
     )
     read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
     request = TextRequest(prompts=read, continuations=Ragged.from_rows(tokens, np.int64))
+    if not len(request.continuations.values):
+        raise DataError(f"{texts.title}: its texts have no tokens, so there is nothing to audit")
     streams = None
     if texts.streams and texts.seed is not None:
         keys = zip(texts.rows.ids, texts.rows.samples, request.continuations.lengths.tolist(), strict=True)

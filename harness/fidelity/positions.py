@@ -40,13 +40,14 @@ def measure_positions(
     import torch
 
     offsets, lengths = request.continuations.offsets, request.continuations.lengths
-    n, texts = int(offsets[-1]), len(lengths)
+    n = int(offsets[-1])
+    texts = int(np.flatnonzero(lengths).max(initial=0)) + 1  # without empty ones at the end, as `checks` counts them
     lm = next(iter(lms.values()))
     check_rows(lm.context_length, request.prompts.lengths, request.continuations)
     names = [name for name in TokenFacts.__dataclass_fields__ if name != "suspects"]
     columns: dict[str, np.ndarray] = {name: np.zeros(n) for name in names}
     columns["phase_mean"] = np.zeros(n, dtype=np.complex128)
-    columns["row"] = np.repeat(np.arange(texts), lengths)
+    columns["row"] = np.repeat(np.arange(len(lengths)), lengths)
     columns["step"] = np.arange(n) - np.repeat(offsets[:-1], lengths)
     columns["token"] = np.asarray(request.continuations.values, dtype=np.int64)
     columns["stream"] = np.full(n, np.nan) if streams is None else np.concatenate(list(streams))
