@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class EngineTexts:
     """The texts of a run, and how they were asked for."""
 
     title: str
-    model: ModelSpec | None  # whose weights are the reference; None: unknown
+    model: Mapping[str, Any]  # its node in the record
     decoder: QDecoder
     request: TextRequest
     rows: RowFile
@@ -93,7 +93,7 @@ def read_texts(folder: Path) -> EngineTexts:
             f"{folder}: the server returned strings, and the tokens that it drew are unknown; compare the strings with "
             "those of another engine: openended audit RUN --against RUN"
         )
-    model = rebuild("model", record.spec["model"])
+    model = record.spec["model"]
     rows = RowFile(entry.path / "data.arrow")
     prompts = rows.prompt_ids
     if any(name.startswith("chat:") for name in record.inputs):
@@ -101,14 +101,14 @@ def read_texts(folder: Path) -> EngineTexts:
         by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
         prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
     return EngineTexts(
-        f"{model.title} {decoder.title}", model.tokenizer_spec(), decoder,
+        f"{model['title']} {decoder.title}", model, decoder,
         TextRequest(prompts=prompts, continuations=rows.token_ids), rows,
         requested["seed"], requested["min_new_tokens"],
-        streams=model.name in ("transformers", "vllm") and decoder.stochastic,
+        streams=model["name"] in ("transformers", "vllm") and decoder.stochastic,
     )  # fmt: skip
 
 
-def rebuild(group: str, node: dict[str, Any]) -> Any:  # noqa: ANN401 - a spec of the group
+def rebuild(group: str, node: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a spec of the group
     """Return the spec of a node as records keep it."""
     cls = core.load_member(group, node["name"])
     return core.construct(cls, {f.name: node[f.name] for f in fields(cls) if f.init and f.name in node}, group)
@@ -132,9 +132,12 @@ def audit_run(
         DataError: If the run has no texts of a decoder with a Q, or nobody knows the tokens that were drawn.
     """
     texts = read_texts(folder)
-    spec = texts.model if reference is None else ModelSpec(path=reference)
+    is_hidden = any(str(texts.model.get(name)).startswith("…") for name in ("path", "tokenizer"))  # a private folder
+    spec: ModelSpec | None = ModelSpec(path=reference) if reference is not None else None
+    if spec is None and not is_hidden:
+        spec = rebuild("model", texts.model).tokenizer_spec()
     if spec is None:
-        raise DataError(f"{folder}: model.tokenizer names no model to compare with; give --reference MODEL")
+        raise DataError(f"{folder}: the record names no model to compare with; give --reference MODEL")
     lm = make_backend(load_model(spec, device=device))
     return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
 
