@@ -114,10 +114,12 @@ class Pairs(UserFileTask):
     def _has_score(self, cells: Mapping[str, Any], where: str) -> bool:
         """Return whether each score of a record is high enough."""
         for name in self.score_fields:
+            if name not in cells:
+                raise DataError(f"{where}: no field {name!r} with upvotes; if there are none: task.score_fields=[]")
             try:
                 score = float(cells[name])
-            except (KeyError, TypeError, ValueError) as err:
-                raise DataError(f"{where}: {name}: expected a number, got {cells.get(name)!r:.40}") from err
+            except (TypeError, ValueError) as err:
+                raise DataError(f"{where}: {name}: expected a number, got {cells[name]!r:.40}") from err
             if not score >= self.min_score:
                 return False
         return True

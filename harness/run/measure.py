@@ -59,9 +59,9 @@ class Measurement:
         entry = self.step.entry if self.step is not None else None
         if entry is not None:
             return SystemResult(self.system, self.metric, load_result(entry.path), entry.name)
-        failure = self.step.failure if self.step is not None else ""
+        failure, undefined = (self.step.failure, self.step.undefined) if self.step is not None else ("", self.reason)
         facts = collect_facts(options, self.metric, self.human, self.model)
-        result = _build_undefined_result(self.metric, facts, self.human, self.model, failure or self.reason)
+        result = _build_undefined_result(self.metric, facts, self.human, self.model, failure or undefined)
         return SystemResult(self.system, self.metric, replace(result, status="failed") if failure else result, None)
 
 

@@ -59,6 +59,7 @@ class Step:
     recipe: Recipe | None = None  # none while an input is still to be made
     entry: Entry | None = None  # none while it is only planned
     failure: str = ""  # why its computation failed, where the run went on without it
+    undefined: str = ""  # why it has no value, or an input of it; metrics that read it are undefined
 
     @property
     def key(self) -> str | None:
@@ -190,6 +191,8 @@ class Executor:
 
     def _identify(self, step: Step) -> None:
         """Set the recipe of a step, unless an input is not known yet."""
+        of_inputs = (value.undefined for value in step.inputs.values() if isinstance(value, Step))
+        step.undefined = next(filter(None, of_inputs), "")
         contents = {name: self.find(partial(resolve_input, value)) for name, value in step.inputs.items()}
         digests = {name: digest for name, digest in contents.items() if digest is not None}
         if len(digests) == len(contents) and None not in step.extent.values():
@@ -198,6 +201,8 @@ class Executor:
                 step.recipe = Recipe(step.stage, STAGES[step.stage], spec, digests, step.extent)
 
     def _run(self, step: Step, build: Build) -> None:
+        if step.undefined:
+            return
         if (recipe := step.recipe) is None:
             if (step.stage, step.what) not in {(each.stage, each.what) for each in self.plan if each.state == "waits"}:
                 self.plan.append(step)
@@ -211,6 +216,9 @@ class Executor:
             step.entry = store.find(recipe) if self.plan_only else store.make(recipe, build)
         except StepFailedError as err:
             step.failure = str(err)
+            return
+        except core.UndefinedMetric as err:
+            step.undefined = str(err)
             return
         seconds = time.monotonic() - started
         self._entries[key] = step.entry

@@ -96,7 +96,16 @@ def expand(words: tuple[str, ...], folder: Path) -> list[str]:
 
 def build_folder(folder: Path) -> Path:
     """Write the files, models, runs and studies that the documentation supposes; returns the folder."""
-    rows = [{"id": f"a{i}", "prompt": f"Prompt {i}", "human": f" a human text {i}."} for i in range(30)]
+    rows = [
+        {
+            "id": f"a{i}",
+            "title": f"Person {i}",
+            "content": f"A life {i}.",
+            "prompt": f"Prompt {i}",
+            "human": f" a human text {i}.",
+        }
+        for i in range(30)
+    ]
     texts = [{"id": row["id"], "text": f" a generated text {i}."} for i, row in enumerate(rows)]
     for name in ("mine", "human", "HUMAN", "FILE", "owt"):
         write_jsonl(folder / f"{name}.jsonl", rows)

@@ -112,7 +112,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
-    rows, chat = RowFile(texts.human_rows.path), RowFile(texts.human_rows.chat.path / stages.CHAT)
+    rows, chat = RowFile(texts.human_rows.path), RowFile(texts.human_rows.chat.entry.path / stages.CHAT)
     lm = session.model(made.model, made.runtime)
     nll = compute_token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)

@@ -206,6 +206,9 @@ def test_a_retrieved_response_is_that_of_the_most_similar_context(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(lines) + "\n")
     words = ["task=reddit", f"task.path={path}", "generations=naive:retrieval", "num_examples=12", "metric=[length]"]
+    refused = openended(*words, cwd=tmp_path, code=2)
+    assert "pairs.jsonl:1: no field 'comment_score'" in refused.stderr
+    words.append("task.score_fields=[]")
     openended(*words, cwd=tmp_path, code=0)
     (stored,) = tmp_path.glob("outputs/store/import/*/*/data.arrow")
     rows = RowFile(stored)
