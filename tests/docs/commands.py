@@ -100,7 +100,7 @@ def build_folder(folder: Path) -> Path:
         {
             "id": f"a{i}",
             "title": f"Person {i}",
-            "content": f"A life {i}.",
+            "content": f"Life {i}. " * 40,
             "prompt": f"Prompt {i}",
             "human": f" a human text {i}.",
         }
