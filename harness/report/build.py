@@ -13,10 +13,11 @@ from openended.harness.core import DataError, SpecError, escape_controls_in_line
 from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
-from openended.harness.report.tables import compare as comparison, detected_damage, judgments, selection
+from openended.harness.report.tables import selection
 from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
+from openended.harness.report.tables.frame import Frame
 from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
@@ -121,17 +122,25 @@ def build_report(
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
     of_players = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
-    rated = selection.TablePart(results, results.values, "abilities", {}, ())
-    tables = build_tables(judgments.build_ability_frames(rated, of_players), of_players)
-    rest = judgments.drop_abilities(results) if tables else results
+    tables, rest = list[Table](), results
+    if any(item.axes.get("decoder") == selection.RATED for item in results.values):
+        from openended.harness.report.tables.judgments import build_ability_frames, drop_abilities
+
+        rated = selection.TablePart(results, results.values, "abilities", {}, ())
+        tables = build_tables(build_ability_frames(rated, of_players), of_players)
+        rest = drop_abilities(results) if tables else results
     others = [(name, loaded) for name, loaded in layouts if loaded is not of_players]
     tables += [t for name, loaded in others if rest is not None for t in make_tables(rest, loaded, name)]
-    frames = [comparison.build_comparison(results, reference) for reference in compare]
+    frames = list[Frame]()
+    if compare or baseline is not None:
+        from openended.harness.report.tables import compare as comparison
+
+        frames = [comparison.build_comparison(results, reference) for reference in compare]
+        frames += comparison.build_significance_frames(results, baseline) if baseline is not None else []
     metrics = set(results.frame["metric"])
     if unmeasured := [name for name in required_metrics if name.partition(".")[0] not in metrics]:
         names = ", ".join(sorted(metrics))
         raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
-    frames += comparison.build_significance_frames(results, baseline) if baseline is not None else []
     tables += build_tables([*frames, *decided])
     about = selection.summarize_sources(results.values, results.runs)
     look = describe_look(results, **({"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}))
@@ -160,7 +169,10 @@ def build_report(
                 pictures = draw_or_keep(results, folder / "figures", chosen, earlier=earlier_figures)
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
-        written += [detected_damage.write_stress_csv(results, folder)] if "stress" in analyses else []
+        if "stress" in analyses:
+            from openended.harness.report.tables.detected_damage import write_stress_csv
+
+            written.append(write_stress_csv(results, folder))
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
             written += write_page(results, tables, pictures, path, leaderboard=leaderboard)

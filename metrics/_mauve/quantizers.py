@@ -13,7 +13,6 @@ import numpy as np
 from openended.harness.core import I64, Floats, UndefinedMetric, make_random_stream
 from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
-from openended.metrics._mauve.drmm import fit_mixture
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import CELLS, PUBLISHED, lattice_cells, train_spreading_net
 
@@ -48,6 +47,8 @@ def _cluster_by_residuals(
 def _cluster_by_mixture(
     sides: Sequence[Floats], *, cells: int, restarts: int, seed: int, training: Training, **_: int
 ) -> Callable[[Any], I64]:
+    from openended.metrics._mauve.drmm import fit_mixture
+
     published = training == "published"
     return fit_mixture(sides, _count_codes(cells), restarts=restarts, seed=seed, published=published).cells
 

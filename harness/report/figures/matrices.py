@@ -6,7 +6,7 @@ import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.drawing import shorten_labels
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
-from openended.harness.report.tables.detected_damage import DamageCurve, find_damage_curves
 from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, group_by_options, group_systems
+
+if TYPE_CHECKING:
+    from openended.harness.report.tables.detected_damage import DamageCurve
 
 SIMILARITY = "system_similarity"
 LABEL_CHARACTERS = 30  # of a system in the map of similarities
@@ -88,6 +90,8 @@ def average_by_system(text_sets: Sequence[tuple[int, int, F64]], systems: Sequen
 
 def show_damage(part: Part) -> Plot:
     """Show metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
+    from openended.harness.report.tables.detected_damage import find_damage_curves
+
     pairs = select_pairs(part.values, Layout())
     curves = [c for c in find_damage_curves(part.results, part.values) if (c.metric, c.key) in pairs]
     rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])

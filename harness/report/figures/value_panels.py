@@ -13,7 +13,6 @@ from openended.harness.core import parse_signature
 from openended.harness.report.analysis.lines import Line, group_into_lines, has_enough_numbers
 from openended.harness.report.figures.drawing import HUMAN_STAR
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
-from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import HUMAN_COLOR
 from openended.harness.report.tables.selection import make_slug, select_pairs
@@ -248,6 +247,8 @@ def show_quality_diversity(part: Part) -> Plot | None:
 
 def show_best_of_n(part: Part) -> Plot | None:
     """Show the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
+    from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
+
     pairs = select_pairs(part.values, part.chosen)
     by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part.values, pair)[0])}
     names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
