@@ -194,7 +194,7 @@ def test_comments_are_filtered_as_in_the_appendix_of_huse(tmp_path):
         "one side has a banned word": 1,
     }  # fmt: skip
     assert task.fingerprint() != Pairs(**fields).fingerprint()
-    with pytest.raises(DataError, match=r"r\.jsonl:1: score: expected a number, got None"):
+    with pytest.raises(DataError, match=r"r\.jsonl:1: no field 'score' with upvotes"):
         read(Pairs(**fields, score_fields=("score",)))
 
 

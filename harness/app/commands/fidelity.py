@@ -12,7 +12,7 @@ from openended.harness.app.commands.show import find_run
 from openended.harness.core import SpecError
 
 _ARGUMENTS: Arguments = {
-    "models": {"nargs": 2, "metavar": ("A", "B"), "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
+    "models": {"nargs": 2, "metavar": "MODEL", "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
     "--texts": {"required": True, "metavar": "RUN|FILE", "help": "a run, whose texts are read, or a file of texts"},
     "--decoder": {
         "action": "append",

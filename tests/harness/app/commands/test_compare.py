@@ -18,6 +18,11 @@ TABLE = "id,epoch,acc,words,answer\n" + "".join(
 )
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+
+
 def compare(capsys, *words, code=0):
     assert main([*map(str, words)]) == code
     captured = capsys.readouterr()
