@@ -122,7 +122,8 @@ def build_report(
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
     of_players = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
-    tables, rest = list[Table](), results
+    tables: list[Table] = []
+    rest: Results | None = results
     if any(item.axes.get("decoder") == selection.RATED for item in results.values):
         from openended.harness.report.tables.judgments import build_ability_frames, drop_abilities
 
