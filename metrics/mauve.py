@@ -259,7 +259,7 @@ class Mauve(Quantized):
         if n < _FEW_TEXTS or n / cells.count < 10:
             notes.append(
                 f"small sample: n={n}, k={cells.count}, n/k={n / cells.count:.3g}; "
-                "two samples of the same text score below 1 here, compare with the human ceiling"
+                "two samples of the same text score below 1 here: compare only values of equal n"
             )
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}); k follows the smaller")

@@ -32,7 +32,7 @@ LONG = 28  # letters of a metric's name in a line
 WHY = (
     "How alike two metrics order the systems (Spearman's ρ of their values as measured, the human text left out): "
     "1 the same order, 0 unrelated, −1 the opposite order, which is agreement where one metric is better when high and "
-    "the other when low. –: fewer than {least} systems have both values, too few to tell."
+    "the other when low. –: fewer than {least} systems have both values, or one of the two is constant."
 )
 
 

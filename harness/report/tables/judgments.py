@@ -126,10 +126,12 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
     frames: list[Frame] = []
     for system in systems:
         if entries := tuple(_list_huse_entries(part.results, system)):
+            kinds = {entry.axes["part"].partition("/")[0] for entry in entries}
+            missing = [f"No pair of this system is an example: {kind}." for kind in KINDS if kind not in kinds]
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(frames) + 1}"
             title = layout.title if len(systems) == 1 else f"{layout.title}: {system.name}"
             axes, heads = ("part", "text"), {"part": "", "text": ""}
-            frames.append(Frame(stem, title, entries, tuple(remarks), axes, heads=heads, show_seeds=False))
+            frames.append(Frame(stem, title, entries, (*remarks, *missing), axes, heads=heads, show_seeds=False))
     return frames
 
 

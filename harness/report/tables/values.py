@@ -140,7 +140,8 @@ class _ValueFrame:
         tested = {(quantity.metric, quantity.key) for quantity, _ in styled if quantity.bold == "tests"}
         estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
-        means = [f"Mean over {counts} seeds, as the column says."] if counts else []
+        means = [f"Means over {counts} seeds."] if counts else []
+        means += [] if layout.decimals or layout.significant else [RULE]
         return Frame(
             part.stem,
             ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
@@ -154,7 +155,7 @@ class _ValueFrame:
                 *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
                 *self.list_unknown_keys(),
             ),
-            rules=(*means, RULE, *signatures),
+            rules=(*means, *signatures),
         )  # fmt: skip
 
     def compare(self, cell: Cell, best: Cell) -> float:
@@ -247,8 +248,10 @@ class _ValueFrame:
         ):
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
+        is_of_file = item.family == "human" and item.sd == 0  # the same judgments for every seed
         return Cell(
-            abs(item.mean - human.mean) if gap and human is not None else item.mean, item.sd, item.seeds,
+            abs(item.mean - human.mean) if gap and human is not None else item.mean,
+            math.nan if is_of_file else item.sd, item.seeds,
             item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
             source=item, human=human,
         )  # fmt: skip
@@ -400,7 +403,8 @@ def describe_resolution(
         ranked = [source for i in rank_cells(quantity, cells, kinds) if (source := cells[i].source) is not None]
         if quantity.bold == "tests" and len(ranked) > 1:
             resolved = compute_resolution(results, items, ranked[0], ranked[1], len(ranked))
-            if math.isfinite(resolved):
+            low, high = getattr(find_member("metric", quantity.metric), "bounds", (-math.inf, math.inf))
+            if resolved <= high - low:
                 listed.append(f"{quantity.title} {resolved:.2g}")
                 targets |= quantity.direction not in ("higher", "lower")
     if not listed:
