@@ -39,13 +39,13 @@ class Audit:
     by_rank: core.F64  # the transform of each token, shape (tokens,)
 
     @property
-    def failed(self) -> list[Finding]:
+    def failures(self) -> list[Finding]:
         """The checks that failed."""
         return checks.find_failures(self.findings)
 
     def describe(self) -> str:
         """Return the verdict in one line."""
-        failed = self.failed
+        failed = self.failures
         head = f"{self.texts:,} texts, {self.tokens:,} tokens: "
         if failed:
             worst = "; ".join(f"{f.name}: {f.observed}" for f in failed[:3])

@@ -129,12 +129,7 @@ def estimate_ratio(values: F64, rows: I64) -> tuple[float, float]:
     """Return the mean over positions, and half of its 95 % interval over texts (linearized ratio, Student)."""
     used = ~np.isnan(values)
     values, rows = values[used], np.unique(rows[used], return_inverse=True)[1]
-    sums, counts = np.bincount(rows, values), np.bincount(rows)
-    n = len(counts)
-    if n == 0 or not np.isfinite(values).all():
-        return (math.nan if n == 0 else math.inf), math.nan
-    mean = float(sums.sum() / counts.sum())
-    if n < 2:
-        return mean, math.nan
-    error = math.sqrt(n / (n - 1) * float(((sums - mean * counts) ** 2).sum())) / counts.sum()
-    return mean, report.compute_student_quantile(n - 1) * float(error)
+    if not len(values) or not np.isfinite(values).all():
+        return (math.inf if len(values) else math.nan), math.nan
+    error, texts = report.compute_clustered_error(values, rows)
+    return float(values.mean()), report.compute_student_quantile(texts - 1) * error if texts > 1 else math.nan

@@ -13,7 +13,10 @@ from .analysis.group_sequential import (
     read_decision_plan as read_decision_plan,
     save_decisions as save_decisions,
 )
-from .analysis.paired import compute_student_quantile as compute_student_quantile
+from .analysis.paired import (
+    compute_clustered_error as compute_clustered_error,
+    compute_student_quantile as compute_student_quantile,
+)
 from .analysis.power import format_power as format_power
 from .analysis.worsening import (
     NOT_WORSE as NOT_WORSE,

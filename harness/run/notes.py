@@ -130,8 +130,10 @@ def resolve_units(
     """Return metrics that count tokens or characters where the option `unit` is `auto`."""
     if human.entry is None:
         return tuple(metrics)
-    lacking, count = count_lacking_spaces(human)
-    unit = "chars" if counter is None and lacking > count / 2 else "tokens"
+    unit = "tokens"
+    if counter is None:
+        lacking, count = count_lacking_spaces(human)
+        unit = "chars" if lacking > count / 2 else "tokens"
     options: list[Any] = list(metrics)
     return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
 
@@ -148,6 +150,9 @@ def describe_unit(
     """Return a note on what is counted in texts without spaces between words, or nothing; and if it is a warning."""
     counted = [(metric.name, need.by) for metric in metrics for need in metric.needs() if need.kind == "tokens"]
     by_words = {name for name, by in counted if by == "words" or (by == "scorer" and counter is None)}
+    by_chars = any(by == "chars" for _, by in counted)
+    if not by_words and not by_chars:
+        return "", False
     lacking, count = count_lacking_spaces(model if by_words else human)
     if lacking and by_words:
         return (
@@ -155,7 +160,6 @@ def describe_unit(
             f"{', '.join(sorted(by_words))} split{'s' if len(by_words) == 1 else ''} them at white space: "
             "metric.NAME.unit=chars counts characters"
         ), True
-    by_chars = any(by == "chars" for _, by in counted)
     if by_chars and lacking > count / 2:
         return "characters are counted: most human texts are in a script without spaces between words", False
     return "", False

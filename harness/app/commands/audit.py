@@ -62,7 +62,7 @@ def _audit(args: argparse.Namespace) -> Iterator[bool]:
             target = args.report / folder.name if len(folders) > 1 else args.report
             report.write_table(table, target)
             report.draw_plots({"transform": fidelity.plot_transform(audit)}, target, table.title, _CAPTION)
-        yield not audit.failed
+        yield not audit.failures
 
 
 _CAPTION = "The mass of Q above each token, spread over the token's own part: uniform if the engine draws from Q."

@@ -68,6 +68,17 @@ def pair_tests(
     return [dataclasses.replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
 
 
+def compute_clustered_error(values: F64, clusters: I64 | None = None) -> tuple[float, int]:
+    """Return the standard error of a mean of values, shape (n,), and the number of their clusters, numbered from 0.
+
+    Without `clusters` each value is one. NaN for a single cluster.
+    """
+    residuals = values - values.mean()
+    sums = residuals if clusters is None else np.bincount(clusters, residuals)
+    m = len(sums)
+    return (math.sqrt(m / (m - 1) * float(sums @ sums)) / len(values) if m > 1 else math.nan), m
+
+
 def compute_student_quantile(degrees: float, level: float = 1 - LEVEL) -> float:
     """Return Student's two-sided quantile."""
     from scipy.special import stdtrit

@@ -19,6 +19,7 @@ import numpy as np
 from openended.harness.core import F64, I64
 from openended.harness.report.analysis.paired import (
     LEVEL,
+    compute_clustered_error,
     compute_sign_flip_p,
     compute_student_quantile,
     correct_by_holm,
@@ -78,10 +79,8 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
 
 def _estimate_by_clusters(values: F64, clusters: I64 | None) -> MeanScore:
     """Estimate a mean with Student's interval; equal values do not tell their error."""
-    value, n = float(values.mean()), len(values)
-    sums = values - value if clusters is None else np.bincount(clusters, values - value)
-    m = len(sums)
-    error = math.sqrt(m / (m - 1) * float(sums @ sums)) / n if m > 1 else math.nan
+    value = float(values.mean())
+    error, m = compute_clustered_error(values, clusters)
     error = error if error > 1e-12 * float(np.abs(values).max()) else math.nan
     margin = compute_student_quantile(m - 1) * error
     return MeanScore(value, error, value - margin, value + margin)
