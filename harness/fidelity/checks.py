@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -49,6 +49,12 @@ class TokenFacts:
     suspects: Mapping[str, tuple[F64, F64, F64]]
     """Name of a fault → log ratio of its Q and this one at the token, expectation and variance under this one."""
 
+    def select(self, kept: np.ndarray) -> TokenFacts:
+        """Return the facts of the tokens where `kept` (n,) is true."""
+        columns = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name != "suspects"}
+        suspects = {name: (a[kept], b[kept], c[kept]) for name, (a, b, c) in self.suspects.items()}
+        return TokenFacts(**columns, suspects=suspects)
+
 
 @dataclass
 class Totals:
@@ -74,7 +80,10 @@ def hash_ids(ids: I64) -> F64:
 
 
 def run_checks(facts: TokenFacts, totals: Totals, *, tolerance: float) -> list[Finding]:
-    """Run all checks; `tolerance` is the rounding that is allowed, in nats at the edge of Q and in probability."""
+    """Run all checks; `tolerance` is the rounding that is allowed, in nats at the edge of Q and in probability.
+
+    Where Q leaves one token only, nothing is drawn: such tokens are checked against the support and not read further.
+    """
     checks = 14 + len(facts.suspects)
     critical = NormalDist().inv_cdf(1 - SIZE / checks / 2)
     seen = critical + 1.2816  # standard errors that are seen with a power of 90 %
@@ -87,6 +96,11 @@ def run_checks(facts: TokenFacts, totals: Totals, *, tolerance: float) -> list[F
         wrong = int((facts.stream > tolerance).sum())
         text = f"{wrong} of {np.isfinite(facts.stream).sum():,} tokens differ from a draw with the same random numbers"
         findings.append(Finding("random numbers", 0.0 if wrong else 1.0, text, "1 token"))
+    drawn = facts.select(facts.log_q_mean < 0)
+    if not len(drawn.token):
+        return findings
+    findings.append(_check_counts(facts, totals))
+    facts, n = drawn, len(drawn.token)
 
     information = float(facts.log_q_var.sum())
     if information > 0:
@@ -108,7 +122,6 @@ def run_checks(facts: TokenFacts, totals: Totals, *, tolerance: float) -> list[F
     text = f"no token beyond rank {deepest + 1:,}"
     findings.append(Finding("largest rank", within, text, f"top-k {k:,}" if k else ""))
 
-    findings.append(_check_counts(facts, totals))
     findings += _check_dependence(facts)
     findings += _check_drift(facts)
     for name, (ratio, mean, variance) in facts.suspects.items():

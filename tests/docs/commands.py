@@ -83,7 +83,7 @@ def fill_in(words: list[str]) -> Iterator[str]:
 
 def expand(words: tuple[str, ...], folder: Path) -> list[str]:
     """Return words as the shell passes them on: `*` is expanded, and RUN is the run that there is."""
-    run = str(next((folder / "outputs" / "runs" / "quickstart").iterdir()))
+    run = str(min((folder / "outputs" / "runs" / "quickstart").iterdir()))
     filled = [run if word == "RUN" else word for word in words]
     if words[:2] == ("rate", "make") and "-o" in words:  # no command overwrites a study
         filled[words.index("-o") + 1] = f"study-{len(list(folder.glob('study-*')))}"

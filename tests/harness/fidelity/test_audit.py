@@ -31,6 +31,10 @@ def draw(q, u):
 
 def audit(q, tokens, seed, stream=None):
     """Return the names of the checks that fail."""
+    return [finding.name for finding in find_failures(check(q, tokens, seed, stream))]
+
+
+def check(q, tokens, seed, stream=None):
     rng = np.random.default_rng(seed)
     logits = np.where(q > 0, LOGITS, LOGITS - 5)
     facts = locate_tokens(q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream)
@@ -41,8 +45,7 @@ def audit(q, tokens, seed, stream=None):
     columns = {"row": ROW, "step": STEP, "phase": checks.hash_ids(facts["token"]), "phase_mean": q @ phases}
     expected = q.reshape(ROWS, STEPS, V).sum(1)
     totals = Totals(expected, (q * (1 - q)).sum(0), sum_log_within(q))
-    findings = run_checks(TokenFacts(**facts, **columns, suspects=suspects), totals, tolerance=1e-3)
-    return [finding.name for finding in find_failures(findings)]
+    return run_checks(TokenFacts(**facts, **columns, suspects=suspects), totals, tolerance=1e-3)
 
 
 def keep_best(q, k):
@@ -89,6 +92,12 @@ def test_faults_are_seen(name):
 def test_honest_engines_pass():
     failed = [audit(Q, draw(Q, np.random.default_rng(seed).random(N)), seed) for seed in range(200)]
     assert sum(map(bool, failed)) <= 18, failed  # P(more | 5 %) < 1 %
+
+
+def test_tokens_without_a_choice_are_checked_against_the_support_only():
+    greedy = keep_best(Q, 1) / Q.max(1, keepdims=True)
+    assert [(f.name, f.p_value) for f in check(greedy, Q.argmax(1), 0)] == [("support", 1.0)]
+    assert audit(greedy, draw(Q, np.random.default_rng(0).random(N)), 0) == ["support"]
 
 
 def test_known_random_numbers_show_small_noise():
