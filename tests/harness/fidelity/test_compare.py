@@ -28,9 +28,9 @@ def test_distances_are_those_of_brute_force():
         for step, token in enumerate(row):
             kl = sum(a * math.log(a / b) for a, b in zip(p[step], q[step], strict=True))
             reverse = sum(b * math.log(b / a) for a, b in zip(p[step], q[step], strict=True))
-            assert plain[0, at] == pytest.approx(kl, abs=1e-6)
-            assert plain[1, at] == pytest.approx(reverse, abs=1e-6)
-            assert plain[2, at] == pytest.approx(abs(p[step] - q[step]).sum() / 2, abs=1e-6)
+            assert plain[0, at] == pytest.approx(kl, rel=1e-5)  # logits of single precision
+            assert plain[1, at] == pytest.approx(reverse, rel=1e-5)
+            assert plain[2, at] == pytest.approx(abs(p[step] - q[step]).sum() / 2, rel=1e-5)
             assert plain[3, at] == (p[step].argmax() == q[step].argmax())
             assert plain[5, at] == pytest.approx(math.log(p[step, token] / q[step, token]), abs=1e-4)
             at += 1
