@@ -60,13 +60,21 @@ def radii(points: DistancePoints, k: int) -> F64:
     for start, table, slack in _iterate_distances(points, points):
         rows = np.arange(len(table))
         table[rows, start + rows] = np.inf
-        nearest = np.partition(table, k - 1, axis=1)[:, k - 1]
-        row, column = _find_true_entries(table <= (nearest + 2 * slack)[:, None])
+        row, column = _find_true_entries(table <= (_bound_smallest(table, k) + 2 * slack)[:, None])
         exact = _compute_exact_distances(points.exact, start + row, points.exact, column)
         order = np.lexsort((exact, row))
         first = np.searchsorted(row, rows)  # `row` rises, and lexsort keeps it so
         distances[start : start + len(table)] = exact[order][first + k - 1]
     return distances
+
+
+def _bound_smallest(table: F32, k: int) -> F32:
+    """Return an upper bound of the k-th smallest number of each row, near it: k groups of columns begin below it."""
+    groups = min(table.shape[1], max(256, 16 * k))
+    each = table.shape[1] // groups
+    smallest = table[:, : groups * each].reshape(len(table), each, groups).min(axis=1)
+    bound: F32 = np.partition(smallest, k - 1, axis=1)[:, k - 1]
+    return bound
 
 
 def median_radius(squared: F32 | F64) -> float:

@@ -3,7 +3,7 @@
 All tokens lie in one array with a separator around the texts. Order n is made from order n - 1: positions that share an
 (n - 1)-gram stand together, and a sort by the next token inside each such group puts positions that share an n-gram
 together. An n-gram seen once can only be extended to n-grams seen once: such positions are counted and left out of all
-higher orders. Groups are sorted in blocks that fit the cache, as packed integers (group, next token, position).
+higher orders. Groups are sorted in blocks that fit the cache, by digits of 16 bits, which NumPy sorts by counting.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openended.harness.core import I64, Ragged
 
 CHUNK = 1 << 22  # elements of a temporary array: keeps the peak far below the size of the corpus
-_KEY_BITS = 62
+BLOCK = 1 << 17  # positions that are sorted at once; groups have two or more, so that 16 bits number those of a block
 
 Positions: TypeAlias = NDArray[np.signedinteger[Any]]
 
@@ -187,17 +187,15 @@ def _sort_unigrams(index: NgramIndex) -> Level:
     bounds = np.concatenate([[0], np.cumsum(np.where(repeated, counts, 0))])
     free = bounds[:-1].copy()  # the next free position of each token
     positions = np.empty(bounds[-1], dtype=np.int32 if len(tokens) < 1 << 31 else np.int64)
-    bits = CHUNK.bit_length() - 1
     for low in range(0, len(tokens), CHUNK):
         chunk = tokens[low : low + CHUNK]
         here = np.flatnonzero(repeated[chunk])
-        key = (chunk[here].astype(np.int64) << bits) | here
-        key.sort()
-        token = key >> bits
+        here = here[np.lexsort(_split_digits(chunk[here], index.vocab))]
+        token = chunk[here]
         new = np.flatnonzero(np.diff(token, prepend=-1))
         sizes = np.diff(new, append=len(token))
         slots = np.arange(len(token)) + np.repeat(free[token[new]] - new, sizes)
-        positions[slots] = (key & (CHUNK - 1)) + low
+        positions[slots] = here + low
         free[token[new]] += sizes
     starts = np.concatenate([[0], np.cumsum(counts[repeated])])
     return Level(positions, starts, int(counts.sum()), int(np.count_nonzero(counts)))
@@ -205,33 +203,35 @@ def _sort_unigrams(index: NgramIndex) -> Level:
 
 def _refine(index: NgramIndex, below: Level, order: int) -> Level:
     """Make order n from order n - 1: sort each group by the next token."""
-    # local group, token and place of an element share one 64-bit key
-    block = 1 << min(20, (_KEY_BITS - index.vocab.bit_length()) // 2)
     positions: list[Positions] = [np.empty(0, dtype=below.positions.dtype)]
     sizes: list[I64] = [np.empty(0, dtype=np.int64)]
     types = followed = 0
-    for low, high in blocks(below.starts, block):
+    for low, high in blocks(below.starts, BLOCK):
         here = below.positions[below.starts[low] : below.starts[high]]
-        token = index.tokens[here + (order - 1)].astype(np.int64)
-        key = np.repeat(np.arange(high - low), np.diff(below.starts[low : high + 1])) * (index.vocab + 1) + token
-        inside = np.flatnonzero(token)  # the others reached the end of their text
-        bits = max(len(here) - 1, 1).bit_length()
-        key = (key[inside] << bits) | inside
-        key.sort()
-        order_of = key & ((1 << bits) - 1)
-        key >>= bits
-        new = np.flatnonzero(np.diff(key, prepend=-1))
-        size = np.diff(new, append=len(key))
+        token = index.tokens[here + (order - 1)]
+        group = np.repeat(np.arange(high - low, dtype=np.uint16), np.diff(below.starts[low : high + 1]))
+        inside = token > 0  # the others reached the end of their text
+        here, token, group = here[inside], token[inside], group[inside]
+        by_token = np.lexsort((*_split_digits(token, index.vocab), group))
+        token, group = token[by_token], group[by_token]
+        is_new = np.ones(len(here), dtype=np.bool_)
+        is_new[1:] = (token[1:] != token[:-1]) | (group[1:] != group[:-1])
+        size = np.diff(np.flatnonzero(is_new), append=len(here))
         types += len(size)
-        followed += len(inside)
+        followed += len(here)
         repeated = size > 1
-        positions.append(here[order_of[np.repeat(repeated, size)]])
+        positions.append(here[by_token[np.repeat(repeated, size)]])
         sizes.append(size[repeated])
     total = int(index.sizes(order).sum())
     # the (n - 1)-grams seen once that do not end their text are n-grams seen once
     types += total - followed
     starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
     return Level(np.concatenate(positions), starts, total, types)
+
+
+def _split_digits(values: NDArray[np.int32], largest: int) -> list[NDArray[np.uint16]]:
+    """Return the digits of 16 bits of values, the lowest first."""
+    return [(values >> shift).astype(np.uint16) for shift in range(0, max(largest.bit_length(), 1), 16)]
 
 
 # Texts as rows of integer ids: packed, cut and selected without a copy per text.

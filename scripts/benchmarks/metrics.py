@@ -241,7 +241,7 @@ TWO_SAMPLE = [
     _make_two_sample_work("mauve", 5000, 1280, ", k = 500", repeats=1),
     _make_two_sample_work("mauve", 500, 256, ", k = 50"),
     _make_two_sample_work("knn_precision_recall", 4000, 150, target="2×"),
-    _make_two_sample_work("knn_precision_recall", 20000, 150, target="3×, ≤ 600 MiB", repeats=1),
+    _make_two_sample_work("knn_precision_recall", 20000, 150, target="5×, ≤ 600 MiB", repeats=1),
     _make_two_sample_work("frechet", 5000, 1280, target="5×"),
 ]
 

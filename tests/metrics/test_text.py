@@ -521,8 +521,12 @@ def test_counts_equal_those_of_dictionaries(texts):
     # one group a block and three places a chunk: every border case of the blocked sorts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngram_index, "CHUNK", 4)
-        patch.setattr(ngram_index, "_KEY_BITS", 8)
+        patch.setattr(ngram_index, "BLOCK", 1)
         check_index(texts)
+
+
+def test_ids_of_more_than_16_bits_are_kept_apart():
+    check_index([[0, 65536, 0, 65536], [131072, 0, 65536], [131072, 0]])
 
 
 def test_positions_of_a_hand_made_text():
