@@ -139,13 +139,16 @@ from .terminal import (
 )
 from .text import (
     REDACTED as REDACTED,
+    count_lacking_spaces as count_lacking_spaces,
     escape_controls as escape_controls,
     escape_controls_in_line as escape_controls_in_line,
     escape_csv_cell as escape_csv_cell,
     escape_mathtext as escape_mathtext,
     lacks_word_spaces as lacks_word_spaces,
     make_shareable as make_shareable,
+    mostly_lack_spaces as mostly_lack_spaces,
     redact_keys as redact_keys,
+    split_words as split_words,
     unescape_mathtext as unescape_mathtext,
 )
 from .types import (

@@ -1,7 +1,9 @@
 """Make untrusted text safe for terminals, CSV cells and records."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from openended.harness.core.types import Json
@@ -15,6 +17,7 @@ _SPACELESS = re.compile(
     r"\u2600-\u27bf\U0001f000-\U0001faff]"
 )
 _SPACELESS_SHARE = 0.3  # of a text's characters
+_SAMPLED_TEXTS = 200
 REDACTED = "[redacted]"
 # Keys with a known prefix: Hugging Face, OpenAI and its like, AWS, GitHub, Slack.
 _KEYS = re.compile(
@@ -36,6 +39,26 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def lacks_word_spaces(text: str) -> bool:
     """Return true if a text is in a script without spaces between words, or of emoji."""
     return len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text)
+
+
+def count_lacking_spaces(texts: Iterable[str]) -> tuple[int, int]:
+    """Return how many of the first texts are in a script without spaces between words, and of how many."""
+    lacking = [lacks_word_spaces(text) for text in islice(texts, _SAMPLED_TEXTS)]
+    return sum(lacking), len(lacking)
+
+
+def mostly_lack_spaces(texts: Iterable[str]) -> bool:
+    """Return whether more than half of the first texts are in a script without spaces between words.
+
+    It is asked of the human texts, once for both sides: their characters then stand for words.
+    """
+    lacking, count = count_lacking_spaces(texts)
+    return lacking > count / 2
+
+
+def split_words(text: str, by_chars: bool) -> list[str]:
+    """Return the words of a text between white space, or its characters without the white space."""
+    return list("".join(text.split())) if by_chars else text.split()
 
 
 def escape_controls(text: str) -> str:

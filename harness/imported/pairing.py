@@ -11,7 +11,7 @@ from typing import Literal
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
 from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
 from openended.harness.imported.records import OUTPUT_TITLES, ReadSummary
-from openended.harness.models import cut_continuation, tokenize_continuation
+from openended.harness.models import LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
@@ -24,37 +24,36 @@ Pair = tuple[Row, ImportedText]  # an example and its text
 
 
 def import_rows(
-    path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, field: str | None = None
+    path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit, field: str | None = None
 ) -> "ImportedRows":
     """Read generations and pair them with the examples of a run.
 
     Args:
         path: The published file.
         prompts: Rows with the example ids and prompts of the run.
-        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only, truncated to as many words.
-        max_new_tokens: Length limit, as for generated texts.
+        tokenizer: Of the rows; None: text only, truncated by words or characters.
+        limit: As for generated texts.
         field: Field with the text; None: detected.
     """
     summary = ReadSummary()
     texts = load_within_memory(read_generations(path, field, summary), path)
-    return _pair_and_import(texts, path, prompts, tokenizer, max_new_tokens, recognize_format(path), summary.line())
+    return _pair_and_import(texts, path, prompts, tokenizer, limit, recognize_format(path), summary.line())
 
 
 def import_texts(
-    texts: Sequence[str] | Mapping[str, str], name: str, prompts: Path, tokenizer: Tokenizer | None,
-    max_new_tokens: int | None,
-) -> "ImportedRows":  # fmt: skip
+    texts: Sequence[str] | Mapping[str, str], name: str, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit
+) -> "ImportedRows":
     """Pair texts with the examples of a run: by example id, or texts without prompts row by row; as `import_rows`."""
     if isinstance(texts, Mapping):
         ids = [example for example in RowFile(prompts).ids if example in texts]
         items = [ImportedText(f"{name}, {example}", i, texts[example], example) for i, example in enumerate(ids)]
     else:
         items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
-    return _pair_and_import(items, Path(name), prompts, tokenizer, max_new_tokens, None)
+    return _pair_and_import(items, Path(name), prompts, tokenizer, limit, None)
 
 
 def _pair_and_import(
-    texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None,
+    texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit,
     file_format: str | None, left_out: str = "",
 ) -> "ImportedRows":  # fmt: skip
     if not texts:
@@ -67,11 +66,11 @@ def _pair_and_import(
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
     notes += filter(None, [left_out])
-    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, max_new_tokens, notes, file_format)
+    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, limit, notes, file_format)
 
 
 def import_unpaired(
-    path: Path, name: Callable[[int], str], tokenizer: Tokenizer | None, max_new_tokens: int | None, *,
+    path: Path, name: Callable[[int], str], tokenizer: Tokenizer | None, limit: LengthLimit, *,
     count: int | None, field: str | None = None,
 ) -> "ImportedRows":  # fmt: skip
     """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
@@ -81,8 +80,8 @@ def import_unpaired(
     Args:
         path: The file, or a folder of them.
         name: Returns the example id of the text with a given index (from 0).
-        tokenizer: Tokenizes and truncates to `max_new_tokens`; None: text only.
-        max_new_tokens: Length limit, as for generated texts.
+        tokenizer: Of the rows; None: text only.
+        limit: As for generated texts.
         count: Number of texts, from the start; None: all.
         field: Field with the text; None: detected.
     """
@@ -121,17 +120,17 @@ def import_unpaired(
     notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
     if repeated:
         notes.append(f"{repeated} of {count_read} texts have the id and sample of an earlier one; all are counted")
-    return ImportedRows(open_pairs, tokenizer, max_new_tokens, notes, recognize_format(path))
+    return ImportedRows(open_pairs, tokenizer, limit, notes, recognize_format(path))
 
 
 class ImportedRows:
     """Imported texts paired with examples; rows are made one by one, so that large files are not held in memory."""
 
     def __init__(
-        self, open_pairs: Callable[[], Iterable[Pair]], tokenizer: Tokenizer | None, max_new_tokens: int | None,
+        self, open_pairs: Callable[[], Iterable[Pair]], tokenizer: Tokenizer | None, limit: LengthLimit,
         notes: Sequence[str], file_format: str | None,
     ) -> None:  # fmt: skip
-        self._open_pairs, self._tokenizer, self._most, self._notes = open_pairs, tokenizer, max_new_tokens, notes
+        self._open_pairs, self._tokenizer, self._limit, self._notes = open_pairs, tokenizer, limit, notes
         self._count: Counter[str] = Counter()
         self._format = file_format
 
@@ -143,7 +142,7 @@ class ImportedRows:
             text, ids = item.text or "", generated_ids
             if ids is None and tokenizer is not None:
                 ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
-            text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids or (), self._most)
+            text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids or (), self._limit)
             stop: Stop = "length" if cut else item.stop or "eos"
             count["ids"] += generated_ids is not None
             count["rows"] += 1
@@ -162,8 +161,8 @@ class ImportedRows:
         if self.id_source:
             notes.append(f"token ids as generated for {count['ids']} of {count['rows']} texts, else re-tokenized text")
         if count["cut"]:
-            unit = "tokens" if self._tokenizer else "words"
-            notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._most} {unit}")
+            unit = "tokens" if self._tokenizer else "characters" if self._limit.by_chars else "words"
+            notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._limit.most} {unit}")
         if not count["told"]:
             notes.append("the file has no stop reasons: texts that were not cut here count as complete")
         if count["empty"]:

@@ -27,7 +27,7 @@ KINDS: dict[str, int | None] = {
 }  # fmt: skip
 _PHRASE = 5  # tokens
 _BLOCK_TOKENS = 5000  # most frequent tokens from which a periodic block is drawn
-_SENTENCE = re.compile(r"(?<=[.!?])(?=\s)")
+_SENTENCE = re.compile(r"(?<=[.!?])(?=\s)|(?<=[\u3002\uff01\uff1f])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class NaiveTexts:
     seed: int
     tokenizer: core.Tokenizer | None
     words: Sequence[str] = ()
+    by_chars: bool = False  # whether these are characters of a script without spaces
 
     def rows(self, human: Sequence[Row], lengths: Sequence[int]) -> Iterator[Row]:
         """Yield one text for each example of the human side, with as many tokens as `lengths` says."""
@@ -145,13 +146,13 @@ class NaiveTexts:
                 if self.tokenizer is not None:
                     sentences.append(self.tokenizer.encode(f" {words}") if words else [])
                 else:
-                    sentences.append([numbers[word] for word in words.split()])
+                    sentences.append([numbers[word] for word in core.split_words(words, self.by_chars)])
         return [ids for ids in sentences if ids]
 
     def _decode(self, before: Sequence[int], ids: Sequence[int]) -> str:
         if self.tokenizer is not None:
             return decode_continuation(self.tokenizer, before, ids)
-        return " ".join(self.words[i] for i in ids)
+        return ("" if self.by_chars else " ").join(self.words[i] for i in ids)
 
 
 NONE = "none"

@@ -44,6 +44,7 @@ from .spec import (
     require_model as require_model,
 )
 from .tokenizer import (
+    LengthLimit as LengthLimit,
     TextTokenizer as TextTokenizer,
     check_ids as check_ids,
     cut_continuation as cut_continuation,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.isolated_process import run_isolated
@@ -176,15 +175,22 @@ def number_words(texts: Iterable[str]) -> Ragged:
     return Ragged.from_rows(([ids.setdefault(w, len(ids)) for w in text.split()] for text in texts), np.int32)
 
 
-def take_first_words(text: str, most: int) -> str:
-    """Return the text up to the end of its `most`-th whitespace word; all of it where it has no more.
+@dataclass(frozen=True, slots=True)
+class LengthLimit:
+    """How long a text may be: in tokens, and without a tokenizer in words, or characters of a script without spaces."""
 
-    A word of a script without spaces is a character.
+    most: int | None
+    by_chars: bool = False
+    """Whether most human texts are in such a script."""
+
+
+def take_first_words(text: str, most: int, by_chars: bool = False) -> str:
+    """Return the text up to the end of its `most`-th whitespace word or character; all of it where it has no more.
 
     >>> take_first_words(" a b  c", 2)
     ' a b'
     """
-    unit = r"\S" if core.lacks_word_spaces(text) else r"\S+"
+    unit = r"\S" if by_chars else r"\S+"
     ends = [match.end() for match in islice(re.finditer(unit, text), most + 1)]
     return text if len(ends) <= most else text[: ends[most - 1]]
 
@@ -226,11 +232,12 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
 
 
 def cut_continuation(
-    tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], most: int | None
+    tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], limit: LengthLimit
 ) -> tuple[str, tuple[int, ...], bool]:
-    """Return a text and its ids cut after `most` tokens (words without a tokenizer), and whether it was cut."""
+    """Return a text and its ids cut at the limit, and whether it was cut."""
+    most = limit.most
     if tokenizer is None:
-        cut = text if most is None else take_first_words(text, most)
+        cut = text if most is None else take_first_words(text, most, limit.by_chars)
         return cut, ids, cut != text
     if most is None or len(ids) <= most:
         return text, ids, False

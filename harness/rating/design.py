@@ -111,11 +111,12 @@ def select_usable_texts(
     if unknown:
         raise DataError(f"exclude: no example {unknown[0]!r} in these runs")
     texts: dict[str, dict[str, str]] = {}
+    by_chars = core.mostly_lack_spaces(text for of_player in texts_by_player.values() for text in of_player.values())
     short = 0
     for example in (e for e in everywhere if e not in excluded):
         cut_texts = {p: texts_by_player[p][example] for p in players}
         if protocol.cut_words is not None:
-            cut_texts = {p: take_first_words(text, protocol.cut_words) for p, text in cut_texts.items()}
+            cut_texts = {p: take_first_words(text, protocol.cut_words, by_chars) for p, text in cut_texts.items()}
         usable = {
             player: text for player, text in cut_texts.items()
             if len(text.split()) >= protocol.min_words and (player, example) not in too_short

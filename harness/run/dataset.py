@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import models
-from openended.harness.core import DataError, Example, Generation, SpecError, Stop, Task, Tokenizer, canonicalize
+from openended.harness.core import (
+    DataError,
+    Example,
+    Generation,
+    SpecError,
+    Stop,
+    Task,
+    Tokenizer,
+    canonicalize,
+    mostly_lack_spaces,
+)
 from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, TextOptions
 from openended.harness.run.steps import Role, Step, TextRows
@@ -17,6 +27,7 @@ from openended.harness.storage import Row, RowFile, read_examples, write_example
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
 CHAT = "chat.arrow"
+WORDS_VERSION = 2  # increased when texts without a tokenizer are cut differently; enters their keys
 NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
 
 
@@ -42,6 +53,10 @@ class Dataset:
             return []
         both = (self.spare_rows, self.other_rows)
         return [rows for rows in both if rows.entry is None or rows.entry.meta["more"]]
+
+    def limit_length(self, most: int | None) -> models.LengthLimit:
+        """Return the length limit of the texts of systems, in the unit in which the human texts are cut."""
+        return models.LengthLimit(most, by_chars=self.human.entry is not None and "by_chars" in self.human.entry.meta)
 
     @property
     def prompts(self) -> Path:
@@ -83,7 +98,8 @@ def declare_dataset(
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples)
         inputs = {"examples": examples, "tokenizer": tokenizer}
-        return examples, Step("human", what, "human", {"max_new_tokens": length}, inputs, write_human)
+        limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
+        return examples, Step("human", what, "human", limit, inputs, write_human)
 
     examples, human = declare(task.name, count, spare)
     steps, other, requested = [examples, human], None, texts.human_examples
@@ -143,13 +159,20 @@ def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> 
         yield example
 
 
+def describe_words(tokenizer: str | None, is_cut: bool) -> dict[str, int]:
+    """Return what enters the keys of texts that are cut at words or characters, for want of a tokenizer."""
+    return {"words": WORDS_VERSION} if tokenizer == NO_TOKENIZER and is_cut else {}
+
+
 def make_human(
     folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
 ) -> Mapping[str, Any]:
     """Write the prompts, and the human continuations cut to the length that the model may use."""
+    humans = (example.human for example in read_examples(examples / EXAMPLES))
+    limit = models.LengthLimit(max_new_tokens, by_chars=tokenizer is None and mostly_lack_spaces(humans))
 
     def rows(file: Path) -> Iterator[Row]:
-        return (build_human_row(e, tokenizer, max_new_tokens) for e in read_examples(file))
+        return (build_human_row(e, tokenizer, limit) for e in read_examples(file))
 
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
     spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES))
@@ -158,17 +181,18 @@ def make_human(
         folder / PROMPTS, (_make_prompt_row(r.generation.example_id, r.prompt, r.prompt_ids) for r in human_rows)
     )
     longest = int(human_rows.prompt_ids.lengths.max(initial=0))
-    return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": spare}
+    facts = {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": spare}
+    return facts | ({"by_chars": True} if limit.by_chars else {})
 
 
-def build_human_row(example: Example, tokenizer: Tokenizer | None, max_new_tokens: int | None) -> Row:
-    """Tokenize an example's human side and cut it, by words without a tokenizer; `stop` is `length` if it was cut."""
+def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models.LengthLimit) -> Row:
+    """Tokenize an example's human side and cut it; `stop` is `length` if it was cut."""
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     if tokenizer is not None:
         prompt_ids = tuple(tokenizer.encode(example.prompt))
         ids = tuple(models.tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
-    text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, max_new_tokens)
+    text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, limit)
     stop: Stop = "length" if cut else "eos"
     return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import imported
-from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest
+from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
 from openended.harness.models import cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import Dataset
+from openended.harness.run.dataset import Dataset, describe_words
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -38,18 +38,22 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     if damage is not None:
         make_rows = partial(_damage_texts, options, task, damage, dataset)
         spec = {"damage": [damage.kind, damage.percent], "seed": seed, "version": DAMAGE_VERSION}
-        spec["max_new_tokens"] = length
+        spec |= {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
         if source := imported.digest_source(damage):
             inputs["source"] = source
     elif naive is not None and naive.kind == "retrieval":
         spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}
+        spec |= describe_words(dataset.tokenizer, length is not None)
         inputs["file"] = dataset.fingerprint
     elif naive is not None:
         make_rows = partial(_make_naive_texts, options, task, naive, dataset)
         spec = {"naive": [naive.kind, naive.number], "seed": seed, "version": NAIVE_VERSION}
+        spec |= describe_words(dataset.tokenizer, is_cut=True)
     else:
         what, spec, inputs["file"], make_rows = _declare_file(options, task, dataset)
-    if naive is not None or damage is not None or not is_unpaired(options, task):
+    # The human texts also say in which unit texts are cut that have no tokenizer.
+    is_cut_like_human = bool(describe_words(dataset.tokenizer, length is not None))
+    if naive is not None or damage is not None or not is_unpaired(options, task) or is_cut_like_human:
         inputs["human"] = dataset.human
 
     def write(folder: Path) -> Mapping[str, Any]:
@@ -80,15 +84,17 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
     path = source or Path(name)
 
     def make_rows(tokenizer: Tokenizer | None) -> tuple[Iterable[Row], str]:
+        limit = dataset.limit_length(length)
         if load_system is not None:
-            return imported.import_texts(load_system(), name, dataset.prompts, tokenizer, length), ""
+            return imported.import_texts(load_system(), name, dataset.prompts, tokenizer, limit), ""
         if unpaired:
             numbered = f"{task.name}/{{:06d}}".format
-            return imported.import_unpaired(path, numbered, tokenizer, length, count=most, field=field), ""
-        return imported.import_rows(path, dataset.prompts, tokenizer, length, field), ""
+            return imported.import_unpaired(path, numbered, tokenizer, limit, count=most, field=field), ""
+        return imported.import_rows(path, dataset.prompts, tokenizer, limit, field), ""
 
     def build_spec() -> dict[str, Any]:
-        spec: dict[str, Any] = {"max_new_tokens": length} | ({"field": field} if field else {})
+        spec: dict[str, Any] = {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
+        spec |= {"field": field} if field else {}
         if source is not None and (file_format := imported.recognize_format(path)):
             spec["format"] = file_format
         return spec | ({"count": most, "names": task.name} if unpaired else {})
@@ -121,12 +127,14 @@ def _make_naive_texts(
         )
     if tokenizer is not None:
         training: Sequence[Sequence[int]] = [ids.tolist() for ids in spare.token_ids if len(ids)]
-        lengths, words, unit = rows.token_ids.lengths.tolist(), list[str](), "tokens"
+        lengths, words, unit, by_chars = rows.token_ids.lengths.tolist(), list[str](), "tokens", False
     else:
-        numbers: dict[str, int] = {}
-        training = [[numbers.setdefault(w, len(numbers)) for w in text.split()] for text in spare.each("text")]
-        lengths, words, unit = [len(text.split()) for text in rows.each("text")], list(numbers), "words"
-    texts = imported.NaiveTexts(system, training, options.seed, tokenizer, words)
+        by_chars, numbers = mostly_lack_spaces(rows.each("text")), dict[str, int]()
+        split = partial(split_words, by_chars=by_chars)
+        training = [[numbers.setdefault(w, len(numbers)) for w in split(text)] for text in spare.each("text")]
+        lengths, words = [len(split(text)) for text in rows.each("text")], list(numbers)
+        unit = "characters" if by_chars else "words"
+    texts = imported.NaiveTexts(system, training, options.seed, tokenizer, words, by_chars)
     note = f"{options.generations}: no model; learned from {len(training)} human texts that are not compared"
     return texts.rows(list(rows), lengths), f"{note}; texts have at most as many {unit} as the human texts"
 
@@ -142,7 +150,8 @@ def _retrieve_texts(
         raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
     nearest = imported.find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
     texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
-    texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, options.max_new_tokens)
+    limit = dataset.limit_length(options.max_new_tokens)
+    texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, limit)
     return texts, f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
 
 
@@ -161,7 +170,7 @@ def _damage_texts(
         [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
     )
     damaged = imported.damage_texts(damage, texts, options.seed)
-    most = None if damage.kind in _UNCUT else options.max_new_tokens
+    limit = dataset.limit_length(None if damage.kind in _UNCUT else options.max_new_tokens)
 
     def damage_rows() -> Iterator[Row]:
         for row, text in zip(rows, damaged, strict=True):
@@ -171,7 +180,7 @@ def _damage_texts(
             ids: tuple[int, ...] = ()
             if tokenizer is not None:
                 ids = tuple(tokenize_continuation(tokenizer, row.prompt, row.prompt_ids, text))
-            text, ids, cut = cut_continuation(tokenizer, row.prompt_ids, text, ids, most)
+            text, ids, cut = cut_continuation(tokenizer, row.prompt_ids, text, ids, limit)
             generation = replace(row.generation, text=text, token_ids=ids, stop="length" if cut else "eos")
             yield replace(row, generation=generation)
 

@@ -4,13 +4,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from openended.harness import core
-from openended.harness.models import BackendSpec, ModelSpec
+from openended.harness.models import BackendSpec, LengthLimit, ModelSpec
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
 from openended.harness.run.features import FeatureTable
@@ -21,7 +20,6 @@ from openended.harness.storage import RowFile
 # A human side with this many times the scorer's validation perplexity is of another domain.
 _FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
-_SAMPLED_TEXTS = 200
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
@@ -64,7 +62,11 @@ def list_notes(
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     for warning in filter(None, (far, few, unit if is_warning else None)):
         features.passes.session.warn_once(warning)
-    return [*notes, *list_remarks(task, metrics, models, texts.max_new_tokens), *filter(None, [far])]
+    return [
+        *notes,
+        *list_remarks(task, metrics, models, dataset.limit_length(texts.max_new_tokens)),
+        *filter(None, [far]),
+    ]
 
 
 def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[str]:
@@ -92,7 +94,7 @@ def remark_on_device(runtime: core.Runtime, models: RunModels) -> list[str]:
     return [] if torch.cuda.is_available() else [f"runtime.device={runtime.device}: this machine has no CUDA device"]
 
 
-def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunModels, length: int | None) -> list[str]:
+def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunModels, limit: LengthLimit) -> list[str]:
     """Return what the reader of a table must know of the choice of scoring models."""
     roles = {"scorer": models.scorer, "embedder": models.embedder}
     read = {need.by for metric in metrics for need in metric.needs()}
@@ -105,11 +107,9 @@ def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunMod
     if models.scorer is None and any(map(counts_tokens, metrics)):
         whose = f"tokens of {counter.title}, the model under test" if counter is not None else "whitespace words"
         out.append(f"text statistics count {whose}: no scorer is set")
-    if counter is None and length is not None:
-        out.append(
-            f"both sides are cut at {length} whitespace words (characters, in a script without spaces): there is no "
-            "scorer to count tokens"
-        )
+    if counter is None and limit.most is not None:
+        unit = "characters" if limit.by_chars else "whitespace words"
+        out.append(f"both sides are cut at {limit.most} {unit}: there is no scorer to count tokens")
     return out
 
 
@@ -132,16 +132,9 @@ def resolve_units(
         return tuple(metrics)
     unit = "tokens"
     if counter is None:
-        lacking, count = count_lacking_spaces(human)
-        unit = "chars" if lacking > count / 2 else "tokens"
+        unit = "chars" if core.mostly_lack_spaces(RowFile(human.path).each("text")) else "tokens"
     options: list[Any] = list(metrics)
     return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
-
-
-def count_lacking_spaces(rows: TextRows) -> tuple[int, int]:
-    """Return how many of the first texts are in a script without spaces between words, and of how many."""
-    sample = list(islice(RowFile(rows.path).each("text"), _SAMPLED_TEXTS))
-    return sum(map(core.lacks_word_spaces, sample)), len(sample)
 
 
 def describe_unit(
@@ -153,7 +146,7 @@ def describe_unit(
     by_chars = any(by == "chars" for _, by in counted)
     if not by_words and not by_chars:
         return "", False
-    lacking, count = count_lacking_spaces(model if by_words else human)
+    lacking, count = core.count_lacking_spaces(RowFile((model if by_words else human).path).each("text"))
     if lacking and by_words:
         return (
             f"{lacking} of the first {count} texts are in a script without spaces between words, or emoji, but "

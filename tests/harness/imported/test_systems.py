@@ -82,6 +82,9 @@ def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None
     assert [r.generation.text for r in rows] == ["red blue red", "red blue", "red"]
     assert all(not r.generation.token_ids for r in rows)
 
+    texts = systems.NaiveTexts(systems.NaiveSystem("shuffled", None), [[0, 1, 2, 3]], 0, None, list("红。蓝！"), True)
+    assert {row.generation.text for row in texts.rows(examples() * 9, [2] * 27)} == {"红。", "蓝！"}
+
     texts = systems.NaiveTexts(systems.NaiveSystem("unigram", 64), [[5, 6]], 0, TOKENIZER)
     assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
 

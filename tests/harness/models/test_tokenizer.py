@@ -22,7 +22,7 @@ from openended.harness.models.chat import Turns, load_template, split_into_turns
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
-from openended.harness.models.tokenizer import load_tokenizer
+from openended.harness.models.tokenizer import LengthLimit, load_tokenizer
 from openended.harness.models.transformers import load_model
 from openended.harness.run.dataset import build_human_row
 from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
@@ -95,7 +95,7 @@ def test_the_human_side_has_the_tokens_that_a_model_would_write(spec):
     tokenizer = load_tokenizer(spec)
     alone = tokenizer.encode(" sat on a mat")
     assert pieces(tokenizer, alone)[0] == "▁"  # what the human side got before: one token more
-    row = build_human_row(Example("a", "the cat", " sat on a mat"), tokenizer, 2)
+    row = build_human_row(Example("a", "the cat", " sat on a mat"), tokenizer, LengthLimit(2))
     ids = row.generation.token_ids
     assert list(ids) == tokenizer.encode("the cat sat on a mat")[len(row.prompt_ids) :][:2]
     assert row.generation.text == tokenization.decode_continuation(tokenizer, row.prompt_ids, ids)

@@ -307,6 +307,23 @@ def test_imported_texts_without_a_scorer_are_cut_and_counted_by_words(tmp_path):
     assert any("of 8 texts were cut at 5 words" in note for note in record.notes)
 
 
+def test_without_a_tokenizer_both_sides_are_cut_in_the_unit_of_most_human_texts(tmp_path):
+    """Of eight human texts six are Chinese: characters, also of an English text and of what a naive system learns."""
+    human = [f"潮水在中午前涨了上来带走了船{i}" for i in range(6)] + ["the tide came in before noon"] * 2
+    write_jsonl(tmp_path / "human.jsonl", [{"prompt": f"p{i}", "text": text} for i, text in enumerate(human * 2)])
+    write_jsonl(tmp_path / "theirs.jsonl", [{"id": i, "text": "one two three"} for i in range(8)])
+    task = ("task=jsonl", f"task.path={tmp_path / 'human.jsonl'}", "task.human_field=text")
+    for generations, expected, note in (
+        (tmp_path / "theirs.jsonl", 5, "8 of 8 texts were cut at 5 characters"),
+        ("naive:unigram", 5, "texts have at most as many characters as the human texts"),
+    ):
+        words = (*NO_SCORING, *task, "metric=[length]", f"generations={generations}", "max_new_tokens=5")
+        record, rows = measure_rows(tmp_path, *words)
+        assert [rows[side, "length"].values["length"] for side in ("human", "model")] == [5, expected]
+        assert "both sides are cut at 5 characters: there is no scorer to count tokens" in record.notes
+        assert any(note in written for written in record.notes)
+
+
 @pytest.mark.slow
 def test_a_scoring_model_out_of_its_domain_is_named_in_notes_and_signatures(tmp_path):
     record, rows = measure_rows(tmp_path, "scoring=docs-m", "metric=[frechet,gen_ppl]")
