@@ -2,29 +2,46 @@
 
     python scripts/power.py RUNS [--n 300] [--human 1158] [--worlds 60] [--equal 60] [--metrics mauve,kid] [--mix 0.15]
                             [--name docs --write docs/resolution.md]
-    python scripts/power.py RUNS --looks 8 [--n 400] [--worlds 60] [--equal 60] [--metrics mauve,kid]
+    python scripts/power.py RUNS --looks 8 4 20,100,150,400 [--n 400] [--worlds 60] [--equal 60] [--seconds 400]
+                            [--metrics mauve,kid,gen_ppl,entropy]
 
 RUNS are finished runs of two systems on the same prompts whose embeddings are in the store. With `--mix`, the second
 system is the first, with this share of its texts replaced by texts of the other. A world draws n of the prompts, and
 human texts of as many prompts as `--human` says. Three ways are compared: docs/resolution.md. A world of equal systems
 has the two seeds of the first system, exchanged at random by prompt, or texts of other prompts if it has one seed.
 
-With `--looks`, a world is a decision at so many equal looks, the last with n texts, against the human texts that runs
-of these sizes have (prompts and ceiling): how often it is decided, and after which share of the texts.
+With `--looks`, a world is a decision at so many equal looks, the last with n texts, or at looks of typed sizes, against
+the human texts that runs of these sizes have (prompts and ceiling): how often it is decided, and after which share of
+the texts. All plans see the same worlds. `gen_ppl`, a ratio, and `entropy`, a mean over texts, are decided by the
+difference alone; a run also tests the distances to the human value, and decides less often.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core import F64, HUMAN, I64, Features, Need, Plan, Side, combine_replicates, load_members
+from openended.harness.core import (
+    F64,
+    HUMAN,
+    I64,
+    Features,
+    Need,
+    Plan,
+    Replicates,
+    Side,
+    combine_replicates,
+    load_members,
+)
 from openended.harness.report.analysis.group_sequential import (
     OPEN,
     DecisionPlan,
@@ -33,8 +50,9 @@ from openended.harness.report.analysis.group_sequential import (
     compute_statistic,
     find_outcome,
 )
-from openended.harness.results import group_systems, read_results
+from openended.harness.results import System, group_systems, locate_verified_file, read_results
 from openended.harness.results.joint import read_human_vectors, read_vectors
+from openended.harness.storage import RowFile
 from openended.metrics.families import Quantized, TwoSample
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -50,20 +68,27 @@ NEED = Need("embeddings", by="embedder", scope="prompt_and_continuation")
 HEAD = """\
 | value | difference, printed | joint | s.d. usual | printed | joint | texts needed | false positives | s.e. / s.d. |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
+OF_TEXTS = ("gen_ppl", "entropy")  # decided from three numbers of each text
 Test = tuple[float, float, float]  # difference, its standard error and its p-value
+Estimate = tuple[float, float, float]  # difference, its standard error and the degrees of freedom of Student's test
+Estimator = Callable[[Side, Sequence[Side]], Estimate]
+"""Of human texts and the texts of two systems."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Embeddings of human texts and of the texts of systems, a row per prompt."""
+    """Embeddings (or three numbers) of human texts and of the texts of systems, a row per prompt."""
 
     human: F64
     first: Sequence[F64]  # of each seed
     second: F64
 
 
-def load_pool(paths: Sequence[Path]) -> Pool:
-    """Read the embeddings of two systems and of the human texts from the store."""
+def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
+    """Read the embeddings of two systems and of the human texts from the store.
+
+    With `of_texts`, tokens, mean loss in nats and entropy of each text of the systems are in place of its embedding.
+    """
     results = read_results(paths)
     systems = sorted(group_systems(results.values), key=lambda system: -len(system.items[0].sources))
     if len(systems) != 2:
@@ -77,6 +102,17 @@ def load_pool(paths: Sequence[Path]) -> Pool:
         row_of = {name: row for row, name in enumerate(side.ids)}
         return np.asarray(side.embeddings(NEED)[[row_of[name] for name in ids]], dtype=np.float64)
 
+    def count(system: System, part: Sequence[Side]) -> Iterator[Side]:
+        (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
+        for (at, artifact), side in zip(item.sources, part, strict=True):
+            arrays, run = results.arrays(at, artifact), results.runs[at]
+            rows = locate_verified_file(run.store, run.inputs["generate"], "data.arrow", results.damaged)
+            columns = [RowFile(rows).token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
+            columns[1] = np.log(columns[1])
+            yield Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
+
+    if of_texts:
+        sides = [list(count(system, part)) for system, part in zip(systems, sides, strict=True)]
     return Pool(align(human), [align(side) for side in sides[0]], align(sides[1][0]))
 
 
@@ -129,38 +165,80 @@ def draw_equal_systems(pool: Pool, prompts: I64, n: int, rng: np.random.Generato
     return np.where(swaps, *texts), np.where(swaps, *texts[::-1])
 
 
+def combine_estimates(n: int, values: Sequence[float], replicates: Sequence[Replicates]) -> Estimate:
+    """Return the difference of two values from n prompts, its standard error and degrees of freedom."""
+    both = combine_replicates((1.0, -1.0), [replace(part, prompts=n) for part in replicates])
+    return values[0] - values[1], *((both.std_error(), both.freedom) if both is not None else (math.nan, math.nan))
+
+
+def estimate_in_space(human: Side, sides: Sequence[Side], metric: TwoSample, key: str) -> Estimate:
+    """Estimate the difference of two systems in one space."""
+    estimates = metric.estimate_jointly(human, sides, Plan())
+    return combine_estimates(len(sides[0]), [of[key] for of, _ in estimates], [draws[key] for _, draws in estimates])
+
+
+def estimate_of_texts(human: Side, sides: Sequence[Side], key: str) -> Estimate:  # noqa: ARG001 - an Estimator
+    """Estimate the difference of perplexities, or of mean entropies, from three numbers of each text."""
+    if key == "entropy":
+        apart = sides[0].embeddings(NEED)[:, 2] - sides[1].embeddings(NEED)[:, 2]
+        return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(apart)), len(apart) - 1
+    values, replicates = [], []
+    for side in sides:
+        tokens, losses, _ = np.asarray(side.embeddings(NEED), dtype=np.float64).T
+        values.append(math.exp(tokens @ losses / tokens.sum()))
+        replicates.append(Plan().mean(side.ids, losses, tokens).map(np.exp))
+    return combine_estimates(len(sides[0]), values, replicates)
+
+
 def follow_looks(
-    metric: TwoSample, pool: Pool, plan: DecisionPlan, equal: bool, rng: np.random.Generator
-) -> tuple[bool, float]:
-    """Decide between two systems in one world; return whether one is called better, and the share of the texts."""
-    prompts, largest = rng.permutation(len(pool.human)), plan.looks[-1]
+    estimate: Estimator, pool: Pool, plans: Sequence[DecisionPlan], equal: bool, rng: np.random.Generator
+) -> list[tuple[bool, float]]:
+    """Decide by each plan in one world; return whether a system is called better, and the share of the texts."""
+    prompts, largest = rng.permutation(len(pool.human)), plans[0].looks[-1]
     texts = pool.first[0][prompts[:largest]], pool.second[prompts[:largest]]
     texts = draw_equal_systems(pool, prompts, largest, rng) if equal else texts
-    looks: list[Look] = []
-    for n in plan.looks:
+
+    @cache
+    def look(n: int) -> Look:
         human = make_side(HUMAN, pool.human[prompts[: 2 * n]], prompts[: 2 * n])
         sides = [make_side(name, part[:n], prompts[:n]) for name, part in zip("ab", texts, strict=True)]
-        (a, first), (b, second) = metric.estimate_jointly(human, sides, Plan())
-        key = plan.comparisons[0].value
-        both = combine_replicates((1.0, -1.0), (first[key], second[key]))
-        estimate = (a[key] - b[key], both.std_error(), both.freedom) if both is not None else (0.0, np.nan, np.nan)
-        looks.append(Look(n, *estimate, compute_statistic(*estimate)))
-        outcome = find_outcome(plan, plan.comparisons[0], looks)
-        if outcome != OPEN:
-            break
-    return outcome in ("a", "b"), looks[-1].n / largest
+        difference = estimate(human, sides)
+        return Look(n, *difference, compute_statistic(*difference))
+
+    decided = []
+    for plan in plans:
+        for number in range(1, len(plan.looks) + 1):
+            looks = [look(n) for n in plan.looks[:number]]
+            if (outcome := find_outcome(plan, plan.comparisons[0], looks)) != OPEN:
+                break
+        decided.append((outcome in ("a", "b"), looks[-1].n / largest))
+    return decided
 
 
-def format_decisions(metric: TwoSample, key: str, pool: Pool, options: argparse.Namespace) -> str:
-    """Return a line of the table of decisions."""
-    sizes = tuple(options.n * part // options.looks for part in range(1, options.looks + 1))
-    plan = DecisionPlan((PlannedComparison("a", "b", key),), sizes)
-    cells = []
+def measure_decisions(key: str, options: argparse.Namespace) -> list[str]:
+    """Return the lines of a value in the table of decisions, one for each plan."""
+    plans = [DecisionPlan((PlannedComparison("a", "b", key),), sizes) for sizes in options.looks]
+    pool, estimate = load_pool(options.runs, of_texts=key in OF_TEXTS), partial(estimate_of_texts, key=key)
+    if key not in OF_TEXTS:
+        estimate = partial(estimate_in_space, metric=load_members("metric")[key](), key=VALUES[key][0])
+    lines = [f"| {options.name} | {key} | {', '.join(map(str, plan.looks))} |" for plan in plans]
     for equal, worlds in ((False, options.worlds), (True, options.equal)):
-        rngs = (np.random.default_rng([2, equal, world]) for world in range(worlds))
-        decided, shares = zip(*(follow_looks(metric, pool, plan, equal, rng) for rng in rngs), strict=True)
-        cells += [f"{np.mean(decided):.1%} of {worlds}", f"{np.mean(shares):.0%}"]
-    return f"| {metric.name if key == metric.name else f'{metric.name} {key}'} | {' | '.join(cells)} |"
+        start, decided = time.process_time(), list[list[tuple[bool, float]]]()
+        while len(decided) < worlds and time.process_time() - start < options.seconds:
+            rng = np.random.default_rng([2, equal, options.start + len(decided)])
+            decided.append(follow_looks(estimate, pool, plans, equal, rng))
+        for number, of_plan in enumerate(zip(*decided, strict=True)):
+            calls, shares = zip(*of_plan, strict=True)
+            lines[number] += f" {sum(calls)} of {len(calls):,} | {np.mean(shares):.0%} |"
+        if not decided:
+            lines = [f"{line} | |" for line in lines]
+    return lines
+
+
+def parse_looks(word: str, n: int) -> tuple[int, ...]:
+    """Return the sizes of `8` equal looks, the last at n, or typed sizes, `20,100,400`."""
+    sizes = tuple(map(int, word.split(",")))
+    return sizes if len(sizes) > 1 else tuple(n * part // sizes[0] for part in range(1, sizes[0] + 1))
 
 
 def compare_equal_systems(
@@ -196,18 +274,21 @@ def main() -> None:
     for name, default in (("n", 300), ("human", 1158), ("worlds", 60), ("equal", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--metrics", default=",".join(VALUES))
-    parser.add_argument("--looks", type=int, default=0)
+    parser.add_argument("--looks", nargs="*", default=[])
+    parser.add_argument("--start", type=int, default=0, help="number of the first world of `--looks`")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="CPU seconds for each value of `--looks`")
     parser.add_argument("--mix", type=float, default=0.0)
     parser.add_argument("--name", default="docs", help="of the texts, in the page")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
+    options.looks = [parse_looks(word, options.n) for word in options.looks]
+    if options.looks:
+        for name in options.metrics.split(","):
+            print("\n".join(measure_decisions(name, options)), flush=True)
+        return
     pool, lines = load_pool(options.runs), [HEAD]
     for name in options.metrics.split(","):
         metric = load_members("metric")[name]()
-        if options.looks:
-            lines += [format_decisions(metric, key, pool, options) for key in VALUES[name][:1]]
-            print(lines[-1], flush=True)
-            continue
         differences: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         tests: dict[str, list[Test]] = defaultdict(list)
         for world in range(options.worlds):

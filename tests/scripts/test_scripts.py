@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from argparse import Namespace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -98,11 +99,31 @@ def test_a_measured_decision_takes_looks_until_it_is_decided():
     rng = np.random.default_rng(0)
     human, first = rng.normal(size=(2, 120, 4))
     pool = power.Pool(human, [first], rng.normal(2.0, size=(120, 4)))
-    plan = power.DecisionPlan((power.PlannedComparison("a", "b", "kid"),), (20, 40, 60))
-    assert power.follow_looks(load_members("metric")["kid"](), pool, plan, False, rng) == (
-        True,
-        pytest.approx(2 / 3, abs=0.34),
-    )
+    plans = [
+        power.DecisionPlan((power.PlannedComparison("a", "b", "kid"),), looks) for looks in ((20, 40, 60), (55, 60))
+    ]
+    estimate = partial(power.estimate_in_space, metric=load_members("metric")["kid"](), key="kid")
+    first, second = power.follow_looks(estimate, pool, plans, False, rng)
+    assert first == (True, pytest.approx(2 / 3, abs=0.34))
+    assert second == (True, pytest.approx(55 / 60))
+    assert power.parse_looks("4", 400) == (100, 200, 300, 400) == power.parse_looks("100,200,300,400", 8)
+
+
+def test_differences_of_a_mean_and_of_a_ratio_come_from_numbers_of_each_text():
+    rng = np.random.default_rng(0)
+    texts = np.stack([rng.integers(20, 60, (2, 400)), rng.normal(3, 0.3, (2, 400)), rng.normal(4, 1, (2, 400))], axis=2)
+    sides = [power.make_side(name, rows, np.arange(400)) for name, rows in zip("ab", texts, strict=True)]
+    difference, error, freedom = power.estimate_of_texts(sides[0], sides, "entropy")
+    assert (difference, freedom) == (pytest.approx(np.mean(texts[0, :, 2] - texts[1, :, 2])), 399)
+    assert error == pytest.approx(np.std(texts[0, :, 2] - texts[1, :, 2], ddof=1) / 20)
+    difference, error, freedom = power.estimate_of_texts(sides[0], sides, "gen_ppl")
+    logs = [np.average(side[:, 1], weights=side[:, 0]) for side in texts]
+    assert difference == pytest.approx(np.exp(logs[0]) - np.exp(logs[1]))
+    residuals = [
+        np.exp(m) * side[:, 0] * (side[:, 1] - m) / side[:, 0].mean() for m, side in zip(logs, texts, strict=True)
+    ]
+    assert error == pytest.approx(np.std(residuals[0] - residuals[1]) / 20, rel=0.2)  # the delta method
+    assert 100 < freedom < 199
 
 
 @pytest.mark.long
