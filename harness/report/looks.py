@@ -24,7 +24,8 @@ MOST = 1000  # looks at a metric that are remembered
 _SIZES = (*OF_THE_SIZE, "samples")
 
 Look = Mapping[str, Mapping[str, str]]
-"""Metric → digest of a system → digest of its seeds and numbers of texts; and the alpha of `decide=`."""
+"""Metric → digest of a system → digest of its seeds and numbers of texts; the alpha of `decide=`; and its origin."""
+_COMMAND, _EXPERIMENTS = _ORIGIN = ("command", "experiments")
 
 
 def digest_system(axes: Mapping[str, Any]) -> str:
@@ -39,6 +40,9 @@ def describe_look(results: Results, **facts: str) -> Look:
         if item.system == "model":
             sizes = data.setdefault(item.metric, {}).setdefault(digest_system(item.axes), set())
             sizes.update((seed, *(item.axes.get(axis, "") for axis in (SIZE, "samples"))) for seed in item.values)
+    commands = sorted({run.command for run in results.runs})
+    facts[_COMMAND] = digest(commands)[:16] if all(commands) else ""
+    facts[_EXPERIMENTS] = digest(sorted({run.experiment for run in results.runs}))[:16]
     return {
         metric: {system: digest(sorted(sizes))[:16] for system, sizes in systems.items()} | facts
         for metric, systems in data.items()
@@ -91,12 +95,19 @@ def remember_look(outputs: Collection[Path], now: Look) -> None:
 
 
 def warn_of_looks(outputs: Collection[Path], now: Look) -> list[str]:
-    """Return a warning if some of these systems were reported before with other data."""
+    """Return a warning if some of these systems were reported before with other data.
+
+    Other experiments of the same command have the data that was planned for them: they are no looks at this one.
+    """
     earlier, count = [read_looks(folder)["reports"] for folder in outputs], 0
-    for metric, data in now.items():
-        looks = [look for reports in earlier for look in reports.get(metric, [])]
-        others = [look for look in looks if any(look.get(system, sizes) != sizes for system, sizes in data.items())]
-        count = max(count, len({tuple(look.get(system) for system in data) for look in others}))
+    for metric, look in now.items():
+        data = {name: value for name, value in look.items() if name not in _ORIGIN}
+        looks = [
+            other for reports in earlier for other in reports.get(metric, [])
+            if not look[_COMMAND] or other[_COMMAND] != look[_COMMAND] or other[_EXPERIMENTS] == look[_EXPERIMENTS]
+        ]  # fmt: skip
+        others = [other for other in looks if any(other.get(name, value) != value for name, value in data.items())]
+        count = max(count, len({tuple(other.get(name) for name in data) for other in others}))
     if not count:
         return []
     who = "an earlier report" if count == 1 else f"{count} earlier reports"

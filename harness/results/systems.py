@@ -44,7 +44,7 @@ class SystemValue:
     metric: str
     key: str
     mean: float  # over seeds; NaN if it is undefined for every seed
-    sd: float  # sample standard deviation over seeds (n − 1); NaN for one seed
+    sd: float  # sample standard deviation over seeds (n − 1); NaN for one seed, and of the same judgments for each
     seeds: int
     signature: str
     direction: str  # `higher`, `lower`, `match_human`, `target` or `none`
@@ -108,10 +108,13 @@ def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
         seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
         reason = next((row["reason"] for row in group if row["reason"]), "")
         low, high = float(first["low"]), float(first["high"])
+        varies = len(finite) > 1 and (
+            first["family"] != "human" or len({*finite}) > 1
+        )  # every seed has the same judgments
         value = SystemValue(
             **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
             mean=math.fsum(finite) / len(finite) if finite else math.nan,
-            sd=statistics.stdev(finite) if len(finite) > 1 else math.nan, seeds=len(finite),
+            sd=statistics.stdev(finite) if varies else math.nan, seeds=len(finite),
             reason="" if finite else reason or "no value", note=reason if finite else "",
             primary=bool(first["primary"]), values=dict(zip(seeds, by_seed, strict=True)),
             axes=settings[first["setting"]], titles=(first["model_title"], first["decoder_title"]),

@@ -12,20 +12,9 @@ from openended.harness.core import DataError, Features, Plan, Ragged, Side, Unde
 from openended.harness.report.figures.people import build_regions
 from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
-from openended.metrics.huse import (
-    NLL,
-    RATINGS,
-    WORDS,
-    Huse,
-    PairRatings,
-    Rule,
-    huse,
-    optimal_score,
-    percentiles,
-    subsample_huse,
-    total_variation,
-)
+from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, percentiles, subsample_huse
 from openended.metrics.judgments import agreement
+from openended.metrics.optimal_score import optimal_score, total_variation
 from tests.oracles import huse as oracle
 
 ROOT = Path(__file__).parents[2]

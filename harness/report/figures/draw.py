@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import HarnessError, SpecError, digest_bytes, digest_file, parse_json, write_text
+from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.tables.pictures import Picture, SystemStyles
@@ -137,6 +138,8 @@ def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout
         except SpecError as err:  # runs of several experiments in one report: the tables say the rest
             log.warning("no figure %s: %s", name, err)
             continue
+        if declaration.x and not plots:
+            log.warning("no figure %s: no line of %s values of %s", name, LEAST, " or ".join(declaration.x))
         pictures += _draw(plots, folder, dict.fromkeys(plots, declaration), styles, name)
     return pictures
 

@@ -37,6 +37,9 @@ LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter
 CHARACTERS = 42  # of a label in a legend: what one column of a paper holds
 MARKERS_PER_CURVE = 6
 CROWDED = 30  # points: with more, markers hide the line
+DIGIT, GAP = 4.5, 4.0  # points of a digit of a tick's label, and between two labels
+MOST_TICKS = 9
+FEW_DECADES = 300  # times the smallest value: from there on a logarithmic axis has ticks at powers of 10 alone
 SMALL = 6.5  # size of a title that would touch the next one
 HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": ""}
 PANEL_OPTIONS = ("grid", "margins", "ticks", "integers", "plain", "turn", "most", "wide", "outer", "tick_params")
@@ -170,8 +173,6 @@ def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
                 panel.fill_between(x, *band, color=color, alpha=look.get("alpha", 0.18), linewidth=0)
             panel.plot(x, y, **line | crowded)
         case "path" | "dots":
-            if line.pop("hollow", False) and line["linestyle"] == "--":  # points have no dashes to differ in
-                line["markerfacecolor"] = "none"
             line |= {"linestyle": ""} if series.mark == "dots" else {}
             errors = [
                 None if a is None or not np.any((a, b)) else np.array([a, b])
@@ -248,6 +249,20 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     """
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+    class TickLocator(MaxNLocator):
+        """As many ticks along x as there is room for their labels."""
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:  # noqa: ANN401 - an array
+            room = panel.get_window_extent().width / panel.figure.dpi * 72
+            ticks: Sequence[float] = ()
+            for most in range(extra.get("ticks", {}).get("x", MOST_TICKS), 0, -1):
+                self.set_params(nbins=most)
+                ticks = super().tick_values(vmin, vmax)
+                longest = max(len(f"{tick:.6g}") for tick in ticks)
+                if (ticks[1] - ticks[0]) / (vmax - vmin) * room > GAP + DIGIT * longest:
+                    break
+            return ticks
+
     extra = {name: value for name, value in options.items() if name in PANEL_OPTIONS}
     panel.margins(**extra.get("margins", {}))
     axes = {"x": panel.xaxis, "y": panel.yaxis}
@@ -261,13 +276,14 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     panel.set(**rest | texts | {n: labels for n, labels in names.items() if labels})
     if len(max(str(texts.get("title", "")).split("\n"), key=len)) > extra.get("wide", math.inf):
         panel.title.set_fontsize(SMALL)
-    for name, most in extra.get("ticks", {}).items():
-        axes[name].set_major_locator(MaxNLocator(nbins=most))
+    if "xticks" not in options and "xscale" not in options:
+        panel.xaxis.set_major_locator(TickLocator(steps=[1, 2, 2.5, 5, 10]))
     for name in extra.get("integers", ()):
         axes[name].set_major_locator(MaxNLocator(integer=True))
     for name in extra.get("plain", ()):
         if options.get(f"{name}scale") == "log":
-            axes[name].set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            low, high = axes[name].get_view_interval()
+            axes[name].set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < FEW_DECADES * low else (1.0,)))
         axes[name].set_major_formatter(StrMethodFormatter("{x:g}"))
         axes[name].set_minor_formatter(NullFormatter())
     panel.tick_params(**extra.get("tick_params", {}))
@@ -310,16 +326,13 @@ def add_legend(figure: Figure, most: int = 3) -> None:
             entries.setdefault(label, handle)
     handles, labels = list(entries.values()), list(entries)
     if handles:
-        labels = shorten_labels(labels, CHARACTERS)
-        fitting = int(figure.get_figwidth() / (HANDLE + LETTER * max(map(len, labels))))
+        wrapped = [textwrap.wrap(label, CHARACTERS) for label in labels]
+        fitting = int(figure.get_figwidth() / (HANDLE + LETTER * max(len(line) for lines in wrapped for line in lines)))
         columns = max(1, min(most, len(labels), fitting))
-        figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(labels) / columns))
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
-
-
-def shorten_labels(labels: Sequence[str], most: int) -> list[str]:
-    """Shorten labels to a maximum number of characters."""
-    return [label if len(label) <= most else f"{label[: most - 1]}…" for label in labels]
+        rows = math.ceil(len(labels) / columns)
+        lines = max(sum(map(len, wrapped[start : start + rows])) for start in range(0, len(labels), rows))
+        figure.set_figheight(figure.get_figheight() + LINE * lines)
+        figure.legend(handles, list(map("\n".join, wrapped)), loc="outside lower center", ncols=columns)
 
 
 def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, float, str]]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
-from openended.harness.report.figures.drawing import shorten_labels
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
@@ -65,7 +64,7 @@ def show_similarity(part: Part) -> Plot | None:
     finite = matrix[np.isfinite(matrix)]
     middle = float(finite.min() + finite.max()) / 2 if len(finite) else 0.0
     texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
-    labels = shorten_labels([systems[number].name for number in visible], LABEL_CHARACTERS)
+    labels = [textwrap.fill(systems[number].name, LABEL_CHARACTERS) for number in visible]
     look: dict[str, Any] = {"cmap": "viridis", "bar": {"shrink": 0.8, "label": "mean cosine on the same prompt"}}
     return show_cells(matrix, texts, ~(matrix > middle), labels, labels, size=(min(PAGE, size + 0.6), size), look=look)
 
@@ -131,10 +130,10 @@ def _collect_columns(part: Part, metrics: Sequence[str], least: int) -> dict[str
     """Return title of a metric → its value of every system, if enough systems have one; by default the primary ones."""
     models = [i for i in part.values if i.system == "model"]
     systems = list(dict.fromkeys(tuple(i.axes.items()) for i in models))
-    primary = {i.pair: i.title for i in models if i.primary or i.pair == RECALL}
+    primary = [i.pair for i in models if i.primary or i.pair in (RECALL, *part.targets)]
     titles = {i.pair: i.title for i in models}
     names = part.declaration.names.get("metric", {})
-    pairs = select_pairs(part.values, Layout(metrics=tuple(metrics))) if metrics else list(primary)
+    pairs = select_pairs(part.values, Layout(metrics=tuple(metrics))) if metrics else list(dict.fromkeys(primary))
     columns: dict[str, list[float]] = {}
     for metric, key in pairs:
         title = names.get(f"{metric}.{key}", titles[metric, key])

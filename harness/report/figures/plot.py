@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 from openended.harness.core import SpecError, parse_signature, suggest
-from openended.harness.results import Layout, Results, SystemValue
+from openended.harness.report.tables.selection import select_pairs
+from openended.harness.results import Layout, Pair, Results, SystemValue
 
 MOST = 20  # systems that one figure can show distinctly
 Mark = Literal[
@@ -125,7 +126,15 @@ class Part(NamedTuple):
     @property
     def chosen(self) -> Layout:
         """A layout of the metrics that the figure shows."""
-        return Layout(metrics=self.declaration.metrics or self.layout.metrics)
+        metrics = self.layout.metrics and (*self.layout.metrics, *map(".".join, self.targets))
+        return Layout(metrics=self.declaration.metrics or metrics)
+
+    @property
+    def targets(self) -> list[Pair]:
+        """The values that a table of correlations compares metrics with; empty for other tables."""
+        layout = Layout(metrics=self.layout.targets, companions=False)
+        is_compared = self.layout.analysis == "correlation" and self.layout.targets
+        return select_pairs(self.values, layout) if is_compared else []
 
     def name(self, axis: str, value: str) -> str:
         """Return the declared name of a value of an axis."""

@@ -101,7 +101,7 @@ def _show_parameter(searched: SearchResult, name: str, points: Sequence[tuple[st
     x: list[float]
     try:
         x = [float(text) for text in texts]
-        options |= {"xscale": "log"} if min(x) > 0 and max(x) / min(x) >= FAR else {}
+        options |= {"xscale": "log", "plain": ["x"]} if min(x) > 0 and max(x) / min(x) >= FAR else {}
     except ValueError:
         x = [words.index(text) for text in texts]
         ticks = {"xticks": range(len(words)), "xticklabels": words, "xlim": (-0.5, len(words) - 0.5)}

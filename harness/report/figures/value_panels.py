@@ -35,7 +35,7 @@ def format_title(item: SystemValue) -> str:
 def show_metrics(part: Part) -> Plot | None:
     """Show all primary values: each system's mean with its interval, and the human value as a line."""
     chosen = []  # values of the systems, all values with these options, and the options
-    for metric, key in select_pairs(part.values, Layout()):
+    for metric, key in dict.fromkeys((*select_pairs(part.values, Layout()), *part.targets)):
         for options, items in measured.group_by_options(part.values, metric).items():
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
@@ -173,7 +173,7 @@ def show_sweep(
     short = axis.rpartition(".")[2]
     options: dict[str, Any] = {"xlabel": TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))}
     options |= {"xticks": range(len(names)), "xticklabels": list(names.values())} if names else {}
-    options |= {"xscale": "log"} if far else {}
+    options |= {"xscale": "log", "plain": ["x"]} if far else {}
     changes = {"per_row": 2} if len(panels) == 4 and part.chosen.metrics else {"legend": 2} if len(panels) == 1 else {}
     return Plot([Panel(p.series, p.name, options | dict(p.options)) for p in panels], changes=changes)
 
@@ -207,7 +207,7 @@ def show_pairs(part: Part) -> Plot | None:
     for system, x, y in systems:
         label = part.name("label", system.name)
         common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
-        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look={"hollow": True}, **common))
+        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, **common))
         points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
         if len(points) >= 3:  # of two, the ellipse is a line
             series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **common))

@@ -1,14 +1,15 @@
 """Checks of the papers' claims: each returns what was measured and whether it holds, or None if values are missing."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, parse_signature
-from openended.harness.report.analysis.lines import group_into_lines
+from openended.harness.report.analysis.lines import Line, group_into_lines
 from openended.harness.report.findings.uncertainty import DRAWS, Check, Outcome, Sample
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 
@@ -58,9 +59,12 @@ def group_values(items: Sequence[SystemValue], *vary: str) -> list[list[SystemVa
     return list(group_by(items, make_key).values())
 
 
-def select_main_setting(items: Sequence[SystemValue], pair: Pair) -> list[SystemValue]:
-    """Return the values of the setting (all axes but model and decoder) that most systems share."""
-    return max(group_values(select_values(items, *pair), "model", "decoder"), key=len, default=[])
+def select_main_setting(
+    items: Sequence[SystemValue], pair: Pair, fits: Callable[[list[SystemValue]], object] = bool
+) -> list[SystemValue]:
+    """Return the values of the setting (all axes but model and decoder) that most systems share, of those that fit."""
+    settings = sorted(group_values(select_values(items, *pair), "model", "decoder"), key=len, reverse=True)
+    return next(filter(fits, settings), [])
 
 
 def parse_size(model: str) -> int | None:
@@ -76,8 +80,12 @@ def iterate_by_decoder(
 
     Chosen is the setting with the highest MAUVE, or with the best value where there is no MAUVE.
     """
-    mauve = {tuple(i.axes.items()): i for i in select_main_setting(sample.items, MAUVE)}
-    groups = group_values(select_main_setting(sample.items, pair), "decoder")
+
+    def has_all(setting: Sequence[SystemValue]) -> bool:
+        return any({*names} <= {i.axes.get("decoder") for i in group} for group in group_values(setting, "decoder"))
+
+    mauve = {tuple(i.axes.items()): i for i in select_main_setting(sample.items, MAUVE, has_all)}
+    groups = group_values(select_main_setting(sample.items, pair, has_all), "decoder")
     for group in sorted(groups, key=lambda g: (parse_size(g[0].axes["model"]) or 0, g[0].titles[0])):
         plain = [i for i in group if i.axes.get("decoder.no_repeat_ngram_size", "0") in ("0", "")]
         chosen = []
@@ -133,8 +141,12 @@ def compare(numbers: Mapping[str, F64], relation: str) -> NDArray[np.bool_]:
 
 def check_trend(sample: Sample, values: Sequence[Pair], axes: Sequence[str], sign: int) -> Outcome | None:
     """Check that a value rises or falls from the smallest to the largest value of an axis on every line."""
-    every, main = sample.select(values[0]), select_main_setting(sample.items, values[0])
-    lines = [line for axis in axes for line in group_into_lines(main if axis.startswith("decoder.") else every, axis)]
+    lines = []
+    for axis in axes:
+        items = sample.select(values[0])
+        if axis.startswith("decoder."):
+            items = select_main_setting(items, values[0], partial(group_into_lines, axis=axis))
+        lines += group_into_lines(items, axis)
     if not lines:
         return None
     right = [(sample.means(li.points[-1][1]) - sample.means(li.points[0][1])) * sign > 0 for li in lines]
@@ -147,12 +159,18 @@ def check_trend(sample: Sample, values: Sequence[Pair], axes: Sequence[str], sig
 
 def check_sizes(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     """Check that values rise from each model to the next larger one for every decoder."""
-    neighbors = []
-    for group in (g for pair in values for g in group_values(select_main_setting(sample.items, pair), "model")):
-        sized = [(size, i) for i in group if (size := parse_size(i.axes["model"])) is not None]
-        sized.sort(key=lambda entry: entry[0])
-        larger = dict(pairwise(sorted({size for size, _ in sized})))
-        neighbors += [(a, b) for small, a in sized for large, b in sized if larger.get(small) == large]
+
+    def find_neighbors(setting: Sequence[SystemValue]) -> list[tuple[SystemValue, SystemValue]]:
+        neighbors = []
+        for group in group_values(setting, "model"):
+            sized = [(size, i) for i in group if (size := parse_size(i.axes["model"])) is not None]
+            sized.sort(key=lambda entry: entry[0])
+            larger = dict(pairwise(sorted({size for size, _ in sized})))
+            neighbors += [(a, b) for small, a in sized for large, b in sized if larger.get(small) == large]
+        return neighbors
+
+    settings = (select_main_setting(sample.items, pair, find_neighbors) for pair in values)
+    neighbors = [both for setting in settings for both in find_neighbors(setting)]
     if not neighbors:
         return None
     up = [sample.means(b) > sample.means(a) for a, b in neighbors]
@@ -207,9 +225,12 @@ def _measure_agreement(sample: Sample, pair: Pair, field: str, axis: str) -> tup
 
 def find_best_p(sample: Sample, pair: Pair) -> list[tuple[str, F64, F64]]:
     """Return for nucleus sampling by each model of the main setting: its name, all p, the best p in every draw."""
-    nucleus = [i for i in select_main_setting(sample.items, pair) if i.axes.get("decoder") == "nucleus"]
+
+    def find_lines(setting: Sequence[SystemValue]) -> list[Line]:
+        return group_into_lines([i for i in setting if i.axes.get("decoder") == "nucleus"], "decoder.p")
+
     lines = []
-    for line in group_into_lines(nucleus, "decoder.p"):
+    for line in find_lines(select_main_setting(sample.items, pair, find_lines)):
         every = np.array([p for p, _ in line.points])
         best = np.argmax(np.stack([sample.means(i) for _, i in line.points]), axis=0)
         lines.append((line.points[best[0]][1].titles[0], every, every[best]))
@@ -237,16 +258,16 @@ def check_best_p_rises_with_size(sample: Sample, values: Sequence[Pair]) -> Outc
 def check_best_agreement(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     """Check that MAUVE agrees with people or a discriminator better than any other metric does."""
 
-    def orient_by_axes(pair: Pair) -> dict[tuple[tuple[str, str], ...], F64]:
-        main = select_main_setting(sample.items, pair)
-        return {tuple(sorted(i.axes.items())): sample.orient(i) for i in main}
+    def index_by_axes(setting: Sequence[SystemValue]) -> dict[tuple[tuple[str, str], ...], SystemValue]:
+        return {tuple(sorted(i.axes.items())): i for i in setting}
 
-    goals = orient_by_axes(values[0])
+    goals = {k: sample.orient(i) for k, i in index_by_axes(select_main_setting(sample.items, values[0])).items()}
     if len(goals) < 3:
         return None
     correlations: dict[str, F64] = {}
     for pair in RIVALS:
-        rated = orient_by_axes(pair)
+        main = select_main_setting(sample.items, pair, lambda s: len(index_by_axes(s).keys() & goals.keys()) > 2)
+        rated = {k: sample.orient(i) for k, i in index_by_axes(main).items()}
         both = [(rated[axes], goal) for axes, goal in goals.items() if axes in rated]
         both = [(a, b) for a, b in both if math.isfinite(a[0] + b[0])]
         if len(both) > 2:
@@ -263,7 +284,8 @@ def check_steadiness(sample: Sample, values: Sequence[Pair], most: float) -> Out
     """Check that precision and recall vary little between seeds."""
     means: dict[str, float] = {}
     for pair in values:
-        spreads = [i.sd for i in select_main_setting(sample.items, pair) if i.seeds > 2 and math.isfinite(i.sd)]
+        repeated = [i for i in sample.items if i.seeds > 2 and math.isfinite(i.sd)]
+        spreads = [i.sd for i in select_main_setting(repeated, pair)]
         if not spreads:
             return None
         means[pair[1]] = math.fsum(spreads) / len(spreads)

@@ -11,11 +11,12 @@ from openended.harness.results import SystemValue, get_parent_axis
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
 RESOLUTION = 200  # dots per inch of the PNG
 # Okabe and Ito's palette (safe for color-blind readers), black kept for the human side. Neighboring systems also differ
-# in marker and dash, so that they can be told apart in grayscale and where their curves coincide.
+# in marker and dash, so that they can be told apart in grayscale and where their curves coincide. A color that comes
+# again has another marker.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C6D00")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
-STYLES = len(COLORS) * len(DASHES)  # different styles; the two counts have no common divisor
+STYLES = len(COLORS) * len(MARKERS)
 HUMAN_COLOR = "#222222"
 
 SystemKey = tuple[tuple[str, str], ...]
@@ -32,8 +33,9 @@ class Picture(NamedTuple):
 
 def choose_style(index: int) -> dict[str, Any]:
     """Return color, marker and dash of the n-th system."""
-    color, marker, dash = (styles[index % len(styles)] for styles in (COLORS, MARKERS, DASHES))
-    return {"color": color, "marker": marker, "linestyle": dash}
+    again, at = divmod(index, len(COLORS))
+    marker, dash = MARKERS[(at + again) % len(MARKERS)], DASHES[index % len(DASHES)]
+    return {"color": COLORS[at], "marker": marker, "linestyle": dash}
 
 
 class SystemStyles:

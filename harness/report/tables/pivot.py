@@ -210,12 +210,14 @@ def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:
     unit = next((layout.units[name] for name in names if name in layout.units), "fraction")
     if (factor := UNITS[unit]) != 1:
         interval = cell.interval and (factor * cell.interval[0], factor * cell.interval[1])
+        human = cell.human and replace(cell.human, mean=factor * cell.human.mean)
         cell = replace(
             cell, value=factor * cell.value, sd=factor * cell.sd, metric_error=factor * cell.metric_error,
-            interval=interval,
+            interval=interval, human=human,
         )  # fmt: skip
         title = f"{quantity.title} (%)" if unit == "percent" else quantity.title
-        quantity = replace(quantity, title=title, decimals=max(0, (quantity.decimals or 0) - 2))
+        target = quantity.target and factor * quantity.target
+        quantity = replace(quantity, title=title, decimals=max(0, (quantity.decimals or 0) - 2), target=target)
     decimals, significant = (
         next((numbers[name] for name in names if name in numbers), None)
         for numbers in (layout.decimals, layout.significant)

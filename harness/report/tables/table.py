@@ -24,6 +24,11 @@ class Column(Quantity):
     levels: tuple[str, ...] = ()  # of the printed heading, outermost first; empty: one
     names_system: bool = False  # whether the heading names a system, and what the cells are is in the rows
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The heading, a line for each level."""
+        return tuple(filter(None, self.levels)) or (self.heading,)
+
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
@@ -131,7 +136,7 @@ class Table:
         An interval is explained by the heading of its column.
         """
         printed = " ".join(
-            [*(row.label for row in self.rows), *(c.levels[-1] if c.levels else c.heading for c in self.columns)]
+            [*(row.label for row in self.rows), *(line for column in self.columns for line in column.lines)]
         )
         used = [text for text in (*LEGEND.values(), "→x closer to x") if text[0] in printed]
         parts = [f"{', '.join(used)} is better"] if used else []

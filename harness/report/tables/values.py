@@ -248,10 +248,8 @@ class _ValueFrame:
         ):
             interval = over.low, over.high
         varies = interval is None or interval[0] < interval[1]
-        is_of_file = item.family == "human" and item.sd == 0  # the same judgments for every seed
         return Cell(
-            abs(item.mean - human.mean) if gap and human is not None else item.mean,
-            math.nan if is_of_file else item.sd, item.seeds,
+            abs(item.mean - human.mean) if gap and human is not None else item.mean, item.sd, item.seeds,
             item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
             source=item, human=human,
         )  # fmt: skip

@@ -178,6 +178,16 @@ def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_pat
         report()
 
 
+@pytest.mark.parametrize("commands", [("a", "a"), ("a", "b")])
+def test_other_experiments_of_a_command_are_no_looks_and_those_of_another_are(commands, tmp_path):
+    for seed, command in enumerate(commands):
+        name = f"experiment{seed}"
+        run = write_run(tmp_path, "nucleus", seed, results=[result("model", "m", {"m": 0.5})], experiment=name)
+        change_record(run, command=[command])
+        (table,) = build_report([run], tmp_path / name, layout="default", figures=False, page=False).tables
+    assert any("look 2" in line for line in table.warnings) == (commands == ("a", "b"))
+
+
 def test_a_look_at_runs_outside_of_an_outputs_folder_is_remembered_by_the_report(tmp_path):
     run = write_run(tmp_path / "made", "nucleus", 0, results=[result("model", "m", {"m": 0.5})])
     run.rename(tmp_path / "kept")

@@ -38,7 +38,7 @@ function addSwatches(table) {
 
 function addSortButtons(table, number) {
   for (const [column, heading] of listHeadings(table).entries()) {
-    const button = createElement("button", { class: "plain", onclick: () => cycleSorting(table, number, column) }, heading.textContent);
+    const button = createElement("button", { class: "plain", onclick: () => cycleSorting(table, number, column) }, ...heading.childNodes);
     heading.replaceChildren(button);
   }
 }
@@ -58,12 +58,13 @@ async function sortTable(table, number, column, direction) {
   if (direction) sortings.set(number, { column, direction });
   else sortings.delete(number);
   const { tables } = await loadStories();
-  const lead = headings.length - tables[number].columns.length;
+  const lead = Number(table.dataset.lead);
   const readKey = (row) => {
     const index = Number(row.dataset.row);
     if (!direction) return index;
     if (column >= lead) return tables[number].rows[index].cells[column - lead].value ?? NaN;
-    return column ? Number(row.cells[column].textContent) || 0 : row.cells[0].textContent;
+    const { tagName, textContent } = row.cells[column];
+    return tagName === "TH" ? textContent : Number(textContent) || 0;
   };
   const sign = direction === "descending" ? -1 : 1;
   const rows = [...table.tBodies[0].rows].sort((a, b) => {
@@ -80,7 +81,7 @@ async function sortTable(table, number, column, direction) {
 // Every number is a button; one of them is in the order of the Tab key, arrows lead to the others.
 function addCellButtons(table, number) {
   const buttons = [];
-  const lead = table.hasAttribute("data-seeds") ? 2 : 1;
+  const lead = Number(table.dataset.lead);
   for (const row of table.tBodies[0].rows) {
     for (const [column, cell] of [...row.cells].entries()) {
       if (column < lead) continue;

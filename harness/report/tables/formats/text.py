@@ -45,7 +45,7 @@ def has_words(table: Table, column: int) -> bool:
 def split_columns(table: Table, cells: Sequence[Sequence[str]], width: int) -> list[range]:
     """Split columns with these cells into parts that fit a width next to the row labels and seeds."""
     widths = [
-        max(min(len(text), PROSE) for text in (column.heading, *(row[i] for row in cells))) + GAP
+        max(min(len(text), PROSE) for text in (*column.lines, *(row[i] for row in cells))) + GAP
         for i, column in enumerate(table.columns)
     ]
     labels = zip(table.list_heads(), *(row.labels for row in table.rows), strict=True)
@@ -124,7 +124,7 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
     for i in columns:
-        heading = Text(table.columns[i].heading)
+        heading = Text("\n".join(table.columns[i].lines))
         grid.add_column(heading, justify="left" if has_words(table, i) else "right", overflow="fold")
     for at, row in enumerate(table.rows):
         seeds = [str(row.seeds or "")] if table.show_seeds else []
@@ -154,13 +154,14 @@ def to_markdown(table: Table) -> str:
     lines = [f"**{_escape(table.title)}**", ""]
     for part in split_columns(table, texts, PAGE_WIDTH):
         seeds = ["seeds"] if table.show_seeds else []
-        heads = [*table.list_heads(), *seeds, *(table.columns[i].heading for i in part)]
+        headings = ("<br>".join(map(_escape, table.columns[i].lines)) for i in part)  # Markdown has one row of them
+        heads = [*map(_escape, (*table.list_heads(), *seeds)), *headings]
         aligns = [
             *("---" for _ in table.list_heads()),
             *("---:" for _ in seeds),
             *("---" if has_words(table, i) else "---:" for i in part),
         ]
-        grid = [[_escape(head) for head in heads], aligns]
+        grid = [heads, aligns]
         for row in table.rows:
             labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]
             cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in part]

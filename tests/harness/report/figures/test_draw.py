@@ -20,7 +20,7 @@ from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
-from openended.harness.report.tables.pictures import COLORS, DASHES, STYLES, SystemStyles, choose_style
+from openended.harness.report.tables.pictures import COLORS, STYLES, SystemStyles, choose_style
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
 from openended.metrics.huse import Huse, PairRatings, Rule
 from openended.metrics.mauve import Mauve
@@ -63,8 +63,11 @@ def test_the_stored_set_is_what_the_builder_writes(tmp_path):
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_each_figure_is_drawn(name, tmp_path):
     figure = draw(name.partition("-")[0], read_results([FIXTURE], SELECTIONS[name]))[name]
+    figure.draw_without_rendering()
     for panel in figure.axes:
         assert panel.has_data() or not panel.get_visible()
+        ends = sorted(tuple(text.get_window_extent().intervalx) for text in panel.get_xticklabels() if text.get_text())
+        assert all(left[1] <= right[0] for left, right in pairwise(ends)), "labels of ticks overlap"
     png = drawing.save(figure, tmp_path, name)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
@@ -75,7 +78,7 @@ def test_no_data_no_figure(tmp_path):
     assert draw_all(read_results([tmp_path]), tmp_path / "figures") == []
 
 
-def test_a_sweep_joins_the_points_of_a_system_in_order():
+def test_a_sweep_joins_the_points_of_a_system_in_order(tmp_path, caplog):
     where = {"experiment": "lengths|decoders", "num_examples": "500", "decoder": "nucleus"}
     results = read_results([FIXTURE], where)
     (figure,) = draw("sweep", results, metrics=("gen_ppl.entropy",)).values()
@@ -84,6 +87,9 @@ def test_a_sweep_joins_the_points_of_a_system_in_order():
     assert list(lines["human"].get_xdata()) == [32.0, 64.0, 96.0]
     assert "tokens" in figure.axes[0].get_xlabel()
     assert draw("sweep", results, figure={"x": ["num_examples"]}) == {}
+    figures = dict.fromkeys(draw_module.read_declarations()) | {"sweep": {"x": ["num_examples"]}}
+    assert draw_all(results, tmp_path, [Layout(figures=figures)]) == []
+    assert "no figure sweep: no line of 3 values of num_examples" in caplog.text
 
 
 def test_a_layout_chooses_the_metrics_of_a_sweep_and_distances_to_the_human_value():
@@ -145,7 +151,7 @@ def test_a_subset_keeps_the_styles_of_the_whole(tmp_path):
 def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their_markers():
     looks = [choose_style(index) for index in range(STYLES)]
     assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
-    assert len({tuple(look.items()) for look in looks}) == STYLES == 7 * len(DASHES)
+    assert len({(look["color"], look["marker"]) for look in looks}) == STYLES == 49
     assert STYLES >= people.MOST
     assert len(set(COLORS)) == len(COLORS)
     curves = [
@@ -313,6 +319,18 @@ def draw_panels(name, panels):
 def rated():
     metric, features = Huse().from_file(EXAMPLE)
     return PairRatings.from_arrays(metric.compute(features).arrays)
+
+
+def test_a_long_label_continues_on_the_next_line_and_long_ticks_are_few():
+    names = [f"docs-{size} nucleus p=0.95 (judgments=example_pairs.csv) (0.9{size})" for size in range(3)]
+    series = [Series(mark="dots", x=[0.925 + at / 100], y=[1], label=name) for at, name in enumerate(names)]
+    figure = draw_panels("precision_recall", [Panel(series)])
+    (legend,) = figure.legends
+    assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == names
+    figure.draw_without_rendering()
+    ends = [text.get_window_extent().intervalx for text in figure.axes[0].get_xticklabels()]
+    assert len(ends) > 2
+    assert all(left[1] < right[0] for left, right in pairwise(ends))
 
 
 def test_regions_show_every_text_in_a_panel_per_system(rated, tmp_path):

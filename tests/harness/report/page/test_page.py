@@ -17,7 +17,9 @@ from openended.harness.report.page.page import collect_cell_details, list_settin
 from openended.harness.report.page.parts import build_parts, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.pictures import Picture
+from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import Layout, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
 from tests.harness.report.synthetic import change_record, write_run
@@ -112,6 +114,19 @@ def test_the_page_says_settings_date_and_command(tmp_path):
     assert "Newest run: 2026-02-03 10:20 UTC." in head
     assert "Command: openended decoder=greedy &#39;a=&lt;b&gt;&#39;" in head
     assert "<tr><td>max_new_tokens</td><td>96</td></tr>" in head
+
+
+def test_each_level_of_labels_and_headings_stands_by_itself(tmp_path):
+    write_run(tmp_path, "greedy", 0)
+    columns = (Column("m", "m", "M", levels=("GPT-2", "Small")),)
+    rows = tuple(TableRow(f"xl, {name}", "model", (Cell(0.5),), levels=("xl", name)) for name in ("Greedy", "Top-5"))
+    table = Table("t", "T", columns, rows, heads=("Size", "Decoding"), show_seeds=False)
+    write_page(read_results([tmp_path]), [table], [], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert '<th scope="col">Size</th><th scope="col">Decoding</th>' in page
+    assert '<th scope="row">xl</th><th scope="row">Top-5</th>' in page
+    assert 'data-lead="2"' in page
+    assert ">GPT-2 <br>Small</th>" in page
 
 
 def test_settings_that_were_swept_come_first(tmp_path):

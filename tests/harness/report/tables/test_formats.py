@@ -99,6 +99,9 @@ def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
     columns = (Column("", "source", "source"), Column("m", "m", "M", "higher"))
     text = to_markdown(Table("t", "T", columns, words, head="Claim", show_seeds=False))
     assert text.splitlines()[3] == "| --- | --- | ---: |", "words begin at the left"
+    columns = (replace(columns[0], levels=("GPT-2", "Small")), replace(columns[1], levels=("M ↑", "")))
+    text = to_markdown(Table("t", "T", columns, words, head="Claim", show_seeds=False))
+    assert text.splitlines()[2] == "| Claim | GPT-2<br>Small | M ↑ |"
 
 
 def test_csv_keeps_full_precision_and_reasons():

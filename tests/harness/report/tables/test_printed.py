@@ -16,9 +16,9 @@ from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.tables.compare import build_comparison
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.pivot import build_tables
-from openended.harness.results import build_layout, read_results
+from openended.harness.results import build_layout, group_systems, load_layout, read_results
 from openended.harness.run.players import JudgmentSource
-from tests.harness.report.synthetic import result, store_arrays, write_run
+from tests.harness.report.synthetic import draw_figure, result, store_arrays, write_run
 
 PRINTED = Path(__file__).parents[1] / "printed"
 FACTS = {
@@ -201,6 +201,25 @@ def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories
     cells = {row.label: row.cells for row in compared.rows}
     assert [round(cell.value, 3) for cell in cells["mauve, bt_human_like (webtext)"]] == [0.952, 1.0, 0.048]
     assert cells["mauve, disc_acc (stories)"][1].note == "Over 7 systems of writing_prompts."
+
+
+def test_on_docs_table_5_has_each_system_once_and_figures_show_all_that_metrics_are_compared_with(tmp_path):
+    results, layout = run_plan(tmp_path, "mauve_table5_docs")
+    names = [system.name for system in group_systems(results.values) if system.items[0].axes["task"] == "docs"]
+    assert len(names) == 6
+    (figure,) = (f for name, f in draw_figure("metrics", results, targets=layout.targets, analysis="correlation").items()
+                 if name == "metrics-docs")  # fmt: skip
+    titles = " ".join(panel.get_title() for panel in figure.axes)
+    assert all(word in titles for word in ("human_like", "interesting", "Disc. acc.", "MAUVE"))
+
+
+def test_the_accuracy_nearest_to_chance_is_bold(tmp_path):
+    for decoder, accuracy in (("greedy", 0.9), ("ancestral", 0.2), ("nucleus", 0.55)):
+        line = result("model", "discriminator_accuracy", {"accuracy": accuracy}, directions={"accuracy": "nearest 0.5"})
+        write_run(tmp_path, decoder, 0, results=[line])
+    layout = load_layout("mauve_systems", rows=("decoder",), metrics=("discriminator_accuracy",))
+    (table,) = make_tables(read_results([tmp_path]), layout, "t")
+    assert {round(row.cells[0].value): row.cells[0].best for row in table.rows} == {90: False, 20: False, 55: True}
 
 
 def write_players(folder, players, criteria):
