@@ -100,6 +100,7 @@ from .resampling import (
 )
 from .runtime import DeviceMap as DeviceMap, Runtime as Runtime
 from .spec import (
+    DO_NOT_REPORT as DO_NOT_REPORT,
     IDENTITY as IDENTITY,
     OUT_OF_DOMAIN as OUT_OF_DOMAIN,
     REQUIRED as REQUIRED,

@@ -204,6 +204,7 @@ def _describe_type(hint: Any) -> str:  # noqa: ANN401
 # Class variables of every `Spec` that identify it together with its options; no option has these names.
 IDENTITY = ("group", "name", "version")
 _AT_ONCE = 8192  # texts
+DO_NOT_REPORT = "DO NOT REPORT"  # begins the note of a run whose texts are not what was asked for
 OUT_OF_DOMAIN = "toy judge, out of its domain"  # in the signature of a value whose scorer or embedder is bundled
 
 

@@ -1,4 +1,4 @@
-"""Whether an engine samples what it was asked, and how far one model is from another.
+"""How far one model is from another on the same texts.
 
 What other packages may use is listed in `__init__.pyi`; each name is imported on first use.
 """

@@ -10,15 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness import core, report
+from openended.harness import audit, core, report
 from openended.harness.core import F64, I64, DataError, Ragged
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
-from openended.harness.fidelity.audit import find_texts
 from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
 from openended.harness.imported import read_generations
 from openended.harness.models import LanguageModel, TextRequest
 from openended.harness.report import Quantity
-from openended.harness.storage import RowFile
 
 COLUMNS = {
     "kl": "KL(A‖B)", "kl_reverse": "KL(B‖A)", "tv": "total variation", "agreement": "same best token",
@@ -35,7 +33,7 @@ def read_strings(word: str, find_run: Callable[[str], Path]) -> Iterator[str]:
     if path.is_file() and path.name != "record.json":
         yield from (text.text for text in read_generations(path) if text.text)
         return
-    rows = RowFile(find_texts(find_run(word))[1].path / "data.arrow")
+    rows = audit.read_strings(find_run(word))
     yield from (prompt + text for prompt, text in zip(rows.prompts, rows.texts, strict=True))
 
 

@@ -38,6 +38,7 @@ from .exports.hub import upload_folder as upload_folder, write_hub_folder as wri
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
 from .figures.plot import Panel as Panel, Plot as Plot, Series as Series
 from .looks import change_looks as change_looks, digest_system as digest_system, read_looks as read_looks
+from .tables.audit import build_audit_table as build_audit_table, plot_transform as plot_transform
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow

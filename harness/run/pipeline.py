@@ -47,6 +47,7 @@ class RunTexts:
     model_rows: TextRows
     decoder: Decoder | None  # resolved: nothing left to be measured
     features: FeatureTable  # has what the decoder needed of the human side
+    audit: Step | None = None  # of the texts, where `audit=true` asks for it
 
     @property
     def human_rows(self) -> TextRows:
@@ -94,6 +95,13 @@ def run(
     session.side_cache.end_run()
     name = settings.system or settings.generations or "the system"
     notes = list_notes(settings.task, settings.metrics, name, texts.dataset, texts.model_rows, texts.features)
+    not_drawn: list[str] = []
+    if texts.audit is not None:
+        from openended.harness.run.audit import describe_audit
+
+        note, is_failed = describe_audit(texts.audit)
+        notes.insert(0, note)
+        not_drawn += [note] if is_failed else []
     task, human = str(texts.checked.fingerprint), texts.dataset.human.entry
     folder = write_record(
         settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=settings.spec(),
@@ -103,13 +111,18 @@ def run(
     write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
     broken = [m.result for m in results if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
-    return Outcome(folder, executor.num_computed, tuple(executor.plan), failed=tuple(failed))
+    return Outcome(folder, executor.num_computed, tuple(executor.plan), failed=(*not_drawn, *failed))
 
 
 def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
     model, decoder = settings.model, settings.decoder
+    reference = None
+    if settings.audit:
+        from openended.harness.run.audit import choose_reference, declare_audit
+
+        reference = choose_reference(model if texts.generations is None else None, settings.audit)
     checked = check_request(settings, executor)
     dataset = declare_dataset(task, texts, run_models, checked.fingerprint, checked.tokenizer, session)
     executor.run(*dataset.steps)
@@ -132,7 +145,12 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
             raise core.SpecError("model and decoder: expected values when the harness generates")
         rows = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime)
     executor.run(rows.step)
-    return RunTexts(settings, checked, dataset, rows, None if texts.generations is not None else decoder, features)
+    audit = None
+    if reference is not None and model is not None:
+        audit = declare_audit(model, reference, rows, session, settings.runtime)
+        executor.run(audit)
+    decoder = None if texts.generations is not None else decoder
+    return RunTexts(settings, checked, dataset, rows, decoder, features, audit)
 
 
 def measure_all(

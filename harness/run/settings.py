@@ -125,6 +125,8 @@ class Settings(core.Spec):
     """Human texts that differences of systems rest on; None: those of the examples and of the ceiling."""
     protocol: str | None = None
     """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
+    audit: bool | str = False
+    """Check that each token was drawn from the decoder's Q: true, or a reference model's hub id or folder."""
     intervals: int = core.COUNT
     """Replicates for the intervals of the values; 0: none."""
     judgment_columns: Mapping[str, str] = field(default_factory=dict)
@@ -252,7 +254,7 @@ class Settings(core.Spec):
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
         for name in ("generations_field", "system", "judgment_columns", "judgment_players", "continue_after_end",
-                     "human_examples"):  # fmt: skip
+                     "human_examples", "audit"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:

@@ -383,7 +383,7 @@ def _start_vllm() -> Backend:
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
-    spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots, check_texts=0)
+    spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots)
     backend = VllmBackend(spec, torch.device(DEVICE).type)
     _run_vllm_sampler(backend, rows=4)
     return backend

@@ -24,6 +24,7 @@ LAYERS = (
     {"models"},
     {"generation"},
     {"backends", "imported"},
+    {"audit"},
     {"tasks"},
     {"run"},
     {"results"},

@@ -73,7 +73,10 @@ EXTENSIONS = {
         ),
         "-m hydra/sweeper=optuna",
     ),
-    "audit": ("harness/fidelity harness/app/commands/audit.py harness/app/commands/fidelity.py", "audit x"),
+    "audit": (
+        "harness/audit harness/run/audit.py harness/report/tables/audit.py harness/app/commands/audit.py", "audit x"
+    ),
+    "fidelity": ("harness/fidelity harness/app/commands/fidelity.py", "fidelity x y --texts z"),
     "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),
     "stress": ("harness/app/commands/stress.py conf/metric/stress.yaml conf/report/stress.yaml", "stress"),
     "search decoders": (

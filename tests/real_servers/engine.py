@@ -117,9 +117,9 @@ def compare_killed_run(reference: Any) -> tuple[str, bool]:
     with tempfile.TemporaryDirectory() as root:
         folders = [Path(root) / name for name in ("reference", "killed")]
         expected = run_command(folders[0], "folder")
-        run_command(folders[1], "vllm", "model.check_texts=0", kill=True)
+        run_command(folders[1], "vllm", kill=True)
         kept = len(list(folders[1].rglob("block-*.arrow")))
-        rows = run_command(folders[1], "vllm", "model.check_texts=0")
+        rows = run_command(folders[1], "vllm")
         prompts = [Prompt(r.generation.example_id, r.generation.sample, tuple(r.prompt_ids)) for r in expected]
         request = make_request(Nucleus(), prompts, 32, least=0)
         texts = [[row.generation for row in side] for side in (rows, expected)]
@@ -129,7 +129,7 @@ def compare_killed_run(reference: Any) -> tuple[str, bool]:
 
 def check_engine(table: Table, reference: Any, prompts: list[Prompt], new: int, at_once: int) -> None:
     """Check an engine that runs this many texts at once."""
-    mine = VllmBackend(VllmSpec(path=PATH, max_num_seqs=at_once, check_texts=0), "cpu")
+    mine = VllmBackend(VllmSpec(path=PATH, max_num_seqs=at_once), "cpu")
     for decoder in list_decoders():
         request = make_request(decoder, prompts, new)
         table.check(f"{decoder.title}, {at_once} at once", partial(generate_and_compare, mine, reference, request))

@@ -41,28 +41,28 @@ def main(words: Sequence[str]) -> int:
 
 def _audit(args: argparse.Namespace) -> Iterator[bool]:
     """Print what was found; yield whether each run passed."""
-    from openended.harness import fidelity, report
+    from openended.harness import audit, report
 
     if args.batch_size < 1:
         raise DataError(f"--batch-size: expected 1 or more, got {args.batch_size}")
     folders = [find_run(run, args.outputs) for run in args.runs]
     for folder in folders:
         if args.against is not None:
-            verdict, is_passed = fidelity.compare_runs(folder, find_run(args.against, args.outputs))
+            verdict, is_passed = audit.compare_runs(folder, find_run(args.against, args.outputs))
             core.print_line(verdict)
             yield is_passed
             continue
-        audit = fidelity.audit_run(
+        done = audit.audit_run(
             folder, reference=args.reference, device=args.device, batch_size=args.batch_size,
             suspects=not args.no_suspects, progress=True,
         )  # fmt: skip
-        table = fidelity.build_audit_table(audit)
+        table = report.build_audit_table(done)
         report.print_table(table)
         if args.report is not None:
             target = args.report / folder.name if len(folders) > 1 else args.report
             report.write_table(table, target)
-            report.draw_plots({"transform": fidelity.plot_transform(audit)}, target, table.title, _CAPTION)
-        yield not audit.failures
+            report.draw_plots({"transform": report.plot_transform(done)}, target, table.title, _CAPTION)
+        yield not done.failures
 
 
 _CAPTION = "The mass of Q above each token, spread over the token's own part: uniform if the engine draws from Q."

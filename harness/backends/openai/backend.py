@@ -112,8 +112,7 @@ class EndpointTrust:
         return endpoints
 
     def _make_probe(self, client: Client, endpoint: int, decoder: Decoder | None) -> Probe:
-        effort = 8 if self.spec.probe == "thorough" else 1
-        return Probe(self.open_session(client, [endpoint]), decoder, self.infos[endpoint].context, effort)
+        return Probe(self.open_session(client, [endpoint]), decoder, self.infos[endpoint].context)
 
     async def check_again(self, client: Client, decoder: Decoder | None, *, ended: bool) -> None:
         """Ask the endpoints the probe's questions again, a few of them before a run has ended.
@@ -174,7 +173,7 @@ class EndpointTrust:
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
         if self.has_changed:
-            warning = f"DO NOT REPORT: {self.end}; its texts may be of two models or samplers: make them again"
+            warning = f"{core.DO_NOT_REPORT}: {self.end}; its texts may be of two models or samplers: make them again"
             notes.insert(0, f"{s.title}: {warning}")
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")

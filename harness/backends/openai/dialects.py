@@ -202,7 +202,8 @@ def _build_llama_cpp_options(_: ServedModel, request: CompletionRequest) -> Body
         **_NO_PENALTIES, "repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0,
         "dynatemp_range": 0.0, "mirostat": 0, "samplers": [*(["penalties"] if penalized else []), *order],
         "max_tokens": request.max_tokens, "ignore_eos": request.min_tokens > 0, "stop": [], "cache_prompt": False,
-        "return_tokens": True, "post_sampling_probs": False, "stream": False,
+        # Its replies name the tokens only with their log-probabilities: `return_tokens` is for `/completion` alone.
+        "n_probs": max(request.listed, 1), "post_sampling_probs": False, "stream": False,
     }  # fmt: skip
 
 

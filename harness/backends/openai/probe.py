@@ -1,7 +1,7 @@
 """Probe: a few requests with known answers that a server must pass before its texts are used."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,8 +18,6 @@ from openended.harness.decoders import Decoder, QDecoder
 
 FALSE_ALARMS = 1e-6  # maximum probability that any test of one probe raises an alarm on a correct server
 TESTS = 400  # maximum number of tests of one probe; the false alarm rate is divided by it (Bonferroni)
-POOLED = (0.25, 0.5, 0.75, 0.9)  # shares at which the draws after all prompts are tested together
-POWER = 0.9
 NOISE = 0.02  # tolerated relative error of a server's log-probabilities (half precision, another batch)
 
 
@@ -47,93 +45,6 @@ def find_worst_mismatch(tokens: Sequence[Hashable], q: F64, draws: Sequence[Hash
         return None
     worst = max(implausible, key=lambda i: float(differences[i]))
     return worst + 1, int(hits[worst]), float(shares[worst])
-
-
-@dataclass(frozen=True, slots=True)
-class DrawSample:
-    """Draws after one prompt, and the listed probabilities that they must follow."""
-
-    tokens: Sequence[Hashable]
-    q: F64
-    draws: Sequence[Hashable]
-
-    def find_prefix(self, share: float) -> tuple[int, float]:
-        """Return how many of the most probable tokens have about this share, and their share."""
-        shares = np.minimum(np.cumsum(self.q), 1.0)
-        at = int(np.abs(shares - share).argmin())
-        return at + 1, float(shares[at])
-
-
-def find_pooled_mismatch(samples: Sequence[DrawSample]) -> tuple[float, float] | None:
-    """Compare the draws after all prompts together: the share of their most probable tokens, and the expected one.
-
-    The sum of binomials has at most the variance of one binomial with their mean, so that the test is conservative.
-    """
-    total = sum(len(sample.draws) for sample in samples)
-    for target in POOLED:
-        prefixes = [(sample, *sample.find_prefix(target)) for sample in samples]
-        hits = sum(sum(draw in set(s.tokens[:count]) for draw in s.draws) for s, count, _ in prefixes)
-        share = sum(len(s.draws) * share for s, _, share in prefixes) / max(total, 1)
-        if is_implausible(hits, total, share):
-            return hits / total, share
-    return None
-
-
-def describe_power(samples: Sequence[DrawSample]) -> str:
-    """Say which deviations of a server these draws detect with a probability of 90 %, the smallest of each kind."""
-    smallest = {
-        "temperature to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _heat),
-        "temperature from {:.3g}": _find_smallest(samples, np.arange(1.01, 3, 0.01), _heat),
-        "top-p to {:.2g}": _find_smallest(samples, np.arange(0.99, 0.3, -0.01), _cut_mass),
-        "top-k to {:.0f}": _find_smallest(samples, (400, 300, 200, 150, 100, 75, 50, 40, 30, 20, 10, 5), _cut_count),
-        "wrong draws from {:.0%}": _find_smallest(samples, np.arange(0.01, 0.9, 0.01), lambda q, x: q * (1 - x)),
-    }
-    return ", ".join(text.format(strength) for text, strength in smallest.items() if strength is not None)
-
-
-def _find_smallest(
-    samples: Sequence[DrawSample], strengths: Iterable[float], alter: Callable[[F64, float], F64]
-) -> float | None:
-    """Return the first strength at which one of the tests has a power of 90 %."""
-    from scipy.stats import binom
-
-    sizes = np.array([len(sample.draws) for sample in samples])
-    draws = np.append(sizes, sizes.sum())[:, None]
-    ends = [[sample.find_prefix(share)[0] - 1 for share in POOLED] for sample in samples]
-
-    def compute_shares(qs: Iterable[F64]) -> F64:
-        """Shares of each prompt's prefixes, in the last row of all prompts together."""
-        rows = np.array([np.minimum(np.cumsum(q), 1.0)[at] for q, at in zip(qs, ends, strict=True)])
-        return np.vstack([rows, sizes @ rows / sizes.sum()])
-
-    level, expected = FALSE_ALARMS / TESTS / 2, compute_shares(sample.q for sample in samples)
-    most = binom.isf(level, draws, np.minimum(expected * (1 + NOISE), 1.0))
-    least = binom.ppf(level, draws, expected * (1 - NOISE))
-    for strength in strengths:
-        shares = compute_shares(alter(sample.q, strength) for sample in samples)
-        if np.maximum(binom.sf(most, draws, shares), binom.cdf(least - 1, draws, shares)).max() >= POWER:
-            return float(strength)
-    return None
-
-
-def _heat(q: F64, temperature: float) -> F64:
-    """Return listed probabilities at another temperature; tokens beyond the list count as half as probable."""
-    each = q[-1] / 2
-    tail = max(1 - float(q.sum()), 0.0) / each * each ** (1 / temperature)
-    hot: F64 = q ** (1 / temperature)
-    cooled: F64 = hot / (hot.sum() + tail)
-    return cooled
-
-
-def _cut_mass(q: F64, p: float) -> F64:
-    before = np.cumsum(q) - q
-    cut: F64 = np.where(before < p, q, 0.0)
-    return cut / max(float(cut.sum()), p if q.sum() < p else 0.0)
-
-
-def _cut_count(q: F64, k: float) -> F64:
-    cut: F64 = np.where(np.arange(len(q)) < k, q, 0.0)
-    return cut / min(float(cut.sum() + max(k - len(q), 0) * q[-1] / 2), 1.0)
 
 
 # Beginnings after which many words are likely, and repetitive ones, which reveal a penalty.
@@ -166,11 +77,9 @@ class ProbeReport:
     """Prompt → the most probable next tokens, for comparing endpoints and for the check at the end of a run."""
     answers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Prompt → the most probable text, of a server that lists nothing."""
-    power: str = ""  # the smallest deviations that its draws detect
 
     def line(self) -> str:
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
-        summary += f"; detects with an estimated power of 90 %: {self.power}" if self.power else ""
         return summary + (f"; not checked: {', '.join(self.unseen)}" if self.unseen else "")
 
 
@@ -181,11 +90,8 @@ class Skipped(Exception):  # noqa: N818 - no error: what a check cannot show
 class Probe:
     """The checks of one endpoint; each is a method that returns the fault it finds, or None."""
 
-    def __init__(
-        self, server: ServerSession, decoder: Decoder | None, context: int | None = None, effort: int = 1
-    ) -> None:
+    def __init__(self, server: ServerSession, decoder: Decoder | None, context: int | None = None) -> None:
         self.server, self.served, self.decoder, self.context = server, server.served, decoder, context
-        self.effort = effort  # factor of the number of draws
         self.sampling = make_sampling(decoder) if decoder is not None else None
         self.stochastic = decoder is not None and decoder.stochastic
         self.report, self.salt = ProbeReport(), 0
@@ -246,7 +152,7 @@ class Probe:
 
     async def repeat(self, first: ProbeReport) -> list[str]:
         """Ask again what was asked before the first text; return how the answers show that the server has changed."""
-        self.salt, self.report.power = 1, first.power
+        self.salt = 1
         await self.server.write(self.make_request(KNOWN_TEXT), 0)  # raises where no server answers
         if not first.listings and not first.answers:
             raise DataError("it lists no log-probabilities and refuses a temperature of 0: there is nothing to compare")
@@ -323,8 +229,9 @@ class Probe:
         """Return prompts with many, with few and with repetitive likely tokens, each with its number of draws."""
         near = min(self.listings, key=lambda text: abs(self.listings[text].mass - FULL))
         again = sorted(REPETITIVE, key=lambda text: abs(float(np.exp(self.listings[text].log_probs[0])) - 0.6))[:2]
-        counts = dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)])
-        return [(text, count * self.effort) for text, count in counts.items()]
+        return list(
+            dict([(self.flattest_prompt, DRAWS), (near, MANY_DRAWS), *((text, DRAWS) for text in again)]).items()
+        )
 
     # The checks.
 
@@ -357,24 +264,16 @@ class Probe:
 
     async def _check_hidden_parameters(self) -> str | None:
         """Check that draws with neutral parameters match the server's log-probabilities."""
-        faults, samples = [], list[DrawSample]()
+        faults = []
         for text, count in self.select_prompts():
             listing = self.listings[text]
             draws = await self._draw(text, count, "neutral")
-            samples.append(DrawSample(listing.tokens, np.exp(listing.log_probs), draws))
-            odd = find_worst_mismatch(listing.tokens, samples[-1].q, draws)
+            odd = find_worst_mismatch(listing.tokens, np.exp(listing.log_probs), draws)
             if odd is not None:
                 best, hits, share = odd
                 faults.append((text in REPETITIVE, hits / len(draws), share, best, len(draws)))
         if not faults:
-            self.report.power = self.report.power or describe_power(samples)
-            if (pooled := find_pooled_mismatch(samples)) is None:
-                return None
-            return (
-                f"with neutral parameters the most probable tokens after all prompts came in {pooled[0]:.1%} of the "
-                f"draws, by its own log-probabilities {pooled[1]:.1%}: a temperature, truncation or penalty that was "
-                f"not asked for, or another model; {self.server.dialect.hint}"
-            )
+            return None
         only_again = all(again for again, *_ in faults)
         _, had, share, best, count = faults[0]
         causes = "temperature, top-k, top-p or min-p"
@@ -394,7 +293,7 @@ class Probe:
             raise Skipped(f"draws of {decoder.title if decoder else ''} against its Q")
         for text, _ in self.select_prompts()[:2]:
             head = compute_listed_q(decoder, self.listings[text], self.served.vocab_size)
-            draws = await self._draw(text, DRAWS * self.effort, "own", self.sampling or NEUTRAL)
+            draws = await self._draw(text, DRAWS, "own", self.sampling or NEUTRAL)
             allowed = {*head.tokens, head.next}
             beyond = [token for token in draws if token not in allowed]
             if head.decided and beyond:

@@ -96,25 +96,25 @@ def read_reply(dialect: Dialect, served: ServedModel, request: CompletionRequest
     choices = []
     for number, row in enumerate(rows):
         try:
-            choices.append(_read_choice(value, row, served, request))
+            choices.append(_read_choice(row, served, request))
         except DataError as err:
             raise DataError(f"choices[{number}]: {err}") from err
     return Reply(value, tuple(choices))
 
 
-def _read_choice(
-    reply: Mapping[str, Any], row: Mapping[str, Any], served: ServedModel, request: CompletionRequest
-) -> Choice:
+def _read_choice(row: Mapping[str, Any], served: ServedModel, request: CompletionRequest) -> Choice:
     message, logprobs = row.get("message"), row.get("logprobs")
     field, text = "text", row.get("text", "")
     if isinstance(message, Mapping):
         field, text = "message.content", message.get("content", "")
     if not isinstance(text, str):
         raise DataError(f"field {field}: expected text, got {'null' if text is None else type(text).__name__}")
-    fields = {"token_ids": row.get("token_ids"), "tokens": row.get("tokens", reply.get("tokens"))}
-    rows = [_check_ids(name, ids, served, request) for name, ids in fields.items() if ids is not None]
-    ids = rows[0] if rows else None
-    return Choice(text, ids, row.get("finish_reason"), logprobs if isinstance(logprobs, Mapping) else None)
+    logprobs = logprobs if isinstance(logprobs, Mapping) else None
+    content = logprobs.get("content") if logprobs is not None else None
+    listed = [at.get("id") for at in content if isinstance(at, Mapping)] if isinstance(content, list) else []
+    fields = {"token_ids": row.get("token_ids"), "logprobs.content": listed if listed and None not in listed else None}
+    ids = next((_check_ids(name, ids, served, request) for name, ids in fields.items() if ids is not None), None)
+    return Choice(text, ids, row.get("finish_reason"), logprobs)
 
 
 def _check_ids(name: str, ids: Any, served: ServedModel, request: CompletionRequest) -> tuple[int, ...]:  # noqa: ANN401

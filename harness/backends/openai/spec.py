@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from openended.harness.backends.openai import dialects
@@ -45,8 +45,7 @@ class ServerSpec(BackendSpec):
     instruction: str | None = None  # system message before the prompt if `chat` is true
     prompts_as_text: bool = False  # send texts where the dialect takes token ids too
     seeded: bool = True  # send a seed for each text; false for servers that ignore it
-    probe: bool | Literal["thorough"] = True
-    """Probe the server before its texts are used; `thorough`: with eight times the draws."""
+    probe: bool = True  # probe the server before its texts are used
     logprobs: int = ranged(20, "[1, 10000]", "1 to 10000")
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
     api_key_env: str | None = None  # environment variable that holds the key
@@ -121,7 +120,7 @@ class ServerSpec(BackendSpec):
             "dialect": self.dialect, "sampler": self.server_dialect.sampler,
             "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
             "text": self.prompts_as_text, "chat": [self.chat, self.instruction], "seeded": self.seeded,
-            "probe": bool(self.probe),
+            "probe": self.probe,
         }  # fmt: skip
 
     def fetch_info(self) -> ServerInfo | None:

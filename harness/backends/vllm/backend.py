@@ -15,7 +15,7 @@ import numpy as np
 from openended.harness import core, models
 from openended.harness.backends.vllm.rows import KEY, TextOrder, make_group, make_order
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
-from openended.harness.core import Advance, DataError, Generation, NextToken, Ragged, SpecError
+from openended.harness.core import Advance, DataError, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
 from openended.harness.models import EmbeddingRequest, Pooling, QStatisticsRequest, ScoringRequest, TextVectors
@@ -245,8 +245,7 @@ class VllmBackend:
         """The engines that run: None makes tokens, each of the others vectors."""
         weakref.finalize(self, _close_engines, self._engines)
         self._last: Engine | None = None  # the engine of the last call
-        self._comparison: str | None = None
-        """How the texts of the last call compare with the reference backend's; None: it generated none."""
+        self._wrote = False  # the last call generated texts
 
     @property
     def engine(self) -> Engine:
@@ -274,22 +273,17 @@ class VllmBackend:
             return {}
         s = self.spec
         facts = {
-            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, "compared": self._comparison,
-            **self._last.describe(),
+            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, **self._last.describe(),
         }  # fmt: skip
-        if self._comparison is None:
-            return {"engine": facts}
-        return {"engine": facts, "notes": [f"{s.title}: vLLM {find_version()}; {self._comparison}"]}
+        return {"engine": facts} | ({"notes": [f"{s.title}: vLLM {find_version()}"]} if self._wrote else {})
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
         self.spec.demand("generate", request.decoder)
-        reference = self._generate_reference(request)
         prompts = [replace(p, token_ids=self._read_ids(p.token_ids)) for p in request.prompts]
         longest = max((len(p.token_ids) for p in prompts), default=0)
         request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
         group = make_group(request, self.eos_ids)
-        equal: list[bool] = []
 
         def finish(number: int, result: EngineResult) -> None:
             prompt = prompts[number]
@@ -297,20 +291,16 @@ class VllmBackend:
             emit([generation])
             if advance is not None:
                 advance(len(result.ids) + result.ended)
-            if (expected := reference.get((prompt.example_id, prompt.sample))) is not None:
-                equal.append(expected.token_ids == generation.token_ids)
 
         orders = (
             EngineRequest(p.token_ids, request.max_new_tokens, self.eos_ids, make_order(group, p)) for p in prompts
         )
         self._run(orders, finish)
-        if equal:
-            self._comparison = f"{sum(equal)} of {len(equal)} texts equal those of model=transformers"
-            log.info("%s: %s (%s)", self.spec.title, self._comparison, request.decoder.title)
+        self._wrote = True
 
     def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the log-probabilities of given tokens."""
-        self._comparison = None
+        self._wrote = False
         jobs, out = models.plan_scoring(self, request)
 
         def finish(number: int, result: EngineResult) -> None:
@@ -326,7 +316,7 @@ class VllmBackend:
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""
-        self._comparison = None
+        self._wrote = False
         continuations = request.continuations
         heads = [self._read_ids(row.tolist()) for row in request.prompts]
         # Every forced token needs a position, the last one too.
@@ -354,7 +344,7 @@ class VllmBackend:
 
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """Embed the texts by the last hidden states, pooled inside the engine; one call for each maximum length."""
-        self._comparison = None
+        self._wrote = False
         pooling = request.embedder.pooling
         rows = models.join_rows(request.prompts, request.continuations, self.bos_prefix)
         out: dict[int | None, TextVectors] = {}
@@ -400,22 +390,6 @@ class VllmBackend:
             models.free_memory()
             raise
         engine.release_memory()
-
-    def _generate_reference(self, request: GenerationRequest) -> dict[tuple[str, int], Generation]:
-        """Generate the first texts with the reference backend, before vLLM takes memory again."""
-        first = request.prompts[: self.spec.check_texts]
-        self._comparison = "its texts were not compared with those of model=transformers"
-        if not first:
-            return {}
-        generations: list[Generation] = []
-        try:
-            reference = self.spec.tokenizer_spec().load(device=str(self.device))
-            reference.generate(replace(request, prompts=first), generations.extend)
-        except (core.HarnessError, MemoryError, RuntimeError) as err:
-            self._comparison = f"the reference backend could not generate texts to compare with ({err!s:.100})"
-            log.warning("%s: %s", self.spec.title, self._comparison)
-        models.free_memory()
-        return {(g.example_id, g.sample): g for g in generations}
 
 
 def _close_engines(engines: dict[Pooling | None, Engine]) -> None:

@@ -29,7 +29,7 @@ class VllmSpec(ModelSpec):
     loader = "openended.harness.backends.vllm.backend:load_vllm"
     runs_in_process = False  # neither transformers nor Ray's workers load it
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
-    connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs", "check_texts"})
+    connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs"})
 
     quantization: str | None = None
     """vLLM's name of a quantization of the weights (`fp8`, `awq`, ...); null: as the model's files say."""
@@ -42,8 +42,6 @@ class VllmSpec(ModelSpec):
     """Texts at once; null: vLLM's default. It takes the place of `runtime.batch_size`."""
     enforce_eager: bool = False  # run without CUDA graphs and compilation
     engine: Mapping[str, Any] = field(default_factory=dict, hash=False)  # further options of vLLM's engine, by name
-    check_texts: int = ranged(16, "[0, inf)", "0 (off) or more")
-    """Prompts whose texts are compared with those of `model=transformers` before a run generates; 0: none."""
 
     def check(self) -> None:
         super().check()

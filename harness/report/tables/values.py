@@ -142,17 +142,20 @@ class _ValueFrame:
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
         means += [] if layout.decimals or layout.significant else [RULE]
+        notes = list_run_notes(models, results, label)
+        alarms = [note for note in notes if core.DO_NOT_REPORT in note]
         return Frame(
             part.stem,
             ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
             tuple(entries),
             (
                 *describe_coverage(quantity for quantity, _ in styled), *estimates,
-                *describe_resolution(styled, kinds, results, part.items), *list_run_notes(models, results, label),
+                *describe_resolution(styled, kinds, results, part.items),
+                *(note for note in notes if note not in alarms),
             ),
             heads={"system": "System"},
             warnings=(
-                *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
+                *alarms, *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
                 *self.list_unknown_keys(),
             ),
             rules=(*means, *signatures),

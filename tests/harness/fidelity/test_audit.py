@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from openended.harness.fidelity import checks
-from openended.harness.fidelity.audit import compare_texts
-from openended.harness.fidelity.checks import TokenFacts, Totals, find_failures, run_checks
-from openended.harness.fidelity.positions import compare_rows, locate_tokens, sum_log_within
+from openended.harness.audit import checks
+from openended.harness.audit.audit import compare_texts
+from openended.harness.audit.checks import TokenFacts, Totals, find_failures, run_checks
+from openended.harness.audit.positions import Rounding, compare_rows, locate_tokens, sum_log_within
+from openended.harness.storage import read_record
+from tests.harness.backends.openai.fake import ID, Fake, Fault, served
 from tests.helpers import openended
 
 ROWS, STEPS, V = 48, 32, 120
 N = ROWS * STEPS
+EXACT, NONE = Rounding.between("float32", "float32"), Rounding(0, 0)
 ROW, STEP = np.repeat(np.arange(ROWS), STEPS), np.tile(np.arange(STEPS), ROWS)
 LOGITS = np.random.default_rng(0).normal(size=(N, V)) * 2 + np.linspace(2, 0, V)
 
@@ -37,7 +40,9 @@ def audit(q, tokens, seed, stream=None):
 def check(q, tokens, seed, stream=None):
     rng = np.random.default_rng(seed)
     logits = np.where(q > 0, LOGITS, LOGITS - 5)
-    facts = locate_tokens(q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream)
+    facts = locate_tokens(
+        q, logits, tokens, rng.random((2, N)), np.full(N, np.nan) if stream is None else stream, EXACT
+    )
     at = np.arange(N)
     facts["repeats"], facts["repeats_mean"] = SEEN[at, facts["token"]].astype(float), (q * SEEN).sum(1)
     suspects = {"suspect": compare_rows(q, SUSPECT, facts["token"])}
@@ -45,7 +50,7 @@ def check(q, tokens, seed, stream=None):
     columns = {"row": ROW, "step": STEP, "phase": checks.hash_ids(facts["token"]), "phase_mean": q @ phases}
     expected = q.reshape(ROWS, STEPS, V).sum(1)
     totals = Totals(expected, (q * (1 - q)).sum(0), sum_log_within(q))
-    return run_checks(TokenFacts(**facts, **columns, suspects=suspects), totals, tolerance=1e-3)
+    return run_checks(TokenFacts(**facts, **columns, suspects=suspects), totals)
 
 
 def keep_best(q, k):
@@ -113,13 +118,15 @@ def test_known_random_numbers_show_small_noise():
 
 def test_facts_of_a_row_by_hand():
     q, logits = np.array([[0.5, 0.0, 0.3, 0.2]]), np.array([[1.0, -1.0, 0.5, 0.1]])
-    facts = locate_tokens(q, logits, np.array([2]), np.array([[0.5], [0.25]]), np.array([0.9]))
+    facts = locate_tokens(q, logits, np.array([2]), np.array([[0.5], [0.25]]), np.array([0.9]), NONE)
     at_2 = {"by_rank": 0.5 + 0.15, "by_id": 0.5 + 0.075, "rank": 1, "outside": 0, "stream": 0.1, "log_q": np.log(0.3)}
     assert {name: facts[name][0] for name in at_2} == pytest.approx(at_2)
     entropy = -(0.5 * np.log(0.5) + 0.3 * np.log(0.3) + 0.2 * np.log(0.2))
     assert facts["log_q_mean"][0] == pytest.approx(-entropy)
-    outside = locate_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([np.nan]))
+    outside = locate_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([np.nan]), NONE)
     assert (outside["outside"][0], outside["token"][0]) == (pytest.approx(1.1), 3)  # the nearest kept logit is .1
+    half = locate_tokens(q, logits, np.array([1]), np.zeros((2, 1)), np.array([1.0]), Rounding(0.1, 0.5))
+    assert (half["outside"][0], half["stream"][0]) == (pytest.approx(1.1 - 0.1 - 0.5), 0)
 
 
 def test_strings_of_two_engines_are_compared():
@@ -150,3 +157,37 @@ def test_a_run_is_audited(tmp_path):
     assert "NOT drawn from" in other.stdout
     pair = openended("audit", *map(str, list(runs.values())[:1]), "--against", str(folder), cwd=tmp_path, verbose=False)
     assert "24 pairs of texts" in pair.stdout
+
+
+def run_and_read_note(cwd, *words, code=0):
+    """Return the note of a run on its audit, which is under its table too."""
+    done = openended(
+        "task=docs", "num_examples=24", "max_new_tokens=16", "metric=[distinct_n]", *words, cwd=cwd, code=code
+    )
+    folder = max((cwd / "outputs/runs/default").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    (note,) = [note for note in read_record(folder).notes if "audit" in note]
+    assert note[:40] in done.stdout
+    return note
+
+
+@pytest.mark.slow
+def test_a_run_audits_its_own_texts(tmp_path):
+    assert run_and_read_note(tmp_path, "audit=true").startswith("audit: the texts are consistent")
+    note = run_and_read_note(tmp_path, "audit=bundled:docs-m", code=1)
+    assert note.startswith("DO NOT REPORT: 24 texts, 384 tokens: NOT drawn from docs-s nucleus p=0.95 (")
+    note = run_and_read_note(tmp_path, "audit=true", "decoder=beam")
+    assert note == "not audited: decoder beam does not draw each token from a Q"
+    for words, why in (
+        (("model=openai", "model.path=x"), "no reference model is known for x (vllm); name one as audit=HUB_ID"),
+        (("generations=texts.jsonl",), "these texts come from a file"),
+    ):
+        assert why in openended("task=docs", "audit=true", *words, cwd=tmp_path, code=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "code"), [(Fault(), 0), (Fault(temperature=0.7), 1)])
+def test_a_server_that_was_not_probed_is_audited(tmp_path, fault, code):
+    with served(Fake(fault)) as (address,):
+        server = ("model=openai", f"model.path={ID}", f"model.tokenizer=bundled:{ID}", f"model.base_url={address}")
+        note = run_and_read_note(tmp_path, *server, "model.probe=false", "decoder=min_p", "audit=true", code=code)
+    assert ("NOT drawn from docs-s (vllm) min_p p=0.1" in note) == bool(code)

@@ -174,6 +174,15 @@ def test_a_text_without_ids_is_encoded_again_and_marked():
         read(value, ask(len(WORDS)))
 
 
+def test_llama_cpp_names_its_tokens_with_their_log_probabilities():
+    value = reply((*WORDS, END), "stop", token_ids=None, logprobs={"content": [{"id": i} for i in (*WORDS, END)]})
+    made = read(value, ask(9))
+    assert (made.ids, made.stop, made.encoded) == (WORDS, "eos", False)
+    assert (body("llama_cpp")["n_probs"], body("llama_cpp", listed=7)["n_probs"]) == (1, 7)
+    value["choices"][0]["logprobs"]["content"][0].pop("id")
+    assert read(value, ask(9)).encoded
+
+
 @pytest.mark.parametrize(
     ("value", "request_", "why"),
     [

@@ -128,7 +128,7 @@ def test_a_server_that_changes_after_the_probe_is_marked(local, fault, why):
 
 
 def test_a_server_without_a_list_of_models_is_told(local):
-    backend = server(Fake(Fault(no_list=True)), probe="thorough")
+    backend = server(Fake(Fault(no_list=True)), probe=True)
     write(backend, prompts_of(local, 1), Greedy(), 1)
     probed = backend.provenance()["served"]["probe"]
     assert "not checked: the model's name (/v1/models lists no models)" in probed

@@ -43,9 +43,9 @@ class TokenFacts:
     rank: I64  # tokens that are more probable
     repeats: F64  # 1 if the token occurs in the text so far, prompt included
     repeats_mean: F64  # its probability under Q
-    outside: F64  # nats by which the token misses the support of Q; 0: inside
+    outside: F64  # nats by which the token misses the support of Q, beyond rounding; 0: inside
     stream: F64
-    """How far the known uniform of the draw is from the token's part of [0, 1); NaN without one."""
+    """How far the known uniform of the draw is from the token's part of [0, 1), beyond rounding; NaN without one."""
     suspects: Mapping[str, tuple[F64, F64, F64]]
     """Name of a fault → log ratio of its Q and this one at the token, expectation and variance under this one."""
 
@@ -79,8 +79,8 @@ def hash_ids(ids: I64) -> F64:
     return (ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def run_checks(facts: TokenFacts, totals: Totals, *, tolerance: float) -> list[Finding]:
-    """Run all checks; `tolerance` is the rounding that is allowed, in nats at the edge of Q and in probability.
+def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
+    """Run all checks.
 
     Where Q leaves one token only, nothing is drawn: such tokens are checked against the support and not read further.
     """
@@ -90,10 +90,10 @@ def run_checks(facts: TokenFacts, totals: Totals, *, tolerance: float) -> list[F
     n = len(facts.token)
     findings = []
 
-    outside = int((facts.outside > tolerance).sum())
+    outside = int((facts.outside > 0).sum())
     findings.append(Finding("support", 0.0 if outside else 1.0, f"{outside} of {n:,} tokens outside Q", "1 token"))
     if np.isfinite(facts.stream).any():
-        wrong = int((facts.stream > tolerance).sum())
+        wrong = int((facts.stream > 0).sum())
         text = f"{wrong} of {np.isfinite(facts.stream).sum():,} tokens differ from a draw with the same random numbers"
         findings.append(Finding("random numbers", 0.0 if wrong else 1.0, text, "1 token"))
     drawn = facts.select(facts.log_q_mean < 0)

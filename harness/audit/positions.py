@@ -6,25 +6,40 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from openended.harness.audit.checks import BIG, GRID, MOST_GROUPS, TokenFacts, Totals, hash_ids
 from openended.harness.core import F64, I64, Advance, copy_to_host
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
-from openended.harness.fidelity.checks import BIG, GRID, MOST_GROUPS, TokenFacts, Totals, hash_ids
 from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
 
 if TYPE_CHECKING:
     from openended.harness.models import LanguageModel, TextRequest
 
+SPACINGS = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""dtype → relative distance of neighboring numbers: the logits of two engines differ by about so much."""
 INT8 = ("int8 weights", "int8 weights, one scale per channel")
 """Rounded weights that an audit compares with: one scale for each matrix, or one for each of its outputs."""
 
 
+class Rounding(NamedTuple):
+    """By how much the logits of an honest engine may depart from the reference's."""
+
+    nats: float  # also a probability, for the draws with known random numbers
+    relative: float  # of the logit
+
+    @classmethod
+    def between(cls, *dtypes: str) -> Rounding:
+        """Return the rounding between an engine and a reference; an unknown precision counts as bfloat16."""
+        spacing = max(SPACINGS.get(dtype, SPACINGS["bfloat16"]) for dtype in dtypes)
+        return cls(0.1 if spacing else 1e-3, 2 * spacing)
+
+
 def measure_positions(
-    lms: Mapping[str, LanguageModel], decoder: QDecoder, request: TextRequest, streams: Sequence[F64] | None, *,
-    min_new_tokens: int, batch_size: int, advance: Advance,
+    lms: Mapping[str, LanguageModel], decoder: QDecoder, request: TextRequest, streams: Sequence[F64] | None,
+    rounding: Rounding, *, min_new_tokens: int, batch_size: int, advance: Advance,
 ) -> tuple[TokenFacts, Totals]:  # fmt: skip
     """Read the facts of every token of the texts.
 
@@ -33,6 +48,7 @@ def measure_positions(
         decoder: The requested decoder.
         request: What the model read before each text, and the tokens of the text, a drawn end token included.
         streams: The uniforms that the tokens were drawn with, one array for each text; None: unknown.
+        rounding: Departures that are no fault.
         min_new_tokens: The end of text is forbidden before this many tokens.
         batch_size: Texts of one forward pass.
         advance: Gets the number of finished tokens.
@@ -68,7 +84,9 @@ def measure_positions(
                     copy_to_host(read_dense_q(decoder, *pair))[0] for pair in zip(tables, penalized, strict=True)
                 )
                 logits = copy_to_host(penalized[0].logits)[0].astype(np.float64)
-                located = locate_tokens(q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out])
+                located = locate_tokens(
+                    q, logits, columns["token"][out], uniforms[:, out], columns["stream"][out], rounding
+                )
                 located["phase_mean"] = q @ phases
                 for i, position in enumerate(first.positions):
                     seen = np.unique(read(position))
@@ -88,17 +106,21 @@ def measure_positions(
     return TokenFacts(**columns, suspects=suspects), totals
 
 
-def locate_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) -> dict[str, np.ndarray]:
+def locate_tokens(
+    q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64, rounding: Rounding
+) -> dict[str, np.ndarray]:
     """Return where tokens (m,) are in Q (m, V): columns of `TokenFacts`.
 
-    A token outside the support is replaced by the kept one with the nearest logit, after its distance was noted.
+    A token outside the support is replaced by the kept one with the nearest logit, after its distance was noted as far
+    as it exceeds the rounding.
     `uniforms` (2, m) spread tokens over their parts of [0, 1); `stream` (m,) are the uniforms of the draws or NaN.
     """
     at = np.arange(len(tokens))
     distance = np.where(q > 0, np.abs(logits - logits[at, tokens][:, None]), np.inf)
     nearest = distance.argmin(1)
-    outside = np.where(q[at, tokens] > 0, 0.0, distance[at, nearest])
-    tokens = np.where(outside > 0, nearest, tokens)
+    slack = rounding.nats + rounding.relative * np.abs(logits[at, tokens])
+    outside = np.where(q[at, tokens] > 0, 0.0, np.maximum(distance[at, nearest] - slack, 0.0))
+    tokens = np.where(q[at, tokens] > 0, tokens, nearest)
     log_q = np.log(q, out=np.zeros_like(q), where=q > 0)
     mean = (q * log_q).sum(1)
     mass, own_logit, ids = q[at, tokens], logits[at, tokens][:, None], np.arange(q.shape[1])
@@ -106,7 +128,7 @@ def locate_tokens(q: F64, logits: F64, tokens: I64, uniforms: F64, stream: F64) 
     tied_before = (logits == own_logit) & (ids < tokens[:, None])
     above = (q * (better | tied_before)).sum(1)
     before = (q * (ids < tokens[:, None])).sum(1)
-    missed = np.maximum(0.0, np.maximum(above - stream, stream - above - mass))
+    missed = np.maximum(0.0, np.maximum(above - stream, stream - above - mass) - slack)
     return {
         "token": tokens, "outside": outside, "log_q": log_q[at, tokens], "log_q_mean": mean,
         "log_q_var": np.maximum((q * log_q**2).sum(1) - mean**2, 0.0), "by_rank": above + uniforms[0] * mass,

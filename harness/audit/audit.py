@@ -10,22 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness import core, report
+from openended.harness import core
+from openended.harness.audit import checks, positions
+from openended.harness.audit.checks import Finding
 from openended.harness.backends import make_backend
-from openended.harness.core import DataError, Ragged
+from openended.harness.core import DataError, Ragged, UndefinedMetric
 from openended.harness.decoders import QDecoder
-from openended.harness.fidelity import checks, positions
-from openended.harness.fidelity.checks import Finding
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
-from openended.harness.report import Quantity
 from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
-TOLERANCES = {"float32": 1e-3}
-"""dtype → allowed rounding; in half precision the logits of two engines differ more."""
-HALF = 0.1
 LEAST_PAIRS = 20  # pairs of texts of a comparison of strings
 TEXT_BINS = 4096  # hashed character n-grams of the comparison of strings
+BINS = 40  # of the histogram of the transform
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class Audit:
     texts: int
     tokens: int
     findings: Sequence[Finding]
-    by_rank: core.F64  # the transform of each token, shape (tokens,)
+    transform: Sequence[int]  # tokens in `BINS` equal parts of [0, 1]: by the mass of Q above each
 
     @property
     def failures(self) -> list[Finding]:
@@ -60,58 +57,60 @@ class Audit:
 class EngineTexts:
     """The texts of a run, and how they were asked for."""
 
-    title: str
-    model: Mapping[str, Any]  # its node in the record
+    title: str  # model and decoder
     decoder: QDecoder
     request: TextRequest
     rows: RowFile
     seed: int | None
     min_new_tokens: int
+    dtype: str  # of the engine
     streams: bool  # whether the tokens were drawn with the random streams of the harness
 
+    @classmethod
+    def from_entry(cls, entry: Entry, chat: Entry | None, *, model: str, backend: str) -> EngineTexts:
+        """Read texts that were generated.
 
-def find_texts(folder: Path, stages: tuple[str, ...] = ("generate:", "import:")) -> tuple[RunRecord, Entry]:
-    """Return the record of a run and the store's entry of its texts."""
-    record = read_record(folder)
-    name = next((name for name in record.inputs if name.startswith(stages)), None)
-    if name is None or record.store is None:
-        raise DataError(f"{folder}: the run has no texts of its own; name one with a model and a decoder")
-    return record, read_entry(folder / record.store / record.inputs[name])
+        Args:
+            entry: The store's entry of the texts.
+            chat: The prompts as the model read them, through its chat template; None: as they are.
+            model: Its title.
+            backend: Its name: `transformers`, `vllm`, `openai`.
 
-
-def read_texts(folder: Path) -> EngineTexts:
-    """Read the generated texts of a run."""
-    record, entry = find_texts(folder, ("generate:",))
-    requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
-    decoder = rebuild("decoder", requested["decoder"])
-    if not isinstance(decoder, QDecoder):
-        raise DataError(
-            f"{folder}: decoder {decoder.name} does not draw each token from a Q, so nothing can be audited"
-        )
-    if entry.meta.get("served", {}).get("texts_encoded_again"):
-        raise DataError(
-            f"{folder}: the server returned strings, and the tokens that it drew are unknown; compare the strings with "
-            "those of another engine: openended audit RUN --against RUN"
-        )
-    model = record.spec["model"]
-    rows = RowFile(entry.path / "data.arrow")
-    prompts = rows.prompt_ids
-    if any(name.startswith("chat:") for name in record.inputs):
-        read = RowFile(find_texts(folder, ("chat:",))[1].path / "chat.arrow")
-        by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
-        prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
-    return EngineTexts(
-        f"{model['title']} {decoder.title}", model, decoder,
-        TextRequest(prompts=prompts, continuations=rows.token_ids), rows,
-        requested["seed"], requested["min_new_tokens"],
-        streams=model["name"] in ("transformers", "vllm") and decoder.stochastic,
-    )  # fmt: skip
+        Raises:
+            UndefinedMetric: If the decoder has no Q, or nobody knows the tokens that were drawn.
+        """
+        requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
+        decoder, rows = rebuild("decoder", requested["decoder"]), RowFile(entry.path / "data.arrow")
+        if not isinstance(decoder, QDecoder):
+            raise UndefinedMetric(f"decoder {decoder.name} does not draw each token from a Q")
+        if entry.meta.get("served", {}).get("texts_encoded_again"):
+            raise UndefinedMetric(
+                "the server returned strings, and the tokens that it drew are unknown; compare the strings with those "
+                "of another engine: openended audit RUN --against RUN"
+            )
+        prompts = rows.prompt_ids
+        if chat is not None:
+            read = RowFile(chat.path / "chat.arrow")
+            by_id = dict(zip(read.ids, read.prompt_ids, strict=True))
+            prompts = Ragged.from_rows((by_id[i] for i in rows.ids), np.int64)
+        return cls(
+            f"{model} {decoder.title}", decoder, TextRequest(prompts=prompts, continuations=rows.token_ids), rows,
+            requested["seed"], requested["min_new_tokens"], requested["dtype"],
+            streams=backend in ("transformers", "vllm") and decoder.stochastic,
+        )  # fmt: skip
 
 
 def rebuild(group: str, node: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a spec of the group
     """Return the spec of a node as records keep it."""
     cls = core.load_member(group, node["name"])
     return core.construct(cls, {f.name: node[f.name] for f in fields(cls) if f.init and f.name in node}, group)
+
+
+def find_entry(folder: Path, *stages: str) -> tuple[RunRecord, Entry | None]:
+    """Return the record of a run and the store's entry of one of these stages; None without one."""
+    record = read_record(folder)
+    name = next((name for name in record.inputs if name.startswith(stages)), None)
+    return record, read_entry(folder / record.store / record.inputs[name]) if name and record.store else None
 
 
 def audit_run(
@@ -131,11 +130,19 @@ def audit_run(
     Raises:
         DataError: If the run has no texts of a decoder with a Q, or nobody knows the tokens that were drawn.
     """
-    texts = read_texts(folder)
-    is_hidden = any(str(texts.model.get(name)).startswith("…") for name in ("path", "tokenizer"))  # a private folder
+    record, entry = find_entry(folder, "generate:")
+    if entry is None:
+        raise DataError(f"{folder}: the run generated no texts; name one with a model and a decoder")
+    model = record.spec["model"]
+    try:
+        chat = find_entry(folder, "chat:")[1]
+        texts = EngineTexts.from_entry(entry, chat, model=model["title"], backend=model["name"])
+    except UndefinedMetric as err:
+        raise DataError(f"{folder}: {err}") from err
+    is_hidden = any(str(model.get(name)).startswith("…") for name in ("path", "tokenizer"))  # a private folder
     spec: ModelSpec | None = ModelSpec(path=reference) if reference is not None else None
     if spec is None and not is_hidden:
-        spec = rebuild("model", texts.model).tokenizer_spec()
+        spec = rebuild("model", model).tokenizer_spec()
     if spec is None:
         raise DataError(f"{folder}: the record names no model to compare with; give --reference MODEL")
     lm = make_backend(load_model(spec, device=device))
@@ -143,9 +150,13 @@ def audit_run(
 
 
 def audit_texts(
-    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, suspects: bool, progress: bool = False
+    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, suspects: bool = True, progress: bool = False
 ) -> Audit:
-    """Audit texts with a loaded reference model."""
+    """Audit texts with a loaded reference model.
+
+    Raises:
+        UndefinedMetric: If there is no token.
+    """
     request = texts.request
     ended = ~texts.rows.stops
     if ended.any() and len(lm.eos_ids) != 1:
@@ -158,7 +169,7 @@ def audit_texts(
     read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
     request = TextRequest(prompts=read, continuations=Ragged.from_rows(tokens, np.int64))
     if not len(request.continuations.values):
-        raise DataError(f"{texts.title}: its texts have no tokens, so there is nothing to audit")
+        raise UndefinedMetric(f"{texts.title}: its texts have no tokens")
     streams = None
     if texts.streams and texts.seed is not None:
         keys = zip(texts.rows.ids, texts.rows.samples, request.continuations.lengths.tolist(), strict=True)
@@ -168,16 +179,25 @@ def audit_texts(
         lms |= {name: positions.round_weights(lm, by_channel=i == 1) for i, name in enumerate(positions.INT8)}
     with core.show_progress("audit", len(request.continuations.values), unit="tokens", enabled=progress) as advance:
         facts, totals = positions.measure_positions(
-            lms, texts.decoder, request, streams, min_new_tokens=texts.min_new_tokens, batch_size=batch_size,
-            advance=advance,
+            lms, texts.decoder, request, streams, positions.Rounding.between(texts.dtype, lm.spec.dtype),
+            min_new_tokens=texts.min_new_tokens, batch_size=batch_size, advance=advance,
         )  # fmt: skip
-    findings = checks.run_checks(facts, totals, tolerance=TOLERANCES.get(lm.spec.dtype, HALF))
-    return Audit(texts.title, len(request.continuations), len(facts.token), findings, facts.by_rank)
+    findings = checks.run_checks(facts, totals)
+    counts = np.histogram(facts.by_rank, BINS, (0, 1))[0].tolist()
+    return Audit(texts.title, len(request.continuations), len(facts.token), findings, counts)
+
+
+def read_strings(folder: Path) -> RowFile:
+    """Return the texts of a run, generated or imported."""
+    entry = find_entry(folder, "generate:", "import:")[1]
+    if entry is None:
+        raise DataError(f"{folder}: the run has no texts of its own; name one with a model and a decoder")
+    return RowFile(entry.path / "data.arrow")
 
 
 def compare_runs(first: Path, second: Path) -> tuple[str, bool]:
     """Compare the strings of two runs, text by text; return the verdict in one line, and whether they agree."""
-    files = [RowFile(find_texts(folder)[1].path / "data.arrow") for folder in (first, second)]
+    files = [read_strings(folder) for folder in (first, second)]
     left, right = (dict(zip(zip(f.ids, f.samples, strict=True), f.texts, strict=True)) for f in files)
     shared = [key for key in left if key in right]
     if len(shared) < LEAST_PAIRS:
@@ -206,33 +226,3 @@ def compare_texts(first: Sequence[str], second: Sequence[str]) -> float:
                 differences[row] += sign * np.bincount(bins, minlength=TEXT_BINS)[:TEXT_BINS] / max(len(text), 1)
     scale = np.sqrt((differences**2).sum(0)) + 1e-12
     return checks.compute_shift_p_value(differences / np.sqrt(scale))
-
-
-def build_audit_table(audit: Audit) -> report.Table:
-    """Build the table of the checks."""
-    failed = set(checks.find_failures(audit.findings))
-    columns: list[tuple[Quantity, list[Any]]] = [
-        (Quantity("", "p_value", "p", decimals=4, p_values=True), [f.p_value for f in audit.findings]),
-        (Quantity("", "result", "result"), ["FAILED" if f in failed else "passed" for f in audit.findings]),
-        (Quantity("", "observed", "observed"), [f.observed for f in audit.findings]),
-        (Quantity("", "visible", "smallest fault seen with 90 %"), [f.visible or None for f in audit.findings]),
-    ]
-    remark = "An honest engine fails any check with a probability of 5 % (Holm)."
-    names = [f.name for f in audit.findings]
-    return report.build_tables([report.Frame.build("audit", audit.describe(), names, columns, [remark], head="Check")])[
-        0
-    ]
-
-
-def plot_transform(audit: Audit, bins: int = 40) -> report.Plot:
-    """Show the transform of the tokens: flat if they were drawn from Q."""
-    counts, edges = np.histogram(audit.by_rank, bins, (0, 1))
-    density = counts * bins / max(audit.tokens, 1)
-    error = np.full(bins, 1.96 * np.sqrt(bins / max(audit.tokens, 1)))
-    middle = (edges[1:] + edges[:-1]) / 2
-    series = [
-        report.Series(mark="step", x=middle, y=density, label="tokens"),
-        report.Series(mark="line", x=middle, y=np.ones(bins), below=error, above=error, label="drawn from Q (95 %)"),
-    ]
-    options = {"xlabel": "mass of Q above the token", "ylabel": "density", "xlim": (0, 1)}
-    return report.Plot([report.Panel(series, options=options)])

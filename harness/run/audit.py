@@ -1,0 +1,73 @@
+"""The audit of a run's texts (`audit=true`): did the engine draw them from the decoder's Q?
+
+It follows the generation and comes before everything that is measured on the texts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from openended.harness import audit, core
+from openended.harness.models import BackendSpec, LanguageModel, ModelSpec
+from openended.harness.run.session import Session
+from openended.harness.run.steps import Step, TextRows, digest_model
+
+AUDIT = "audit.json"
+
+
+def choose_reference(model: BackendSpec | None, wanted: bool | str) -> ModelSpec:
+    """Return the model that the texts are compared with: the named one, else the model under test in transformers.
+
+    Raises:
+        SpecError: If nothing is generated, or nobody knows a reference.
+    """
+    core.require_package("torch", "local")
+    if model is None:
+        raise core.SpecError(f"audit={wanted}: these texts come from a file; leave it out, or generate with a model")
+    reference = ModelSpec(path=wanted) if isinstance(wanted, str) else model.tokenizer_spec()
+    if reference is None:
+        raise core.SpecError(
+            f"audit=true: no reference model is known for {model.title}; name one as audit=HUB_ID_OR_FOLDER"
+        )
+    return reference
+
+
+def declare_audit(
+    model: BackendSpec, reference: ModelSpec, rows: TextRows, session: Session, runtime: core.Runtime
+) -> Step:
+    """Declare the audit of generated texts."""
+
+    def write(folder: Path) -> Mapping[str, Any]:
+        entry, chat = rows.step.entry, rows.chat.entry if rows.chat is not None else None
+        if entry is None:
+            raise core.SpecError("the texts of the audit were not made yet")
+        texts = audit.EngineTexts.from_entry(entry, chat, model=model.title, backend=model.name)
+        lm = cast("LanguageModel", session.model(reference, replace(runtime, engine="local")))
+        done = audit.audit_texts(texts, lm, batch_size=runtime.feature_batch_size, progress=runtime.progress)
+        core.write_json(folder / AUDIT, asdict(done) | {"findings": [f._asdict() for f in done.findings]})
+        return {"n": done.texts, "tokens": done.tokens, "device": str(lm.device)}
+
+    inputs = {"texts": rows.step, "reference": partial(digest_model, reference)}
+    inputs |= {"chat": rows.chat} if rows.chat is not None else {}
+    return Step(
+        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "dtype": reference.dtype},
+        inputs, write, num_texts=rows.num_texts, num_tokens=rows.num_tokens, model=reference,
+    )  # fmt: skip
+
+
+def read_audit(folder: Path) -> audit.Audit:
+    """Read what the audit of a run found."""
+    fields = core.read_json(folder / AUDIT)
+    return audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
+
+
+def describe_audit(step: Step) -> tuple[str, bool]:
+    """Return a note on an audit, and whether it failed."""
+    if step.entry is None:
+        return f"not audited: {step.undefined}", False
+    done = read_audit(step.entry.path)
+    if done.failures:
+        return f"{core.DO_NOT_REPORT}: {done.describe()}; openended audit RUN lists all checks", True
+    return "audit: the texts are consistent with draws from the decoder's Q", False

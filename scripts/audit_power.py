@@ -1,0 +1,326 @@
+"""Measure which faults of an engine `openended audit` finds, and how often it accuses an honest one.
+
+    python scripts/audit_power.py faults|honest|half [--texts 320] [--audits 100] [--only WORD] [--write PAGE]
+
+The contexts are texts of 64 tokens that the bundled docs-m wrote. At each position an engine draws a token from its own
+Q, and the audit compares it with the Q that was asked for, given the same context. An audit draws all tokens anew
+(20,480 of 320 texts), so that thousands of audits need a few forward passes.
+
+faults: twelve faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
+a fault, for several decoders. half: honest engines in half precision that read one text at a time, against references
+in float32 and in the same precision that read 32; the random numbers are known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from openended.harness.audit import checks, positions
+from openended.harness.audit.positions import Rounding
+from openended.harness.backends import make_backend
+from openended.harness.core import F64, I64, Ragged
+from openended.harness.decoders import (
+    GenerationRequest,
+    Prompt,
+    QDecoder,
+    apply_penalties,
+    compute_dense_q,
+    parse_q_decoder,
+)
+from openended.harness.generation import iterate_batches, iterate_logits
+from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.coverage import replace_rows
+
+PROMPT, NEW = 16, 64  # tokens
+EXACT = Rounding.between("float32")
+CHUNK = 512  # rows of Q in double precision at a time
+NOISE = 0.1  # standard deviation of the noise on logits
+TEMPLATE = "### Question\n", "\n### Answer\n"
+HONEST = (
+    "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "nucleus,p=0.5", "typical",
+    "ancestral,repetition_penalty=1.1",
+)  # fmt: skip
+HALF = ("ancestral", "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1")
+Draw = Callable[[np.random.Generator], I64]
+Failures = list[list[str]]  # names of the failed checks of each audit
+Study = tuple[str, Callable[[], Failures]]  # a row of the table, and what computes it
+
+
+class Contexts:
+    """Texts at whose positions tokens are drawn."""
+
+    def __init__(self, lm: LanguageModel, texts: int) -> None:
+        request = GenerationRequest(
+            prompts=[Prompt(str(i), 0, ()) for i in range(texts)], decoder=parse_q_decoder("ancestral"), seed=0,
+            max_new_tokens=PROMPT + NEW, min_new_tokens=PROMPT + NEW, batch_size=64,
+        )  # fmt: skip
+        rows: dict[str, tuple[int, ...]] = {}
+        make_backend(lm).generate(request, lambda done: rows.update((g.example_id, g.token_ids) for g in done))
+        self.ids = np.array([rows[str(i)] for i in range(texts)])
+        self.row, self.step = np.repeat(np.arange(texts), NEW), np.tile(np.arange(NEW), texts)
+        self.history, self.lengths = torch.from_numpy(self.ids[self.row]), torch.from_numpy(PROMPT + self.step)
+        read = np.arange(PROMPT + NEW) < self.lengths.numpy()[:, None]
+        self.seen = np.zeros((len(self.row), lm.vocab_size), bool)
+        self.seen[np.nonzero(read)[0], self.ids[self.row][read]] = True
+
+    def read_logits(
+        self, lm: LanguageModel, batch_size: int = 32, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
+    ) -> torch.Tensor:
+        """Return the logits that each token is drawn from, (tokens, V); the prompts stand between other tokens."""
+        request = TextRequest(
+            prompts=Ragged.from_rows(([*before, *row[:PROMPT], *after] for row in self.ids), np.int64),
+            continuations=Ragged.from_rows(self.ids[:, PROMPT:], np.int64),
+        )
+        out = torch.empty((len(self.row), lm.vocab_size))
+        with torch.inference_mode():
+            for rows in iterate_batches(request.prompts.lengths, request.continuations.lengths, batch_size):
+                for at, chunk in iterate_logits(lm, request, rows):
+                    out[torch.from_numpy(at)] = chunk.logits.float()
+        return out
+
+    def penalize(self, decoder: QDecoder, logits: torch.Tensor) -> torch.Tensor:
+        """Apply a decoder's penalties."""
+        return apply_penalties(decoder, logits, self.history, self.lengths) if decoder.penalizes else logits
+
+
+def compute_q(decoder: QDecoder, logits: torch.Tensor) -> np.ndarray:
+    """Return the Q of penalized logits, float32."""
+    out = np.empty(logits.shape, np.float32)
+    for start in range(0, len(logits), CHUNK):
+        out[start : start + CHUNK] = compute_dense_q(decoder, logits[start : start + CHUNK]).numpy()
+    return out
+
+
+class Audited:
+    """The Q that was asked for, with what the checks read of each token at each position."""
+
+    def __init__(
+        self, contexts: Contexts, decoder: QDecoder, logits: torch.Tensor, rounded: dict[str, torch.Tensor]
+    ) -> None:
+        self.contexts, penalized = contexts, contexts.penalize(decoder, logits)
+        self.logits, self.q = penalized.numpy(), compute_q(decoder, penalized)
+        self.others = {name: compute_q(decoder, contexts.penalize(decoder, z)) for name, z in rounded.items()}
+        n, size = self.q.shape
+        self.above, self.before, self.rank = np.empty_like(self.q), np.empty_like(self.q), np.empty((n, size), np.int32)
+        self.moments = {name: np.empty((2, n)) for name in self.others}
+        columns = {name: np.zeros(n) for name in ("log_q_mean", "log_q_var", "repeats_mean")}
+        columns["phase_mean"] = np.zeros(n, complex)
+        groups = contexts.row * checks.MOST_GROUPS // (contexts.row[-1] + 1)
+        totals = checks.Totals(np.zeros((checks.MOST_GROUPS, size)), np.zeros(size), np.zeros(len(checks.GRID)))
+        phases = np.exp(2j * np.pi * checks.hash_ids(np.arange(size)))
+        for start in range(0, n, CHUNK):
+            at = slice(start, start + CHUNK)
+            q = self.q[at].astype(np.float64)
+            order = np.argsort(-self.logits[at], axis=1, kind="stable")
+            ranked = np.take_along_axis(q, order, 1)
+            np.put_along_axis(self.above[at], order, (ranked.cumsum(1) - ranked).astype(np.float32), 1)
+            np.put_along_axis(self.rank[at], order, np.arange(size, dtype=np.int32)[None], 1)
+            self.before[at] = q.cumsum(1) - q
+            first = positions.locate_tokens(
+                q, self.logits[at], order[:, 0], np.zeros((2, len(q))), np.full(len(q), np.nan), EXACT
+            )
+            columns["log_q_mean"][at], columns["log_q_var"][at] = first["log_q_mean"], first["log_q_var"]
+            columns["repeats_mean"][at], columns["phase_mean"][at] = (q * contexts.seen[at]).sum(1), q @ phases
+            for name, other in self.others.items():
+                self.moments[name][:, at] = positions.compare_rows(q, other[at].astype(np.float64), order[:, 0])[1:]
+            np.add.at(totals.expected, groups[at], q)
+            totals.variance += (q * (1 - q)).sum(0)
+            totals.log_within += positions.sum_log_within(q)
+        self.columns, self.totals = columns, totals
+
+    def audit(
+        self, tokens: I64, rng: np.random.Generator, rounding: Rounding, stream: F64 | None = None
+    ) -> list[checks.Finding]:
+        """Audit one token at each position."""
+        at, tokens = np.arange(len(tokens)), tokens.copy()
+        slack = rounding.nats + rounding.relative * np.abs(self.logits[at, tokens])
+        outside = np.zeros(len(tokens))
+        if len(missed := np.flatnonzero(self.q[at, tokens] == 0)):
+            located = positions.locate_tokens(
+                self.q[missed].astype(np.float64), self.logits[missed].astype(np.float64), tokens[missed],
+                np.zeros((2, len(missed))), np.full(len(missed), np.nan), rounding,
+            )  # fmt: skip
+            tokens[missed], outside[missed] = located["token"], located["outside"]
+        uniforms, mass, above = (
+            rng.random((2, len(tokens))),
+            self.q[at, tokens].astype(np.float64),
+            self.above[at, tokens],
+        )
+        stream = np.full(len(tokens), np.nan) if stream is None else stream
+        suspects = {}
+        for name, other in self.others.items():
+            with np.errstate(divide="ignore"):
+                ratio = np.clip(np.log(other[at, tokens]) - np.log(mass), -positions.BIG, positions.BIG)
+            suspects[name] = ratio, *self.moments[name]
+        facts = checks.TokenFacts(
+            row=self.contexts.row, step=self.contexts.step, token=tokens, log_q=np.log(mass),
+            by_rank=above + uniforms[0] * mass, by_id=self.before[at, tokens] + uniforms[1] * mass,
+            phase=checks.hash_ids(tokens), rank=self.rank[at, tokens].astype(np.int64),
+            repeats=self.contexts.seen[at, tokens].astype(float), outside=outside,
+            stream=np.maximum(0, np.maximum(above - stream, stream - above - mass) - slack), suspects=suspects,
+            **self.columns,
+        )  # fmt: skip
+        return checks.run_checks(facts, self.totals)
+
+
+class Engine:
+    """Draws tokens from its own Q, given logits of the same positions, in the order of ids or of probability."""
+
+    def __init__(self, q: np.ndarray, order: np.ndarray | None = None) -> None:
+        self.order = order
+        ranked = q if order is None else np.take_along_axis(q, order, 1)
+        self.below = np.empty_like(q)
+        for start in range(0, len(q), CHUNK):
+            self.below[start : start + CHUNK] = ranked[start : start + CHUNK].cumsum(1, dtype=np.float64)
+
+    def draw(self, u: F64) -> I64:
+        """Return the token at each uniform (n,)."""
+        at = (self.below <= (u * self.below[:, -1])[:, None]).sum(1)
+        at = np.minimum(at, self.below.shape[1] - 1)
+        return at if self.order is None else self.order[np.arange(len(u)), at]
+
+
+def count_failures(
+    audited: Audited, draw: Draw, audits: int, rounding: Rounding = EXACT, *, streams: bool = False
+) -> Failures:
+    """Return the names of the checks that fail in each audit; with streams, the draws are those of known numbers."""
+    failures = []
+    for number in range(audits):
+        rng = np.random.default_rng([1, number])  # its first numbers are those of the draws
+        stream = np.random.default_rng([1, number]).random(len(audited.q)) if streams else None
+        found = checks.find_failures(audited.audit(draw(rng), rng, rounding, stream))
+        failures.append([finding.name for finding in found])
+    return failures
+
+
+def draw_independently(engine: Engine) -> Draw:
+    """Draw with a uniform number for each token."""
+    return lambda rng: engine.draw(rng.random(len(engine.below)))
+
+
+def round_models(contexts: Contexts, lm: LanguageModel) -> dict[str, torch.Tensor]:
+    """Return the logits of the models with int8 weights."""
+    kinds = zip(positions.INT8, (False, True), strict=True)
+    return {name: contexts.read_logits(positions.round_weights(lm, by_channel=channel)) for name, channel in kinds}
+
+
+def study_faults(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+    """Yield each fault with what counts the audits that find it."""
+    logits, plain = contexts.read_logits(lm), parse_q_decoder("ancestral")
+    rounded = round_models(contexts, lm)
+    asked = Audited(contexts, plain, logits, rounded)
+    honest = Engine(asked.q)
+    second_half = contexts.row[:, None] > contexts.row[-1] // 2
+
+    def find(draw: Draw, audited: Audited = asked) -> Failures:
+        return count_failures(audited, draw, audits)
+
+    def find_decoder(words: str, asked_for: str = "") -> Failures:
+        drawn = draw_independently(Engine(compute_q(parse_q_decoder(words), logits)))
+        return find(drawn, Audited(contexts, parse_q_decoder(asked_for), logits, rounded) if asked_for else asked)
+
+    def find_q(q: np.ndarray) -> Failures:
+        return find(draw_independently(Engine(q)))
+
+    def draw_shared(rng: np.random.Generator) -> I64:
+        return honest.draw(rng.random(NEW)[contexts.step])
+
+    def draw_gumbel(rng: np.random.Generator) -> I64:
+        return (asked.logits + rng.gumbel(size=(NEW, lm.vocab_size)).astype(np.float32)[contexts.step]).argmax(1)
+
+    def draw_noisy(rng: np.random.Generator, *, anew: bool) -> I64:
+        noise = rng.normal(size=logits.shape if anew else logits.shape[1]).astype(np.float32) * NOISE
+        return (asked.logits + noise + rng.gumbel(size=logits.shape).astype(np.float32)).argmax(1)
+
+    yield "temperature 0.95", partial(find_decoder, "temperature,temperature=0.95")
+    yield "temperature 0.98", partial(find_decoder, "temperature,temperature=0.98")
+    yield "hidden top-p 0.98", partial(find_decoder, "nucleus,p=0.98")
+    yield "hidden top-k 200", partial(find_decoder, "top_k,k=200")
+    yield "ignored repetition penalty 1.1", partial(find_decoder, "ancestral", "ancestral,repetition_penalty=1.1")
+    yield "ignored min-p 0.1", partial(find_decoder, "ancestral", "min_p,p=0.1")
+    yield "one seed for all texts (inverse CDF)", partial(find, draw_shared)
+    yield "one seed for all texts (Gumbel)", partial(find, draw_gumbel)
+    for name, z in rounded.items():
+        yield name, lambda z=z: find_q(compute_q(plain, z))
+    other = compute_q(plain, contexts.read_logits(load_model(ModelSpec(path="bundled:docs-s"))))
+    yield "another model (docs-s)", partial(find_q, other)
+    yield "another model for the second half of the texts", partial(find_q, np.where(second_half, other, asked.q))
+    yield "logits with noise of 0.1, constant per token id", partial(find, partial(draw_noisy, anew=False))
+    yield "logits with new noise of 0.1 for every token", partial(find, partial(draw_noisy, anew=True))
+    before, after = (tuple(lm.encode(part)) for part in TEMPLATE)
+    once = Audited(contexts, plain, contexts.read_logits(lm, before=before, after=after), {})
+    twice = compute_q(plain, contexts.read_logits(lm, before=before * 2, after=after * 2))
+    yield "chat template applied twice", partial(find, draw_independently(Engine(twice)), once)
+
+
+def study_honest(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+    """Yield decoders with what counts the audits that accuse an honest engine."""
+    logits, rounded = contexts.read_logits(lm), round_models(contexts, lm)
+
+    def count(words: str) -> Failures:
+        audited = Audited(contexts, parse_q_decoder(words), logits, rounded)
+        return count_failures(audited, draw_independently(Engine(audited.q)), audits)
+
+    for words in HONEST:
+        yield words, partial(count, words)
+
+
+def study_half(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+    """Yield pairs of precisions with what counts the audits that accuse an honest engine in half precision."""
+
+    def count(words: str, logits: torch.Tensor, alone: torch.Tensor, dtype: str) -> Failures:
+        decoder = parse_q_decoder(words)
+        order = np.argsort(-alone.numpy(), axis=1, kind="stable")
+        engine = draw_independently(Engine(compute_q(decoder, alone), order))
+        return count_failures(
+            Audited(contexts, decoder, logits, {}), engine, audits, Rounding.between(dtype), streams=True
+        )
+
+    full = contexts.read_logits(lm)
+    for dtype in ("bfloat16", "float16"):
+        model = load_model(ModelSpec(path="bundled:docs-m", dtype=dtype))
+        alone = contexts.read_logits(model, batch_size=1)
+        for reference, logits in (("float32", full), (dtype, contexts.read_logits(model))):
+            for words in HALF:
+                yield f"{dtype}, {reference} reference, {words}", partial(count, words, logits, alone, dtype)
+
+
+STUDIES = {"faults": study_faults, "honest": study_honest, "half": study_half}
+
+
+def main() -> None:
+    """Print a row for each fault or engine."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--texts", type=int, default=320, help="of 64 tokens")
+    parser.add_argument("--audits", type=int, default=100)
+    parser.add_argument("--only", default="", help="rows that contain this")
+    parser.add_argument("--write", type=Path, help="a page that holds the table")
+    args = parser.parse_args()
+    lm = load_model(ModelSpec(path="bundled:docs-m"))
+    rows = []
+    for name, count in STUDIES[args.study](Contexts(lm, args.texts), lm, args.audits):
+        if args.only not in name:
+            continue
+        failures = count()
+        found = Counter(check for failed in failures for check in failed)
+        most = ", ".join(f"{check} {number}" for check, number in found.most_common(3))
+        rows.append(f"| {name} | {sum(map(bool, failures)) / len(failures):.1%} | {len(failures)} | {most} |")
+        print(rows[-1], flush=True)
+    if args.write is not None:
+        replace_rows(args.write, f"audits: {args.study}", rows, (1,))
+
+
+if __name__ == "__main__":
+    main()
