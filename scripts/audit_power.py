@@ -37,6 +37,7 @@ from openended.harness.decoders import (
 )
 from openended.harness.generation import iterate_batches, iterate_logits
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
+from openended.harness.run.audit import SIZE as RUN_SIZE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -53,7 +54,7 @@ HONEST = (
 )  # fmt: skip
 HALF = ("ancestral", "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1")
 Draw = Callable[[np.random.Generator], I64]
-Failures = list[list[str]]  # names of the failed checks of each audit
+Failures = list[tuple[list[str], bool]]  # of each audit: names of the failed checks, and whether a run would fail
 Study = tuple[str, Callable[[], Failures]]  # a row of the table, and what computes it
 
 
@@ -194,13 +195,14 @@ class Engine:
 def count_failures(
     audited: Audited, draw: Draw, audits: int, rounding: Rounding = EXACT, *, streams: bool = False
 ) -> Failures:
-    """Return the names of the checks that fail in each audit; with streams, the draws are those of known numbers."""
+    """Audit many draws; with streams, their random numbers are known."""
     failures = []
     for number in range(audits):
         rng = np.random.default_rng([1, number])  # its first numbers are those of the draws
         stream = np.random.default_rng([1, number]).random(len(audited.q)) if streams else None
-        found = checks.find_failures(audited.audit(draw(rng), rng, rounding, stream))
-        failures.append([finding.name for finding in found])
+        found = audited.audit(draw(rng), rng, rounding, stream)
+        failed = [finding.name for finding in checks.find_failures(found)]
+        failures.append((failed, bool(checks.find_failures(found, RUN_SIZE))))
     return failures
 
 
@@ -314,9 +316,10 @@ def main() -> None:
         if args.only not in name:
             continue
         failures = count()
-        found = Counter(check for failed in failures for check in failed)
+        found = Counter(check for failed, _ in failures for check in failed)
+        shares = [np.mean([bool(failed) for failed, _ in failures]), np.mean([fails for _, fails in failures])]
         most = ", ".join(f"{check} {number}" for check, number in found.most_common(3))
-        rows.append(f"| {name} | {sum(map(bool, failures)) / len(failures):.1%} | {len(failures)} | {most} |")
+        rows.append(f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} | {len(failures)} | {most} |")
         print(rows[-1], flush=True)
     if args.write is not None:
         replace_rows(args.write, f"audits: {args.study}", rows, (1,))

@@ -34,11 +34,12 @@ class Audit:
     tokens: int
     findings: Sequence[Finding]
     transform: Sequence[int]  # tokens in `BINS` equal parts of [0, 1]: by the mass of Q above each
+    size: float = checks.SIZE  # probability that an honest engine fails any of the checks
 
     @property
     def failures(self) -> list[Finding]:
         """The checks that failed."""
-        return checks.find_failures(self.findings)
+        return checks.find_failures(self.findings, self.size)
 
     def describe(self) -> str:
         """Return the verdict in one line."""

@@ -15,6 +15,8 @@ from openended.harness.run.session import Session
 from openended.harness.run.steps import Step, TextRows, digest_model
 
 AUDIT = "audit.json"
+SIZE = 0.001
+"""Probability that an honest run fails its audit: a grid has many runs, and each alarm costs their reader an hour."""
 
 
 def choose_reference(model: BackendSpec | None, wanted: bool | str) -> ModelSpec:
@@ -46,7 +48,8 @@ def declare_audit(
         texts = audit.EngineTexts.from_entry(entry, chat, model=model.title, backend=model.name)
         lm = cast("LanguageModel", session.model(reference, replace(runtime, engine="local")))
         done = audit.audit_texts(texts, lm, batch_size=runtime.feature_batch_size, progress=runtime.progress)
-        core.write_json(folder / AUDIT, asdict(done) | {"findings": [f._asdict() for f in done.findings]})
+        fields = asdict(done) | {"findings": [finding._asdict() for finding in done.findings]}
+        core.write_json(folder / AUDIT, {name: value for name, value in fields.items() if name != "size"})
         return {"n": done.texts, "tokens": done.tokens, "device": str(lm.device)}
 
     inputs = {"texts": rows.step, "reference": partial(digest_model, reference)}
@@ -60,7 +63,9 @@ def declare_audit(
 def read_audit(folder: Path) -> audit.Audit:
     """Read what the audit of a run found."""
     fields = core.read_json(folder / AUDIT)
-    return audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
+    return audit.Audit(
+        **fields | {"size": SIZE, "findings": [audit.Finding(**finding) for finding in fields["findings"]]}
+    )
 
 
 def describe_audit(step: Step) -> tuple[str, bool]:
