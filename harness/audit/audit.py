@@ -34,7 +34,7 @@ class Audit:
     tokens: int
     findings: Sequence[Finding]
     transform: Sequence[int]  # tokens in `BINS` equal parts of [0, 1]: by the mass of Q above each
-    size: float = checks.SIZE  # probability that an honest engine fails any of the checks
+    size: float  # probability that an honest engine fails any of the checks
 
     @property
     def failures(self) -> list[Finding]:
@@ -151,9 +151,10 @@ def audit_run(
 
 
 def audit_texts(
-    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, suspects: bool = True, progress: bool = False
-) -> Audit:
-    """Audit texts with a loaded reference model.
+    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, size: float = checks.SIZE, suspects: bool = True,
+    progress: bool = False,
+) -> Audit:  # fmt: skip
+    """Audit texts with a loaded reference model; an honest engine fails with a probability of `size`.
 
     Raises:
         UndefinedMetric: If there is no token.
@@ -185,7 +186,7 @@ def audit_texts(
         )  # fmt: skip
     findings = checks.run_checks(facts, totals)
     counts = np.histogram(facts.by_rank, BINS, (0, 1))[0].tolist()
-    return Audit(texts.title, len(request.continuations), len(facts.token), findings, counts)
+    return Audit(texts.title, len(request.continuations), len(facts.token), findings, counts, size)
 
 
 def read_strings(folder: Path) -> RowFile:

@@ -4,13 +4,14 @@ It follows the generation and comes before everything that is measured on the te
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from openended.harness import audit, core
-from openended.harness.models import BackendSpec, LanguageModel, ModelSpec
+from openended.harness.models import BackendSpec, LanguageModel, ModelCache, ModelSpec
+from openended.harness.run.passes import CPU_ROWS
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Step, TextRows, digest_model
 
@@ -46,16 +47,16 @@ def declare_audit(
         if entry is None:
             raise core.SpecError("the texts of the audit were not made yet")
         texts = audit.EngineTexts.from_entry(entry, chat, model=model.title, backend=model.name)
-        lm = cast("LanguageModel", session.model(reference, replace(runtime, engine="local")))
-        done = audit.audit_texts(texts, lm, batch_size=runtime.feature_batch_size, progress=runtime.progress)
-        fields = asdict(done) | {"findings": [finding._asdict() for finding in done.findings]}
-        core.write_json(folder / AUDIT, {name: value for name, value in fields.items() if name != "size"})
+        lm = cast("LanguageModel", ModelCache.model(session, reference, runtime))  # here, not on workers
+        rows_at_once = CPU_ROWS if lm.device.type == "cpu" else runtime.feature_batch_size
+        done = audit.audit_texts(texts, lm, batch_size=rows_at_once, size=SIZE, progress=runtime.progress)
+        core.write_json(folder / AUDIT, asdict(done) | {"findings": [finding._asdict() for finding in done.findings]})
         return {"n": done.texts, "tokens": done.tokens, "device": str(lm.device)}
 
     inputs = {"texts": rows.step, "reference": partial(digest_model, reference)}
     inputs |= {"chat": rows.chat} if rows.chat is not None else {}
     return Step(
-        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "dtype": reference.dtype},
+        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": SIZE},
         inputs, write, num_texts=rows.num_texts, num_tokens=rows.num_tokens, model=reference,
     )  # fmt: skip
 
@@ -63,9 +64,7 @@ def declare_audit(
 def read_audit(folder: Path) -> audit.Audit:
     """Read what the audit of a run found."""
     fields = core.read_json(folder / AUDIT)
-    return audit.Audit(
-        **fields | {"size": SIZE, "findings": [audit.Finding(**finding) for finding in fields["findings"]]}
-    )
+    return audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
 
 
 def describe_audit(step: Step) -> tuple[str, bool]:
