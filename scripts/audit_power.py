@@ -2,9 +2,9 @@
 
     python scripts/audit_power.py faults|honest|half [--texts 320] [--audits 100] [--only WORD] [--write PAGE]
 
-The contexts are texts of 64 tokens that the bundled docs-m wrote. At each position an engine draws a token from its own
-Q, and the audit compares it with the Q that was asked for, given the same context. An audit draws all tokens anew
-(20,480 of 320 texts), so that thousands of audits need a few forward passes.
+The contexts are texts of 64 tokens that the bundled docs-m wrote. At each position an engine draws four tokens from its
+own Q, and the audit compares them with the Q that was asked for, given the same context. An audit draws all tokens anew
+(20,480 of 320 texts, four to a context), so that thousands of audits need a few forward passes.
 
 faults: twelve faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
 a fault, for several decoders. half: honest engines in half precision that read one text at a time, against references
@@ -17,7 +17,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -44,22 +44,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.coverage import replace_rows
 
 PROMPT, NEW = 16, 64  # tokens
-EXACT = Rounding.between("float32")
+COPIES = 4  # texts of an audit for each context
 CHUNK = 512  # rows of Q in double precision at a time
+COARSE = 64  # tokens that a draw skips at once
 NOISE = 0.1  # standard deviation of the noise on logits
 TEMPLATE = "### Question\n", "\n### Answer\n"
+EXACT = Rounding.between("float32")
 HONEST = (
-    "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "nucleus,p=0.5", "typical",
+    "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "typical",
     "ancestral,repetition_penalty=1.1",
 )  # fmt: skip
-HALF = ("ancestral", "nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1")
+HALF = ("nucleus,p=0.95", "top_k,k=50", "min_p,p=0.1")
 Draw = Callable[[np.random.Generator], I64]
 Failures = list[tuple[list[str], bool]]  # of each audit: names of the failed checks, and whether a run would fail
 Study = tuple[str, Callable[[], Failures]]  # a row of the table, and what computes it
 
 
 class Contexts:
-    """Texts at whose positions tokens are drawn."""
+    """Texts at whose n positions tokens are drawn, and the `COPIES` · n tokens of an audit."""
 
     def __init__(self, lm: LanguageModel, texts: int) -> None:
         request = GenerationRequest(
@@ -68,39 +70,49 @@ class Contexts:
         )  # fmt: skip
         rows: dict[str, tuple[int, ...]] = {}
         make_backend(lm).generate(request, lambda done: rows.update((g.example_id, g.token_ids) for g in done))
-        self.ids = np.array([rows[str(i)] for i in range(texts)])
-        self.row, self.step = np.repeat(np.arange(texts), NEW), np.tile(np.arange(NEW), texts)
-        self.history, self.lengths = torch.from_numpy(self.ids[self.row]), torch.from_numpy(PROMPT + self.step)
+        self.lm, self.ids = lm, np.array([rows[str(i)] for i in range(texts)])
+        text, step = np.repeat(np.arange(texts), NEW), np.tile(np.arange(NEW), texts)
+        self.history, self.lengths = torch.from_numpy(self.ids[text]), torch.from_numpy(PROMPT + step)
         read = np.arange(PROMPT + NEW) < self.lengths.numpy()[:, None]
-        self.seen = np.zeros((len(self.row), lm.vocab_size), bool)
-        self.seen[np.nonzero(read)[0], self.ids[self.row][read]] = True
+        self.seen = np.zeros((len(text), lm.vocab_size), bool)
+        self.seen[np.nonzero(read)[0], self.ids[text][read]] = True
+        self.at, self.step = np.tile(np.arange(len(text)), COPIES), np.tile(step, COPIES)
+        self.row = np.concatenate([text + texts * copy for copy in range(COPIES)])
+
+    @cached_property
+    def logits(self) -> torch.Tensor:
+        """The model's logits."""
+        return self.read_logits(self.lm)
+
+    @cached_property
+    def rounded(self) -> dict[str, torch.Tensor]:
+        """The logits with int8 weights."""
+        kinds = zip(positions.INT8, (False, True), strict=True)
+        return {name: self.read_logits(positions.round_weights(self.lm, by_channel=channel)) for name, channel in kinds}
 
     def read_logits(
         self, lm: LanguageModel, batch_size: int = 32, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
     ) -> torch.Tensor:
-        """Return the logits that each token is drawn from, (tokens, V); the prompts stand between other tokens."""
+        """Return the logits that each token is drawn from, (n, V); the prompts stand between other tokens."""
         request = TextRequest(
             prompts=Ragged.from_rows(([*before, *row[:PROMPT], *after] for row in self.ids), np.int64),
             continuations=Ragged.from_rows(self.ids[:, PROMPT:], np.int64),
         )
-        out = torch.empty((len(self.row), lm.vocab_size))
+        out = torch.empty((len(self.lengths), lm.vocab_size))
         with torch.inference_mode():
             for rows in iterate_batches(request.prompts.lengths, request.continuations.lengths, batch_size):
                 for at, chunk in iterate_logits(lm, request, rows):
                     out[torch.from_numpy(at)] = chunk.logits.float()
         return out
 
-    def penalize(self, decoder: QDecoder, logits: torch.Tensor) -> torch.Tensor:
-        """Apply a decoder's penalties."""
-        return apply_penalties(decoder, logits, self.history, self.lengths) if decoder.penalizes else logits
-
-
-def compute_q(decoder: QDecoder, logits: torch.Tensor) -> np.ndarray:
-    """Return the Q of penalized logits, float32."""
-    out = np.empty(logits.shape, np.float32)
-    for start in range(0, len(logits), CHUNK):
-        out[start : start + CHUNK] = compute_dense_q(decoder, logits[start : start + CHUNK]).numpy()
-    return out
+    def compute_q(self, decoder: QDecoder, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return a decoder's Q and the logits after its penalties, (n, V), float32."""
+        if decoder.penalizes:
+            logits = apply_penalties(decoder, logits, self.history, self.lengths)
+        q = np.empty(logits.shape, np.float32)
+        for start in range(0, len(q), CHUNK):
+            q[start : start + CHUNK] = compute_dense_q(decoder, logits[start : start + CHUNK]).numpy()
+        return q, logits.numpy()
 
 
 class Audited:
@@ -109,9 +121,8 @@ class Audited:
     def __init__(
         self, contexts: Contexts, decoder: QDecoder, logits: torch.Tensor, rounded: dict[str, torch.Tensor]
     ) -> None:
-        self.contexts, penalized = contexts, contexts.penalize(decoder, logits)
-        self.logits, self.q = penalized.numpy(), compute_q(decoder, penalized)
-        self.others = {name: compute_q(decoder, contexts.penalize(decoder, z)) for name, z in rounded.items()}
+        self.contexts, (self.q, self.logits) = contexts, contexts.compute_q(decoder, logits)
+        self.others = {name: contexts.compute_q(decoder, other)[0] for name, other in rounded.items()}
         n, size = self.q.shape
         self.above, self.before, self.rank = np.empty_like(self.q), np.empty_like(self.q), np.empty((n, size), np.int32)
         self.moments = {name: np.empty((2, n)) for name in self.others}
@@ -123,7 +134,7 @@ class Audited:
         for start in range(0, n, CHUNK):
             at = slice(start, start + CHUNK)
             q = self.q[at].astype(np.float64)
-            order = np.argsort(-self.logits[at], axis=1, kind="stable")
+            order = torch.sort(torch.from_numpy(self.logits[at]), dim=1, descending=True, stable=True).indices.numpy()
             ranked = np.take_along_axis(q, order, 1)
             np.put_along_axis(self.above[at], order, (ranked.cumsum(1) - ranked).astype(np.float32), 1)
             np.put_along_axis(self.rank[at], order, np.arange(size, dtype=np.int32)[None], 1)
@@ -135,35 +146,33 @@ class Audited:
             columns["repeats_mean"][at], columns["phase_mean"][at] = (q * contexts.seen[at]).sum(1), q @ phases
             for name, other in self.others.items():
                 self.moments[name][:, at] = positions.compare_rows(q, other[at].astype(np.float64), order[:, 0])[1:]
-            np.add.at(totals.expected, groups[at], q)
-            totals.variance += (q * (1 - q)).sum(0)
-            totals.log_within += positions.sum_log_within(q)
-        self.columns, self.totals = columns, totals
+            for copy in range(COPIES):
+                np.add.at(totals.expected, groups[copy * n :][at], q)
+            totals.variance += COPIES * (q * (1 - q)).sum(0)
+            totals.log_within += COPIES * positions.sum_log_within(q)
+        self.columns = {name: values[contexts.at] for name, values in columns.items()}
+        self.totals = totals
 
     def audit(
         self, tokens: I64, rng: np.random.Generator, rounding: Rounding, stream: F64 | None = None
     ) -> list[checks.Finding]:
-        """Audit one token at each position."""
-        at, tokens = np.arange(len(tokens)), tokens.copy()
+        """Audit the tokens of an engine."""
+        at, tokens = self.contexts.at, tokens.copy()
         slack = rounding.nats + rounding.relative * np.abs(self.logits[at, tokens])
-        outside = np.zeros(len(tokens))
+        outside, unknown = np.zeros(len(tokens)), np.full(len(tokens), np.nan)
         if len(missed := np.flatnonzero(self.q[at, tokens] == 0)):
             located = positions.locate_tokens(
-                self.q[missed].astype(np.float64), self.logits[missed].astype(np.float64), tokens[missed],
-                np.zeros((2, len(missed))), np.full(len(missed), np.nan), rounding,
+                self.q[at[missed]].astype(np.float64), self.logits[at[missed]].astype(np.float64), tokens[missed],
+                np.zeros((2, len(missed))), unknown[missed], rounding,
             )  # fmt: skip
             tokens[missed], outside[missed] = located["token"], located["outside"]
-        uniforms, mass, above = (
-            rng.random((2, len(tokens))),
-            self.q[at, tokens].astype(np.float64),
-            self.above[at, tokens],
-        )
-        stream = np.full(len(tokens), np.nan) if stream is None else stream
+        uniforms, above = rng.random((2, len(tokens))), self.above[at, tokens]
+        mass, stream = self.q[at, tokens].astype(np.float64), unknown if stream is None else stream
         suspects = {}
         for name, other in self.others.items():
             with np.errstate(divide="ignore"):
                 ratio = np.clip(np.log(other[at, tokens]) - np.log(mass), -positions.BIG, positions.BIG)
-            suspects[name] = ratio, *self.moments[name]
+            suspects[name] = ratio, *self.moments[name][:, at]
         facts = checks.TokenFacts(
             row=self.contexts.row, step=self.contexts.step, token=tokens, log_q=np.log(mass),
             by_rank=above + uniforms[0] * mass, by_id=self.before[at, tokens] + uniforms[1] * mass,
@@ -178,18 +187,22 @@ class Audited:
 class Engine:
     """Draws tokens from its own Q, given logits of the same positions, in the order of ids or of probability."""
 
-    def __init__(self, q: np.ndarray, order: np.ndarray | None = None) -> None:
-        self.order = order
-        ranked = q if order is None else np.take_along_axis(q, order, 1)
-        self.below = np.empty_like(q)
-        for start in range(0, len(q), CHUNK):
-            self.below[start : start + CHUNK] = ranked[start : start + CHUNK].cumsum(1, dtype=np.float64)
+    def __init__(self, contexts: Contexts, q: np.ndarray, order: np.ndarray | None = None) -> None:
+        self.at, self.order = contexts.at, order
+        self.below = (q if order is None else np.take_along_axis(q, order, 1)).cumsum(1, dtype=np.float64)
+        self.coarse = self.below[:, COARSE - 1 :: COARSE]
 
     def draw(self, u: F64) -> I64:
-        """Return the token at each uniform (n,)."""
-        at = (self.below <= (u * self.below[:, -1])[:, None]).sum(1)
-        at = np.minimum(at, self.below.shape[1] - 1)
-        return at if self.order is None else self.order[np.arange(len(u)), at]
+        """Return the token at each uniform."""
+        u = u * self.below[self.at, -1]
+        first = (self.coarse[self.at] <= u[:, None]).sum(1) * COARSE
+        fine = np.minimum(first[:, None] + np.arange(COARSE), self.below.shape[1] - 1)
+        tokens = np.minimum(first + (self.below[self.at[:, None], fine] <= u[:, None]).sum(1), self.below.shape[1] - 1)
+        return tokens if self.order is None else self.order[self.at, tokens]
+
+    def draw_all(self, rng: np.random.Generator) -> I64:
+        """Draw with a uniform number for each token."""
+        return self.draw(rng.random(len(self.at)))
 
 
 def count_failures(
@@ -199,101 +212,85 @@ def count_failures(
     failures = []
     for number in range(audits):
         rng = np.random.default_rng([1, number])  # its first numbers are those of the draws
-        stream = np.random.default_rng([1, number]).random(len(audited.q)) if streams else None
+        stream = np.random.default_rng([1, number]).random(len(audited.contexts.at)) if streams else None
         found = audited.audit(draw(rng), rng, rounding, stream)
         failed = [finding.name for finding in checks.find_failures(found)]
         failures.append((failed, bool(checks.find_failures(found, RUN_SIZE))))
     return failures
 
 
-def draw_independently(engine: Engine) -> Draw:
-    """Draw with a uniform number for each token."""
-    return lambda rng: engine.draw(rng.random(len(engine.below)))
-
-
-def round_models(contexts: Contexts, lm: LanguageModel) -> dict[str, torch.Tensor]:
-    """Return the logits of the models with int8 weights."""
-    kinds = zip(positions.INT8, (False, True), strict=True)
-    return {name: contexts.read_logits(positions.round_weights(lm, by_channel=channel)) for name, channel in kinds}
-
-
-def study_faults(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+def study_faults(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield each fault with what counts the audits that find it."""
-    logits, plain = contexts.read_logits(lm), parse_q_decoder("ancestral")
-    rounded = round_models(contexts, lm)
-    asked = Audited(contexts, plain, logits, rounded)
-    honest = Engine(asked.q)
-    second_half = contexts.row[:, None] > contexts.row[-1] // 2
+    lm, logits, plain, at = contexts.lm, contexts.logits, parse_q_decoder("ancestral"), contexts.at
+    asked = Audited(contexts, plain, logits, contexts.rounded)
+    honest = Engine(contexts, asked.q)
 
     def find(draw: Draw, audited: Audited = asked) -> Failures:
         return count_failures(audited, draw, audits)
 
-    def find_decoder(words: str, asked_for: str = "") -> Failures:
-        drawn = draw_independently(Engine(compute_q(parse_q_decoder(words), logits)))
-        return find(drawn, Audited(contexts, parse_q_decoder(asked_for), logits, rounded) if asked_for else asked)
-
-    def find_q(q: np.ndarray) -> Failures:
-        return find(draw_independently(Engine(q)))
-
-    def draw_shared(rng: np.random.Generator) -> I64:
-        return honest.draw(rng.random(NEW)[contexts.step])
+    def find_logits(words: str, z: torch.Tensor, asked_for: str = "") -> Failures:
+        audited = Audited(contexts, parse_q_decoder(asked_for), logits, contexts.rounded) if asked_for else asked
+        return find(Engine(contexts, contexts.compute_q(parse_q_decoder(words), z)[0]).draw_all, audited)
 
     def draw_gumbel(rng: np.random.Generator) -> I64:
-        return (asked.logits + rng.gumbel(size=(NEW, lm.vocab_size)).astype(np.float32)[contexts.step]).argmax(1)
+        return (asked.logits[at] + rng.gumbel(size=(NEW, lm.vocab_size)).astype(np.float32)[contexts.step]).argmax(1)
 
-    def draw_noisy(rng: np.random.Generator, *, anew: bool) -> I64:
-        noise = rng.normal(size=logits.shape if anew else logits.shape[1]).astype(np.float32) * NOISE
-        return (asked.logits + noise + rng.gumbel(size=logits.shape).astype(np.float32)).argmax(1)
+    def draw_noisy(rng: np.random.Generator) -> I64:
+        noise = torch.from_numpy(rng.normal(size=lm.vocab_size).astype(np.float32) * NOISE)
+        return Engine(contexts, contexts.compute_q(plain, logits + noise)[0]).draw_all(rng)
 
-    yield "temperature 0.95", partial(find_decoder, "temperature,temperature=0.95")
-    yield "temperature 0.98", partial(find_decoder, "temperature,temperature=0.98")
-    yield "hidden top-p 0.98", partial(find_decoder, "nucleus,p=0.98")
-    yield "hidden top-k 200", partial(find_decoder, "top_k,k=200")
-    yield "ignored repetition penalty 1.1", partial(find_decoder, "ancestral", "ancestral,repetition_penalty=1.1")
-    yield "ignored min-p 0.1", partial(find_decoder, "ancestral", "min_p,p=0.1")
-    yield "one seed for all texts (inverse CDF)", partial(find, draw_shared)
+    def draw_noisier(rng: np.random.Generator) -> I64:
+        noise = rng.normal(size=(len(at), lm.vocab_size)).astype(np.float32) * NOISE
+        return (asked.logits[at] + noise + rng.gumbel(size=noise.shape).astype(np.float32)).argmax(1)
+
+    def draw_exchanged(rng: np.random.Generator) -> I64:
+        tokens = honest.draw_all(rng)
+        return np.where(contexts.row > contexts.row[-1] // 2, Engine(contexts, other).draw_all(rng), tokens)
+
+    for words in ("temperature,temperature=0.95", "temperature,temperature=0.98", "nucleus,p=0.98", "top_k,k=200"):
+        yield f"hidden {words.partition(',')[2]}", partial(find_logits, words, logits)
+    for words in ("ancestral,repetition_penalty=1.1", "min_p,p=0.1"):
+        yield f"ignored {words.replace(',', ' ')}", partial(find_logits, "ancestral", logits, words)
+    yield "one seed for all texts (inverse CDF)", partial(find, lambda rng: honest.draw(rng.random(NEW)[contexts.step]))
     yield "one seed for all texts (Gumbel)", partial(find, draw_gumbel)
-    for name, z in rounded.items():
-        yield name, lambda z=z: find_q(compute_q(plain, z))
-    other = compute_q(plain, contexts.read_logits(load_model(ModelSpec(path="bundled:docs-s"))))
-    yield "another model (docs-s)", partial(find_q, other)
-    yield "another model for the second half of the texts", partial(find_q, np.where(second_half, other, asked.q))
-    yield "logits with noise of 0.1, constant per token id", partial(find, partial(draw_noisy, anew=False))
-    yield "logits with new noise of 0.1 for every token", partial(find, partial(draw_noisy, anew=True))
+    for name, z in contexts.rounded.items():
+        yield name, partial(find_logits, "ancestral", z)
+    docs_s = contexts.read_logits(load_model(ModelSpec(path="bundled:docs-s")))
+    other = contexts.compute_q(plain, docs_s)[0]
+    yield "another model (docs-s)", partial(find_logits, "ancestral", docs_s)
+    yield "another model for the second half of the texts", partial(find, draw_exchanged)
+    yield "logits with noise of 0.1, constant per token id", partial(find, draw_noisy)
+    yield "logits with new noise of 0.1 for every token", partial(find, draw_noisier)
     before, after = (tuple(lm.encode(part)) for part in TEMPLATE)
     once = Audited(contexts, plain, contexts.read_logits(lm, before=before, after=after), {})
-    twice = compute_q(plain, contexts.read_logits(lm, before=before * 2, after=after * 2))
-    yield "chat template applied twice", partial(find, draw_independently(Engine(twice)), once)
+    twice = contexts.compute_q(plain, contexts.read_logits(lm, before=before * 2, after=after * 2))[0]
+    yield "chat template applied twice", partial(find, Engine(contexts, twice).draw_all, once)
 
 
-def study_honest(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+def study_honest(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield decoders with what counts the audits that accuse an honest engine."""
-    logits, rounded = contexts.read_logits(lm), round_models(contexts, lm)
 
     def count(words: str) -> Failures:
-        audited = Audited(contexts, parse_q_decoder(words), logits, rounded)
-        return count_failures(audited, draw_independently(Engine(audited.q)), audits)
+        audited = Audited(contexts, parse_q_decoder(words), contexts.logits, contexts.rounded)
+        return count_failures(audited, Engine(contexts, audited.q).draw_all, audits)
 
     for words in HONEST:
         yield words, partial(count, words)
 
 
-def study_half(contexts: Contexts, lm: LanguageModel, audits: int) -> Iterator[Study]:
+def study_half(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield pairs of precisions with what counts the audits that accuse an honest engine in half precision."""
 
     def count(words: str, logits: torch.Tensor, alone: torch.Tensor, dtype: str) -> Failures:
-        decoder = parse_q_decoder(words)
-        order = np.argsort(-alone.numpy(), axis=1, kind="stable")
-        engine = draw_independently(Engine(compute_q(decoder, alone), order))
-        return count_failures(
-            Audited(contexts, decoder, logits, {}), engine, audits, Rounding.between(dtype), streams=True
-        )
+        audited = Audited(contexts, parse_q_decoder(words), logits, {})
+        order = torch.sort(alone, dim=1, descending=True, stable=True).indices.numpy()
+        engine = Engine(contexts, contexts.compute_q(parse_q_decoder(words), alone)[0], order)
+        return count_failures(audited, engine.draw_all, audits, Rounding.between(dtype), streams=True)
 
-    full = contexts.read_logits(lm)
     for dtype in ("bfloat16", "float16"):
         model = load_model(ModelSpec(path="bundled:docs-m", dtype=dtype))
         alone = contexts.read_logits(model, batch_size=1)
-        for reference, logits in (("float32", full), (dtype, contexts.read_logits(model))):
+        for reference, logits in (("float32", contexts.logits), (dtype, contexts.read_logits(model))):
             for words in HALF:
                 yield f"{dtype}, {reference} reference, {words}", partial(count, words, logits, alone, dtype)
 
@@ -312,7 +309,7 @@ def main() -> None:
     args = parser.parse_args()
     lm = load_model(ModelSpec(path="bundled:docs-m"))
     rows = []
-    for name, count in STUDIES[args.study](Contexts(lm, args.texts), lm, args.audits):
+    for name, count in STUDIES[args.study](Contexts(lm, args.texts // COPIES), args.audits):
         if args.only not in name:
             continue
         failures = count()
