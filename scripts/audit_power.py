@@ -49,7 +49,7 @@ CHUNK = 512  # rows of Q in double precision at a time
 COARSE = 64  # tokens that a draw skips at once
 NOISE = 0.1  # standard deviation of the noise on logits
 TEMPLATE = "### Question\n", "\n### Answer\n"
-EXACT = Rounding.between("float32")
+EXACT = Rounding.from_dtypes("float32")
 HONEST = (
     "ancestral", "greedy", "top_k,k=1", "top_k,k=50", "min_p,p=0.1", "nucleus,p=0.95", "typical",
     "ancestral,repetition_penalty=1.1",
@@ -115,7 +115,7 @@ class Contexts:
         return q, logits.numpy()
 
 
-class Audited:
+class RequestedQ:
     """The Q that was asked for, with what the checks read of each token at each position."""
 
     def __init__(
@@ -206,34 +206,36 @@ class Engine:
 
 
 def count_failures(
-    audited: Audited, draw: Draw, audits: int, rounding: Rounding = EXACT, *, streams: bool = False
+    audited: RequestedQ, draw: Draw, audits: int, rounding: Rounding = EXACT, *, streams: bool = False
 ) -> Failures:
     """Audit many draws; with streams, their random numbers are known."""
     failures = []
     for number in range(audits):
         rng = np.random.default_rng([1, number])  # its first numbers are those of the draws
         stream = np.random.default_rng([1, number]).random(len(audited.contexts.at)) if streams else None
-        found = audited.audit(draw(rng), rng, rounding, stream)
-        failed = [finding.name for finding in checks.find_failures(found)]
-        failures.append((failed, bool(checks.find_failures(found, RUN_SIZE))))
+        findings = audited.audit(draw(rng), rng, rounding, stream)
+        failed = [finding.name for finding in checks.find_failures(findings)]
+        failures.append((failed, bool(checks.find_failures(findings, RUN_SIZE))))
     return failures
 
 
 def study_faults(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield each fault with what counts the audits that find it."""
     lm, logits, plain, at = contexts.lm, contexts.logits, parse_q_decoder("ancestral"), contexts.at
-    asked = Audited(contexts, plain, logits, contexts.rounded)
-    honest = Engine(contexts, asked.q)
+    requested = RequestedQ(contexts, plain, logits, contexts.rounded)
+    honest = Engine(contexts, requested.q)
 
-    def find(draw: Draw, audited: Audited = asked) -> Failures:
+    def find(draw: Draw, audited: RequestedQ = requested) -> Failures:
         return count_failures(audited, draw, audits)
 
     def find_logits(words: str, z: torch.Tensor, asked_for: str = "") -> Failures:
-        audited = Audited(contexts, parse_q_decoder(asked_for), logits, contexts.rounded) if asked_for else asked
+        audited = RequestedQ(contexts, parse_q_decoder(asked_for), logits, contexts.rounded) if asked_for else requested
         return find(Engine(contexts, contexts.compute_q(parse_q_decoder(words), z)[0]).draw_all, audited)
 
     def draw_gumbel(rng: np.random.Generator) -> I64:
-        return (asked.logits[at] + rng.gumbel(size=(NEW, lm.vocab_size)).astype(np.float32)[contexts.step]).argmax(1)
+        return (requested.logits[at] + rng.gumbel(size=(NEW, lm.vocab_size)).astype(np.float32)[contexts.step]).argmax(
+            1
+        )
 
     def draw_noisy(rng: np.random.Generator) -> I64:
         noise = torch.from_numpy(rng.normal(size=lm.vocab_size).astype(np.float32) * NOISE)
@@ -241,7 +243,7 @@ def study_faults(contexts: Contexts, audits: int) -> Iterator[Study]:
 
     def draw_noisier(rng: np.random.Generator) -> I64:
         noise = rng.normal(size=(len(at), lm.vocab_size)).astype(np.float32) * NOISE
-        return (asked.logits[at] + noise + rng.gumbel(size=noise.shape).astype(np.float32)).argmax(1)
+        return (requested.logits[at] + noise + rng.gumbel(size=noise.shape).astype(np.float32)).argmax(1)
 
     def draw_exchanged(rng: np.random.Generator) -> I64:
         tokens = honest.draw_all(rng)
@@ -262,7 +264,7 @@ def study_faults(contexts: Contexts, audits: int) -> Iterator[Study]:
     yield "logits with noise of 0.1, constant per token id", partial(find, draw_noisy)
     yield "logits with new noise of 0.1 for every token", partial(find, draw_noisier)
     before, after = (tuple(lm.encode(part)) for part in TEMPLATE)
-    once = Audited(contexts, plain, contexts.read_logits(lm, before=before, after=after), {})
+    once = RequestedQ(contexts, plain, contexts.read_logits(lm, before=before, after=after), {})
     twice = contexts.compute_q(plain, contexts.read_logits(lm, before=before * 2, after=after * 2))[0]
     yield "chat template applied twice", partial(find, Engine(contexts, twice).draw_all, once)
 
@@ -271,7 +273,7 @@ def study_honest(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield decoders with what counts the audits that accuse an honest engine."""
 
     def count(words: str) -> Failures:
-        audited = Audited(contexts, parse_q_decoder(words), contexts.logits, contexts.rounded)
+        audited = RequestedQ(contexts, parse_q_decoder(words), contexts.logits, contexts.rounded)
         return count_failures(audited, Engine(contexts, audited.q).draw_all, audits)
 
     for words in HONEST:
@@ -282,10 +284,10 @@ def study_half(contexts: Contexts, audits: int) -> Iterator[Study]:
     """Yield pairs of precisions with what counts the audits that accuse an honest engine in half precision."""
 
     def count(words: str, logits: torch.Tensor, alone: torch.Tensor, dtype: str) -> Failures:
-        audited = Audited(contexts, parse_q_decoder(words), logits, {})
+        audited = RequestedQ(contexts, parse_q_decoder(words), logits, {})
         order = torch.sort(alone, dim=1, descending=True, stable=True).indices.numpy()
         engine = Engine(contexts, contexts.compute_q(parse_q_decoder(words), alone)[0], order)
-        return count_failures(audited, engine.draw_all, audits, Rounding.between(dtype), streams=True)
+        return count_failures(audited, engine.draw_all, audits, Rounding.from_dtypes(dtype), streams=True)
 
     for dtype in ("bfloat16", "float16"):
         model = load_model(ModelSpec(path="bundled:docs-m", dtype=dtype))
@@ -313,9 +315,9 @@ def main() -> None:
         if args.only not in name:
             continue
         failures = count()
-        found = Counter(check for failed, _ in failures for check in failed)
+        counts = Counter(check for failed, _ in failures for check in failed)
         shares = [np.mean([bool(failed) for failed, _ in failures]), np.mean([fails for _, fails in failures])]
-        most = ", ".join(f"{check} {number}" for check, number in found.most_common(3))
+        most = ", ".join(f"{check} {number}" for check, number in counts.most_common(3))
         rows.append(f"| {name} | {' | '.join(f'{share:.1%}' for share in shares)} | {len(failures)} | {most} |")
         print(rows[-1], flush=True)
     if args.write is not None:

@@ -181,7 +181,7 @@ def audit_texts(
         lms |= {name: positions.round_weights(lm, by_channel=i == 1) for i, name in enumerate(positions.INT8)}
     with core.show_progress("audit", len(request.continuations.values), unit="tokens", enabled=progress) as advance:
         facts, totals = positions.measure_positions(
-            lms, texts.decoder, request, streams, positions.Rounding.between(texts.dtype, lm.spec.dtype),
+            lms, texts.decoder, request, streams, positions.Rounding.from_dtypes(texts.dtype, lm.spec.dtype),
             min_new_tokens=texts.min_new_tokens, batch_size=batch_size, advance=advance,
         )  # fmt: skip
     findings = checks.run_checks(facts, totals)

@@ -49,10 +49,10 @@ class TokenFacts:
     suspects: Mapping[str, tuple[F64, F64, F64]]
     """Name of a fault → log ratio of its Q and this one at the token, expectation and variance under this one."""
 
-    def select(self, kept: np.ndarray) -> TokenFacts:
-        """Return the facts of the tokens where `kept` (n,) is true."""
-        columns = {f.name: getattr(self, f.name)[kept] for f in fields(self) if f.name != "suspects"}
-        suspects = {name: (a[kept], b[kept], c[kept]) for name, (a, b, c) in self.suspects.items()}
+    def select(self, mask: np.ndarray) -> TokenFacts:
+        """Return the facts of the tokens where `mask` (n,) is true."""
+        columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "suspects"}
+        suspects = {name: (a[mask], b[mask], c[mask]) for name, (a, b, c) in self.suspects.items()}
         return TokenFacts(**columns, suspects=suspects)
 
 
@@ -96,11 +96,11 @@ def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
         wrong = int((facts.stream > 0).sum())
         text = f"{wrong} of {np.isfinite(facts.stream).sum():,} tokens differ from a draw with the same random numbers"
         findings.append(Finding("random numbers", 0.0 if wrong else 1.0, text, "1 token"))
-    drawn = facts.select(facts.log_q_mean < 0)
-    if not len(drawn.token):
+    choices = facts.select(facts.log_q_mean < 0)
+    if not len(choices.token):
         return findings
     findings.append(_check_counts(facts, totals))
-    facts, n = drawn, len(drawn.token)
+    facts, n = choices, len(choices.token)
 
     information = float(facts.log_q_var.sum())
     if information > 0:

@@ -31,7 +31,7 @@ class Rounding(NamedTuple):
     relative: float  # of the logit
 
     @classmethod
-    def between(cls, *dtypes: str) -> Rounding:
+    def from_dtypes(cls, *dtypes: str) -> Rounding:
         """Return the rounding between an engine and a reference; an unknown precision counts as bfloat16."""
         spacing = max(SPACINGS.get(dtype, SPACINGS["bfloat16"]) for dtype in dtypes)
         return cls(0.1 if spacing else 1e-3, 2 * spacing)

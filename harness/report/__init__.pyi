@@ -26,6 +26,7 @@ from .analysis.worsening import (
     decide_together as decide_together,
     measure_worsening as measure_worsening,
 )
+from .audit import build_audit_table as build_audit_table, plot_transform as plot_transform
 from .build import (
     Report as Report,
     build_report as build_report,
@@ -36,9 +37,7 @@ from .build import (
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
-from .figures.plot import Panel as Panel, Plot as Plot, Series as Series
 from .looks import change_looks as change_looks, digest_system as digest_system, read_looks as read_looks
-from .tables.audit import build_audit_table as build_audit_table, plot_transform as plot_transform
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow

@@ -20,7 +20,7 @@ SIZE = 0.001
 """Probability that an honest run fails its audit: a grid has many runs, and each alarm costs their reader an hour."""
 
 
-def choose_reference(model: BackendSpec | None, wanted: bool | str) -> ModelSpec:
+def choose_reference(model: BackendSpec | None, option: bool | str) -> ModelSpec:
     """Return the model that the texts are compared with: the named one, else the model under test in transformers.
 
     Raises:
@@ -28,8 +28,8 @@ def choose_reference(model: BackendSpec | None, wanted: bool | str) -> ModelSpec
     """
     core.require_package("torch", "local")
     if model is None:
-        raise core.SpecError(f"audit={wanted}: these texts come from a file; leave it out, or generate with a model")
-    reference = ModelSpec(path=wanted) if isinstance(wanted, str) else model.tokenizer_spec()
+        raise core.SpecError(f"audit={option}: these texts come from a file; leave it out, or generate with a model")
+    reference = ModelSpec(path=option) if isinstance(option, str) else model.tokenizer_spec()
     if reference is None:
         raise core.SpecError(
             f"audit=true: no reference model is known for {model.title}; name one as audit=HUB_ID_OR_FOLDER"

@@ -74,7 +74,7 @@ EXTENSIONS = {
         "-m hydra/sweeper=optuna",
     ),
     "audit": (
-        "harness/audit harness/run/audit.py harness/report/tables/audit.py harness/app/commands/audit.py", "audit x"
+        "harness/audit harness/run/audit.py harness/report/audit.py harness/app/commands/audit.py", "audit x"
     ),
     "fidelity": ("harness/fidelity harness/app/commands/fidelity.py", "fidelity x y --texts z"),
     "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),

@@ -13,7 +13,7 @@ from tests.helpers import openended
 
 ROWS, STEPS, V = 48, 32, 120
 N = ROWS * STEPS
-EXACT, NONE = Rounding.between("float32", "float32"), Rounding(0, 0)
+EXACT, NONE = Rounding.from_dtypes("float32", "float32"), Rounding(0, 0)
 ROW, STEP = np.repeat(np.arange(ROWS), STEPS), np.tile(np.arange(STEPS), ROWS)
 LOGITS = np.random.default_rng(0).normal(size=(N, V)) * 2 + np.linspace(2, 0, V)
 
