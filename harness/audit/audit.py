@@ -81,7 +81,9 @@ class EngineTexts:
             UndefinedMetric: If the decoder has no Q, or nobody knows the tokens that were drawn.
         """
         requested: dict[str, Any] = core.read_json(entry.path / MANIFEST)["recipe"]["spec"]
-        decoder, rows = rebuild("decoder", requested["decoder"]), RowFile(entry.path / "data.arrow")
+        file = "replies.arrow"  # whose answers are the texts, where a reply lists several
+        file = file if file in entry.files else "data.arrow"
+        decoder, rows = rebuild("decoder", requested["decoder"]), RowFile(entry.path / file)
         if not isinstance(decoder, QDecoder):
             raise UndefinedMetric(f"decoder {decoder.name} does not draw each token from a Q")
         if entry.meta.get("served", {}).get("texts_encoded_again"):

@@ -240,8 +240,8 @@ def _get_class_path(cls: type) -> str:
 # Options of `conf/`, each with the first sentence of its comment.
 
 GROUPS = (
-    "task", "model", "decoder", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker", "experiment",
-    "using", "compat",
+    "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
+    "experiment", "using", "compat",
 )  # fmt: skip
 LONGEST = 180  # maximum length of a one-line description, in characters
 _CONF = "openended.conf"

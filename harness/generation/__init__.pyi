@@ -1,5 +1,6 @@
 from .generate import generate_texts as generate_texts
 from .kv_cache.choose import choose_runner_kind as choose_runner_kind, depends_on_batch as depends_on_batch
+from .prompting import PromptForm as PromptForm
 from .slots import sort_prompts as sort_prompts
 from .teacher_forcing import (
     build_next_token as build_next_token,

@@ -7,7 +7,7 @@ from .backend import (
     TextRequest as TextRequest,
     TextVectors as TextVectors,
 )
-from .chat import load_template as load_template, split_into_turns as split_into_turns
+from .chat import Turns as Turns, load_template as load_template, split_into_turns as split_into_turns
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
 from .failures import (

@@ -48,6 +48,7 @@ from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
     FACTS as FACTS,
     INTERNAL as INTERNAL,
+    STAGE as STAGE,
     STEP as STEP,
     TRAINING as TRAINING,
     Pair as Pair,

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
-MODEL_AXES = ("model", "decoder", "seed", "generations", "judgments", "min_new_tokens")  # the human text ignores these
+# The human text ignores these.
+MODEL_AXES = ("model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens")
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 STEP, TRAINING = "model.step", "model.training"  # of a checkpoint
+STAGE = "training.stage"  # of one of the models of a family, as base, SFT
 # What differs between the steps of a training.
 CHECKPOINT_AXES = ("model", "model.path", "model.revision", "model.digest", "model.weights", STEP)
 SHORT_LABELS = {"max_new_tokens": "length", "num_examples": "N", "embedder.max_length": "max_length"}  # in labels

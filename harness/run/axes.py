@@ -46,6 +46,11 @@ def collect_axes(
             out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
     if judged:
         out |= {"model": None, "decoder": "rated"}
+    out |= {f"training.{name}": value for name, value in settings.training.items()}
+    if settings.prompting is not None:
+        out |= {"prompting": settings.prompting.form, **collect_option_axes("prompting", settings.prompting, ["form"])}
+    elif decoder is not None:
+        out["prompting"] = "direct"
     built_in = settings.generations is not None and imported.is_built_in_system(settings.generations)
     out["seed"] = settings.seed if built_in or (decoder is not None and decoder.stochastic) else None
     length, least = settings.max_new_tokens, settings.least_length

@@ -87,7 +87,7 @@ def check_dataset(
     for reader in checked.readers if human is not None and judgments.path is not None else ():
         with suppress(core.UndefinedMetric):
             reader.check_examples(*judgments.read_player(reader), RowFile(dataset.human_rows.path).ids)
-    model, length = run_models.model, texts.max_new_tokens
+    model, length = run_models.model, texts.reply_length
     if texts.generations is None and model is not None and decoder is not None and length is not None:
         read = dataset.chat.entry if dataset.chat is not None else human
         longest = int(read.meta["longest_prompt"]) if read is not None else 0
@@ -147,6 +147,11 @@ def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts
     reading = [metric.name for metric in metrics if any(map(reads_q, metric.needs()))]
     if len(reading) == len(metrics) and decoder is not None and not isinstance(decoder, QDecoder):
         raise core.SpecError(f"metric=[{','.join(reading)}]: {decoder.no_q_reason}; choose metrics of the texts")
+    if reading and texts.prompting is not None:
+        raise core.SpecError(
+            f"metric=[{','.join(reading)}]: no value under prompting={texts.prompting.form}: Q would be read on human "
+            "texts that answer no such request; set prompting=direct, or choose metrics of the texts"
+        )
     least = min((metric.least_samples for metric in metrics), default=1)
     is_known = texts.generations is None or not paired
     if is_known and texts.samples < least:
@@ -213,7 +218,7 @@ def _list_generation_checks(
     model: models.BackendSpec, decoder: Decoder, texts: TextOptions, *, prompted: bool
 ) -> Iterator[Callable[[], object]]:
     """Yield what must hold of a model and a decoder that generate together."""
-    length, least = texts.max_new_tokens, texts.least_length
+    length, least = texts.reply_length, texts.least_length
     if not prompted and not decoder.denoises:
         yield partial(check_start_token, model)
     if length is not None:

@@ -19,6 +19,7 @@ from openended.harness.core import (
     canonicalize,
     mostly_lack_spaces,
 )
+from openended.harness.generation import PromptForm
 from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, TextOptions
 from openended.harness.run.steps import Role, Step, TextRows
@@ -41,7 +42,7 @@ class Dataset:
     examples: Step
     human: Step
     chat: Step | None
-    """The prompts in the chat template of the model under test; None too where there is none to be used."""
+    """What the model under test reads in place of the prompts: requests, or its chat template; None: the prompts."""
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
@@ -108,7 +109,8 @@ def declare_dataset(
         steps += declare(f"{task.name} beyond the ceiling", count + spare, left, may_lack=True)
         number = 0 if left == "all" else left
         other = TextRows("other human", steps[-1], SPARE_ROWS, tokenizer, None, "", number, number * (length or 0))
-    chat = _declare_chat(chat_model, examples, tokenizer, session) if chat_model is not None else None
+    is_asked = chat_model is not None or texts.prompting is not None
+    chat = _declare_chat(chat_model, texts.prompting, spec, examples, tokenizer, session) if is_asked else None
     num_tokens = texts.num_planned * (length or 0)
 
     def plan_rows(role: Role, file: str, chat: Step | None) -> TextRows:
@@ -201,22 +203,38 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
     return Row(prompt, prompt_ids, Generation(example_id, 0, "", (), "length", float("nan")))
 
 
-def _declare_chat(spec: models.ModelSpec, examples: Step, tokenizer: str | None, session: Session) -> Step:
-    """Declare the prompts in the chat template of the model under test.
+def _declare_chat(
+    chat_model: models.ModelSpec | None, prompting: PromptForm | None, rows: models.ModelSpec | None, examples: Step,
+    tokenizer: str | None, session: Session,
+) -> Step:  # fmt: skip
+    """Declare the prompts as the model under test reads them: asked in a certain form, in its chat template, or both.
 
     Only that model reads them, in generating and in what is teacher-forced; scorer and embedder read the prompts.
     """
 
-    def write(folder: Path) -> Mapping[str, Any]:
-        encode, template = session.tokenizer(spec).encode, models.load_template(spec)
-        chats = list(read_examples(_get_path(examples) / EXAMPLES))
-        texts = template.render_all([models.split_into_turns(e.prompt, e.meta) for e in chats])
-        rows = [_make_prompt_row(e.id, text, tuple(encode(text))) for e, text in zip(chats, texts, strict=True)]
-        write_rows(folder / CHAT, rows)
-        return {"n": len(rows), "longest_prompt": max((len(r.prompt_ids) for r in rows), default=0)}
+    def ask(example: Example) -> models.Turns:
+        if prompting is None:
+            return models.split_into_turns(example.prompt, example.meta)
+        user = example.meta.get("user") if chat_model is not None else None
+        return models.Turns(prompting.render(user if isinstance(user, str) else example.prompt), prompting.start)
 
-    inputs = {"examples": examples, "tokenizer": tokenizer, "template": declare_template(spec, tokenizer)}
-    return Step("chat", spec.title, "human", {}, inputs, write)
+    def write(folder: Path) -> Mapping[str, Any]:
+        inner = session.row_tokenizer(rows)
+        requested = list(read_examples(_get_path(examples) / EXAMPLES))
+        turns = [ask(example) for example in requested]
+        texts = [turn.user + turn.assistant for turn in turns]
+        if chat_model is not None:
+            texts = models.load_template(chat_model).render_all(turns)
+        ids = [tuple(inner.encode(text)) if inner is not None else () for text in texts]
+        chats = [_make_prompt_row(e.id, text, row) for e, text, row in zip(requested, texts, ids, strict=True)]
+        write_rows(folder / CHAT, chats)
+        return {"n": len(chats), "longest_prompt": max((len(r.prompt_ids) for r in chats), default=0)}
+
+    inputs: dict[str, Any] = {"examples": examples, "tokenizer": tokenizer}
+    inputs |= {"template": declare_template(chat_model, tokenizer)} if chat_model is not None else {}
+    what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
+    options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
+    return Step("chat", what, "human", options, inputs, write)
 
 
 def declare_template(spec: models.ModelSpec, tokenizer: str | None) -> Callable[[], str] | None:

@@ -159,7 +159,8 @@ def _make_placeholders(
     name = core.canonicalize(cuts.without_label()) if cuts is not None else None
     human = core.digest([core.canonicalize(task), texts.num_examples, texts.max_new_tokens, name])
     seed = texts.seed if decoder is not None and decoder.stochastic else None
-    maker = [core.canonicalize(models.model), core.canonicalize(decoder), seed, texts.samples, texts.least_length]
+    maker = [core.canonicalize(of) for of in (models.model, decoder, texts.prompting)]
+    maker += [seed, texts.samples, texts.least_length]
     return human, core.digest([human, texts.generations or maker])
 
 

@@ -8,16 +8,17 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
-from openended.harness.models import Backend, BackendSpec, tokenize_continuation
+from openended.harness.generation import PromptForm
+from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -25,7 +26,7 @@ from openended.harness.run.steps import Step, TextRows, digest_model
 
 log = logging.getLogger(__name__)
 
-DATA = "data.arrow"
+DATA, REPLIES = "data.arrow", "replies.arrow"
 _WRITING = ".block.arrow"  # a block that is not complete
 _FACTS = "facts.json"  # what is known of the blocks before the generation ends
 _MOST_WAITING = 1 << 14  # rows that wait to be written
@@ -38,10 +39,11 @@ def declare_generation(
     runtime: core.Runtime,
 ) -> TextRows:  # fmt: skip
     """Declare the texts of the model under test; a decoder that still needs a number of the human side waits for it."""
-    length, chat = texts.max_new_tokens, dataset.chat
+    length, chat, prompting = texts.reply_length, dataset.chat, texts.prompting
+    limit = dataset.limit_length(texts.max_new_tokens)
     if length is None:
         raise SpecError("max_new_tokens: expected a value when the harness generates")
-    spec = {
+    spec: dict[str, Any] = {
         "dtype": model.dtype,
         "decoder": canonicalize(decoder),
         "seed": texts.seed if decoder.stochastic else None,
@@ -50,17 +52,22 @@ def declare_generation(
     }
     if texts.continue_after_end:
         spec["continue_after_end"] = True
+    if prompting is not None:
+        answers = {"samples": texts.samples, **asdict(limit)}
+        spec["prompting"] = [canonicalize(prompting), answers if prompting.lists else None]
     human = dataset.human.entry if not decoder.needs_human_ppl else None
     inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer, "model": partial(digest_model, model)}
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
-    extent = {"prompts": human.files[PROMPTS] if human is not None else None, "samples": texts.samples}
-    if chat is not None and (reader := model.tokenizer_spec()) is not None:  # it reads more than the prompt
+    extent = {"prompts": human.files[PROMPTS] if human is not None else None, "samples": texts.replies}
+    reader = model.tokenizer_spec() if model.chat_template else None
+    if chat is not None and reader is not None:  # it reads more than the prompt
         spec["task"] = canonicalize(task)
         inputs |= {"source": dataset.fingerprint, "template": declare_template(reader, dataset.tokenizer)}
         extent["chat"] = chat.content
 
     def write(folder: Path) -> Mapping[str, Any]:
-        blocks = RowBlocks(folder, storage.RowFile(dataset.prompts), texts.samples, runtime.flush_seconds)
+        file = REPLIES if prompting is not None and prompting.lists else DATA
+        blocks = RowBlocks(folder, storage.RowFile(dataset.prompts), texts.replies, runtime.flush_seconds, file)
         facts = blocks.read(session.store.find_relatives(step.recipe) if step.recipe is not None else ())
         chats = chat.entry if chat is not None else None
         todo = blocks.list_missing(storage.RowFile(chats.path / CHAT) if chats is not None else None)
@@ -80,15 +87,58 @@ def declare_generation(
                 lm.generate(request, partial(blocks.add, recode=recode), advance)
             blocks.flush()
             facts = merge_facts(facts, describe_part(lm, runtime))
-        blocks.join(folder / DATA)
-        return {**facts, **blocks.count, "samples": texts.samples}
+        blocks.join(folder / file)
+        facts = {**facts, **blocks.count, "samples": texts.replies}
+        if prompting is None or not prompting.lists:
+            return facts
+        tokenizer = session.row_tokenizer(dataset.tokenizer_spec)
+        count, note = write_answers(folder, prompting, texts.samples, spec["seed"] or 0, limit, tokenizer)
+        log.info("%s", note)
+        return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
 
-    what, count = f"{model.title} {decoder.title}", texts.num_model_texts
+    what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
     step = Step(
         "generate", what, "model", spec, inputs, write, num_texts=count, num_tokens=count * length, model=model,
         extent=extent,
     )  # fmt: skip
     return TextRows("model", step, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=count * length)
+
+
+def write_answers(
+    folder: Path, prompting: PromptForm, samples: int, seed: int, limit: LengthLimit, tokenizer: Tokenizer | None
+) -> tuple[int, str]:
+    """Write the answers that replies list as texts of their prompts; return their number, and what was lost.
+
+    A prompt with fewer texts than `samples` is left out, so that all have as many.
+    """
+    failures, left_out = Counter[str](), f"prompts with fewer than {samples} answers, left out"
+
+    def make_row(reply: storage.Row, sample: int, text: str) -> storage.Row:
+        ids: tuple[int, ...] = ()
+        if tokenizer is not None:
+            ids = tuple(tokenize_continuation(tokenizer, reply.prompt, reply.prompt_ids, text))
+        text, ids, cut = cut_continuation(tokenizer, reply.prompt_ids, text, ids, limit)
+        stop: core.Stop = "length" if cut else "eos"
+        answer = Generation(reply.generation.example_id, sample, text, ids, stop, float("nan"))
+        return storage.Row(reply.prompt, reply.prompt_ids, answer)
+
+    def make_rows() -> Iterator[storage.Row]:
+        replies = storage.RowFile(folder / REPLIES)
+        for example, group in groupby(replies, key=lambda reply: reply.generation.example_id):
+            answers: list[str] = []
+            for reply in group:
+                listed = prompting.read_reply(reply.generation.text, reply.generation.stop == "length", failures)
+                answers += prompting.choose_texts(listed, seed, example, reply.generation.sample)
+            if len(answers) >= samples:
+                yield from (make_row(reply, at, text) for at, text in enumerate(answers[:samples]))
+            else:
+                failures[left_out] += 1
+
+    count = storage.write_rows(folder / DATA, make_rows())
+    lost = [f"{what}: {number:,}" for what, number in failures.items() if number] or ["every answer was read"]
+    if failures[left_out]:
+        lost.append(f"prompting.spare_replies={prompting.spare_replies + 1} asks each prompt once more")
+    return count, f"prompting={prompting.form}: {count:,} texts; {'; '.join(lost)}"
 
 
 def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
@@ -121,8 +171,10 @@ class RowBlocks:
     depend on the blocks: in the end the rows are joined by example id and sample.
     """
 
-    def __init__(self, folder: Path, prompts: Iterable[storage.Row], samples: int, seconds: float) -> None:
-        self._folder, self._samples, self._seconds = folder, samples, seconds
+    def __init__(
+        self, folder: Path, prompts: Iterable[storage.Row], samples: int, seconds: float, file: str = DATA
+    ) -> None:
+        self._folder, self._samples, self._seconds, self._file = folder, samples, seconds, file
         self._prompts = {row.generation.example_id: row for row in prompts}
         self._waiting: list[storage.Row] = []
         self._blocks: dict[Path, None] = {}
@@ -150,7 +202,7 @@ class RowBlocks:
         """Return the prompts of the rows to generate; with `chat`, the model reads the token ids of its rows."""
         read = {row.generation.example_id: row for row in chat} if chat is not None else self._prompts
         keys = [key for key in product(self._prompts, range(self._samples)) if key not in self._numbers]
-        return [Prompt(i, s, read[i].prompt_ids, self._prompts[i].prompt) for i, s in keys]
+        return [Prompt(i, s, read[i].prompt_ids, read[i].prompt) for i, s in keys]
 
     def add(self, generations: Sequence[Generation], *, recode: Tokenizer | None = None) -> None:
         """Take finished texts; they are on disk after `seconds` at the latest (once more come). `recode` makes ids."""
@@ -211,7 +263,7 @@ class RowBlocks:
 
     def _borrow_blocks(self, entry: storage.Entry) -> Iterator[Path]:
         """Yield the rows of a run as blocks of this folder: links or copies, since the run may delete its own."""
-        paths = {self._name_block(entry.files[DATA]): entry.path / DATA} if entry.files else {}
+        paths = {self._name_block(entry.files[self._file]): entry.path / self._file} if entry.files else {}
         with contextlib.suppress(FileNotFoundError):  # a run that ends renames its folder
             paths |= {path.name: path for path in sorted(entry.path.glob("block-*"))}
         for name, path in paths.items():

@@ -48,9 +48,10 @@ def list_notes(
         skipped: dict[str, int] = dataset.examples.entry.meta["skipped"]
         notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     if model_rows.entry is not None:
-        notes += [*model_rows.entry.meta.get("notes", ()), *remark_on_batches(models.model, model_rows.entry.meta)]
+        meta = model_rows.entry.meta
+        notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
     human, model = map(find_median_length, sides)
-    if human and abs(model - human) > human * _LENGTH_GAP:
+    if human and model and abs(model - human) > human * _LENGTH_GAP:
         notes.append(
             f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"

@@ -161,7 +161,7 @@ def measure_all(
     human, model = texts.human_rows, texts.model_rows
     metrics = [metric for metric in settings.metrics if task.prompted or not metric.needs_prompts]
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
-    no_ceiling = texts.explain_no_ceiling()
+    no_ceiling, is_empty = texts.explain_no_ceiling(), model.entry is not None and not model.entry.meta["n"]
     with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
     jobs: list[tuple[core.Metric, System, TextRows]] = []  # in the order of the record
     for metric in metrics:
@@ -169,7 +169,7 @@ def measure_all(
             jobs.append((metric, "human", human))
         if metric in with_ceiling and task.has_human() and not no_ceiling:
             jobs.append((metric, "ceiling", texts.dataset.spare_rows))
-        if metric.sides == "one" or task.has_human():
+        if (metric.sides == "one" or task.has_human()) and not is_empty:
             jobs.append((metric, "model", model))
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
     for metric, _, rows in jobs:
@@ -193,6 +193,8 @@ def measure_all(
         undefined += [(metric, "model", reason) for metric in metrics if metric.sides != "one"]
     elif no_ceiling:
         undefined += [(metric, "ceiling", no_ceiling) for metric in with_ceiling]
+    if is_empty:
+        undefined += [(m, "model", "there are no texts") for m in metrics if m.sides == "one" or task.has_human()]
     without_prompts = [metric for metric in settings.metrics if metric not in metrics]
     undefined += [(metric, "model", "not defined without prompts") for metric in without_prompts]
     out += [Measurement(system, metric, human, model, None, reason) for metric, system, reason in undefined]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from openended.harness import core, imported
 from openended.harness.decoders import Decoder
+from openended.harness.generation import PromptForm
 from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSpec, load_tokenizer, require_model
 
 NO_JUDGMENTS = "none"  # of `judgments`: values that need them are absent
@@ -20,7 +21,9 @@ AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 _BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 # Options whose nodes are built or dropped here; the others become fields of `Settings` as they are.
-_GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
+_GROUPS = (
+    "task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "report", "runtime", "tracker",
+)  # fmt: skip
 _MOST_TOKENS_PER_WORD = 20  # more have texts of a script without spaces, or a model that does not know the script
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
@@ -42,6 +45,18 @@ class TextOptions:
     seed: int
     generations: str | None
     generations_field: str | None
+    prompting: PromptForm | None = None  # None: the model continues the prompts themselves
+
+    @property
+    def replies(self) -> int:
+        """Number of replies of the model to each prompt."""
+        return self.prompting.count_replies(self.samples) if self.prompting is not None else self.samples
+
+    @property
+    def reply_length(self) -> int | None:
+        """Tokens that a reply has at most."""
+        length = self.max_new_tokens
+        return self.prompting.limit_reply(length) if self.prompting is not None and length is not None else length
 
     @property
     def num_planned(self) -> int:
@@ -113,6 +128,10 @@ class Settings(core.Spec):
     """An end token does not end a text: each gets `max_new_tokens` tokens, as in the papers on diffusion models."""
     samples: int
     seed: int
+    prompting: PromptForm | None = None
+    """How the model is asked for its answers; None: it continues the prompts themselves."""
+    training: Mapping[str, str | None] = field(default_factory=dict)
+    """`family` and `stage`: the models that differ in their training alone, and the stage of this one, as `SFT`."""
     generations: str | None
     generations_field: str | None = None
     """Field with the text in that file; null: detected in the first record."""
@@ -158,6 +177,9 @@ class Settings(core.Spec):
         self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
         if self.scorer is not None and self.scorer.chat_template:
             raise core.SpecError("scorer.chat_template: expected false (only the model under test chats), got true")
+        self.require(set(self.training) <= {"family", "stage"}, "training", "{family: NAME, stage: NAME}")
+        if self.prompting is not None and self.prompting.start and getattr(self.model, "chat", False):
+            raise core.SpecError("prompting.start: expected nothing with model.chat=true, whose server begins replies")
         self.require(self.generations != "", "generations", "a file of texts, or null")
         if self.generations is not None:
             imported.is_built_in_system(self.generations)  # raises for an unknown one
@@ -217,7 +239,7 @@ class Settings(core.Spec):
         """How many texts a run has, how long they are and where those of its system come from."""
         return TextOptions(
             self.num_examples, self.samples, self.human_examples, self.max_new_tokens, self.least_length,
-            self.continue_after_end, self.seed, self.generations, self.generations_field,
+            self.continue_after_end, self.seed, self.generations, self.generations_field, self.prompting,
         )  # fmt: skip
 
     @property
@@ -254,7 +276,7 @@ class Settings(core.Spec):
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
         for name in ("generations_field", "system", "judgment_columns", "judgment_players", "continue_after_end",
-                     "human_examples", "audit"):  # fmt: skip
+                     "human_examples", "audit", "prompting", "training"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
@@ -306,6 +328,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     model = _build_model(config.get("model"), "model")
     decoder = _build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
     generates = config.get("generations") is None
+    prompting = core.construct(PromptForm, config.get("prompting") or {}, "prompting")
+    training = _read_mapping(config, "training", "{family: NAME, stage: NAME}")
     values |= {
         "task": task,
         "model": model if generates else None,
@@ -313,6 +337,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "scorer": _build_model(scorer, "scorer"),
         "embedder": embedder or None if built else core.construct(EmbedderSpec, embedder, "embedder"),
         "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
+        "prompting": prompting if generates and not prompting.changes_nothing else None,
+        "training": {name: value for name, value in training.items() if value is not None},
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
         "report": dict(config.get("report") or {}),
         "outputs_dir": Path(folder),

@@ -278,4 +278,4 @@ class Executor:
 def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:
     """Return how many of `num_texts` rows, with `samples` per example, a relative with these facts has."""
     stored = meta.get("samples", samples)
-    return int(min(meta.get("n", 0) // stored, num_texts // samples) * min(stored, samples))
+    return int(min(meta.get("replies", meta.get("n", 0)) // stored, num_texts // samples) * min(stored, samples))

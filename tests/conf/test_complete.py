@@ -13,8 +13,9 @@ from openended.harness.core.registry import list_bundled_choices, read_full_yaml
 from openended.harness.results.layout import Layout
 
 CONF = Path(__file__).parents[2] / "conf"
-GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "tracker")
+GROUPS = ("task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "report", "runtime", "tracker")
 CLASSES = {  # the groups whose YAML names no class
+    "prompting": "openended.harness.generation.prompting.PromptForm",
     "runtime": "openended.harness.core.runtime.Runtime",
     "tracker": "openended.harness.report.tracking.TrackerOptions",
 }
@@ -53,7 +54,7 @@ def test_every_option_is_written_out_with_its_default_unless_the_file_is_a_varia
     known = defaults(cls)
     assert set(node) == set(known), f"conf/{group}/{name}.yaml and the fields of {cls.__name__}"
     differ = {key for key in node if canonicalize(node[key]) != canonicalize(known[key])}
-    if name == cls.name or group == "runtime" or (group, name) == ("tracker", "none"):
+    if name == cls.name or group == "runtime" or (group, name) in (("tracker", "none"), ("prompting", "direct")):
         assert not differ
     else:
         assert differ, "a variant that varies nothing"

@@ -26,6 +26,7 @@ from openended.tasks.docs_topics import DocsTopics
 from openended.tasks.download import find_generations
 from openended.tasks.hub import Hub
 from openended.tasks.jsonl import JsonLines
+from openended.tasks.open_questions import InfinityChat, NoveltyBench
 from openended.tasks.realnews import RealNews, render_metadata_prompt
 from openended.tasks.unconditional import Unconditional, wrap
 from openended.tasks.webtext import WebText
@@ -865,3 +866,34 @@ def test_text8_is_cut_by_characters(tmp_path, monkeypatch):
 def test_a_sentence_of_lm1b_is_detokenized():
     text = 'He said , " It \'s $ 5 ( or so ) . " Really ?'
     assert detokenize_lm1b(text) == 'He said, "It\'s $5 (or so)." Really?'
+
+
+# Open questions: NoveltyBench and Infinity-Chat
+
+
+def test_questions_of_noveltybench_are_the_users_turns_in_the_order_of_the_file(tmp_path):
+    rows = [
+        {"id": "curated-3", "category": "Creativity", "prompt": "Write a haiku."},
+        {"id": "curated-1", "category": "Factual Knowledge", "prompt": "Name a city."},
+        {"id": "curated-2", "category": "Creativity", "prompt": " "},
+    ]
+    path = str(write_jsonl(tmp_path / "curated.jsonl", rows))
+    examples, skipped = read_counted(NoveltyBench(path=path))
+    assert [(e.id, e.prompt, e.human) for e in examples] == [
+        ("novelty_bench/curated-3", "Write a haiku.", ""), ("novelty_bench/curated-1", "Name a city.", ""),
+    ]  # fmt: skip
+    assert examples[0].meta == {"user": "Write a haiku.", "assistant": ""}
+    assert skipped == {"prompt is empty": 1}
+    assert NoveltyBench(split="wildchat-1k").remote().url.endswith("/main/data/wildchat-1k.jsonl")
+
+
+def test_questions_of_infinity_chat_are_rows_of_parquet_without_ids(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "train-00000-of-00001.parquet"
+    parquet.write_table(pa.table({"query": ["Write a pun.", "Name a plant."]}), path)
+    examples = read(InfinityChat(path=str(path)))
+    assert [(e.id, e.prompt) for e in examples] == [
+        ("infinity_chat/000000", "Write a pun."), ("infinity_chat/000001", "Name a plant."),
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="no field 'query'"):
+        read(InfinityChat(path=str(write_jsonl(tmp_path / "other.jsonl", [{"prompt": "x"}]))))

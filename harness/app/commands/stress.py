@@ -74,7 +74,7 @@ def make_grid(words: Sequence[str]) -> list[str]:
             raise SpecError(
                 f"{word}: expected values separated by commas; leave {key}= out for all; see {COMMAND} --help"
             )
-        if key.partition(".")[0] in ("decoder", "model", "samples", "min_new_tokens"):
+        if key.partition(".")[0] in ("decoder", "model", "prompting", "samples", "min_new_tokens"):
             raise SpecError(f"{word}: damaged human texts are compared and nothing is generated; leave it out")
     kinds = _split(options.get("damage")) or list(imported.list_damages())
     for kind in kinds:

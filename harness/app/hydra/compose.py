@@ -26,8 +26,8 @@ from openended.harness.run import Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_ONE_CHOICE = ("decoder", "model", "task", "scorer", "embedder", "runtime", "report")
-GENERATING = ("model", "decoder", "samples", "min_new_tokens")
+_ONE_CHOICE = ("decoder", "model", "task", "prompting", "scorer", "embedder", "runtime", "report")
+GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
 

@@ -26,7 +26,8 @@ _MISSING = re.compile(r"Could not (?:load|find) '([^']+)'")
 _NOT_DELETED = re.compile(r"Could not delete '([\w/.-]+)'")
 _TYPED = re.compile(r"To append to your config use \+(\S+)")
 _AVAILABLE = re.compile(r"Available options in '[^']*':\s*((?:\s+[\w-]+)+?)\s*(?:Config search path|$)")
-_SEARCHED = ("decoder", "model", "task", "metric", "scorer", "embedder", "runtime", "report")  # first of several first
+# First of several first.
+_SEARCHED = ("decoder", "model", "task", "prompting", "metric", "scorer", "embedder", "runtime", "report")
 _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "joblib", "bayes": "optuna"}
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")

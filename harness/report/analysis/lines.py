@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from openended.harness import results as measured
 from openended.harness.core import parse_signature
-from openended.harness.results import FACTS, STEP, TRAINING, SystemValue
+from openended.harness.results import FACTS, STAGE, STEP, TRAINING, SystemValue
 
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
 LEAST = 3  # points that make a line
@@ -27,7 +27,10 @@ def group_into_lines(
     # The axes show who truncated the texts and how; all of these fields change with the length or the task's options.
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "min_new_tokens"}
     skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
-    varying = measured.CHECKPOINT_AXES if axis in (STEP, "model") else (axis,)
+    varying: tuple[str, ...] = measured.CHECKPOINT_AXES if axis in (STEP, "model") else (axis,)
+    if axis == STAGE:  # the family names a line, whatever differs between its models
+        skipped |= {"n", "model"}
+        varying = (axis, *(name for item in items[:1] for name in item.axes if name.split(".")[0] == "model"))
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
         fields = parse_signature(item.signature)
@@ -44,7 +47,7 @@ def group_into_lines(
     # them it is its name, and the other options are named if they differ.
     like_systems = []
     for fixed, ((_, item), *_) in series:
-        model = fixed[TRAINING] if axis == STEP else "" if axis == "model" else item.titles[0]
+        model = fixed[TRAINING] if axis == STEP else "" if axis in ("model", STAGE) else item.titles[0]
         decoder = fixed.get("decoder", "") if axis.startswith("decoder.") else item.titles[1]
         named = {TRAINING, *(f"option.{fact}" for fact in FACTS)}  # elsewhere: in the title of the model, in the table
         axes = {name: value for name, value in fixed.items() if name not in named}

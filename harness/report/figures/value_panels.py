@@ -16,13 +16,13 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import HUMAN_COLOR
 from openended.harness.report.tables.selection import make_slug, select_pairs
-from openended.harness.results import STEP, Layout, SystemValue, find_human_value, is_readable
+from openended.harness.results import STAGE, STEP, Layout, SystemValue, find_human_value, is_readable
 
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
     "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k", STEP: "training step",
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
-    "model": "size of the model",
+    "model": "size of the model", STAGE: "stage of training",
 }  # fmt: skip
 FAR = 20  # times the smallest value: an axis is logarithmic from there on
 
@@ -115,11 +115,12 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
 
 
 def show_sizes(part: Part) -> Plot | None:
-    """Show metrics by the model, in the order in which a layout names them (MAUVE Fig. 5, left)."""
-    names = part.declaration.names.get("model") or part.layout.names.get("model", {})
-    measured_models = {i.axes.get("model", "") for i in part.values if i.system == "model"}
-    names = {model: title for model, title in names.items() if model in measured_models}
-    return show_sweep(part, part.values, "model", names) if len(names) > 1 else None
+    """Show metrics by the model, or a declared axis, in the order in which a layout names them (MAUVE Fig. 5, left)."""
+    axis = next(iter(part.declaration.x), "model")
+    names = part.declaration.names.get(axis) or part.layout.names.get(axis, {})
+    values = {i.axes.get(axis, "") for i in part.values if i.system == "model"}
+    names = {value: title for value, title in names.items() if value in values}
+    return show_sweep(part, part.values, axis, names) if len(names) > 1 else None
 
 
 def show_sweep(

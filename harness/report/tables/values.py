@@ -362,7 +362,7 @@ def list_warnings(
             f"The human values are based on {human} texts, those of the systems on {model}. Values that depend "
             "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) are not comparable."
             for human, model in sorted(counts)
-            if human != model
+            if model not in (human, "0")
         ),
     )
 

@@ -33,7 +33,9 @@ REQUIRED = {
     ("task", "hub"): ["task.path=x/y"],
     ("task", "gigaword"): ["task.human_path=y"],
 }
-GROUPS = ("task", "model", "decoder", "scorer", "embedder", "metric", "runtime", "report", "tracker", "compat")
+GROUPS = (
+    "task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "runtime", "report", "tracker", "compat",
+)  # fmt: skip
 
 
 @pytest.mark.slow

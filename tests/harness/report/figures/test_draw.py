@@ -305,6 +305,21 @@ def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):
     assert draw("sizes", results, metrics=("mauve",)) == {}, "the layout names no models"
 
 
+def test_stages_are_drawn_for_each_family_and_way_of_asking_whatever_differs_between_their_models(tmp_path):
+    for rank, stage in enumerate(("SFT", "base")):
+        for family in ("docs", "other"):
+            for prompting, n in (("direct", 500), ("list", 450 + rank)):
+                axes = {"training.family": family, "training.stage": stage, "prompting": prompting, "num_examples": 500}
+                write_run(tmp_path, "nucleus", 0, model=f"{family}-{stage}", axes=axes | {"model.x": rank}, n=n)
+    layout = load_layout("post_training")
+    results = read_results([tmp_path])
+    figure = draw("stages", results, figure=layout.figures["stages"], metrics=("mauve",), names=layout.names)["stages"]
+    (panel,) = figure.axes
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["Base", "SFT"]
+    assert panel.get_xlabel() == "stage of training"
+    assert panel.get_legend_handles_labels()[1] == [f"{f} {p}" for f in ("docs", "other") for p in ("direct", "list")]
+
+
 DECLARED = draw_module.read_declarations()["sizes"]
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
 RULE = Rule()
