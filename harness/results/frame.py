@@ -74,6 +74,11 @@ class Results:
                 raise DataError(f"{path}: cannot be read ({err})") from err
         return self._arrays[key]
 
+    def list_arrays(self, value: SystemValue | None) -> list[dict[str, Any]]:
+        """Load what a metric stored for each seed of a value, name → array; nothing where it is missing."""
+        stored = [self.arrays(*source) for source in value.sources] if value is not None else []
+        return [{n.removeprefix("arrays/"): a for n, a in of.items() if n.startswith("arrays/")} for of in stored]
+
 
 def read_results(
     paths: Iterable[Path | str], where: Mapping[str, str] | None = None, *, stored_only: bool = False

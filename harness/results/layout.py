@@ -110,8 +110,6 @@ class Layout(Spec):
 
     latex_width: float = 345.0
     """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
-    latex_signatures: bool = False
-    """Print the signatures under the LaTeX table; otherwise they are comments in the file."""
 
     def check(self) -> None:
         if self.analysis not in ANALYSES:

@@ -1,10 +1,4 @@
-"""Paired significance tests between two systems, and between all pairs of systems, with the best data available.
-
-    for test in pair_tests(results, "mauve", "mauve"):      # every pair of systems on one column
-        test.first, test.second                             # labels, as in the tables
-        test.difference, test.low, test.high                # first minus second, with its 95 % interval
-        test.p_value, test.corrected                        # two-sided; after Holm's correction over the pairs given
-        test.over, test.n                                   # `examples`, `draws` or `seeds`, and how many
+"""Paired significance tests between two systems, with the best data available.
 
 - `examples`: the value is a mean over examples. Both systems' values on the same prompts (samples of one prompt, and
   the seeds of a system, are one observation), signs flipped at random.
@@ -50,22 +44,6 @@ class SystemComparison:
     low: float = math.nan  # of the interval of the difference of the values (not of the distances); NaN over seeds
     high: float = math.nan
     nearer: float = math.nan  # p-value of equal distances to the human value; NaN if untested or not the target
-    first: str = ""  # name of the first system, in a comparison of all pairs
-    second: str = ""
-    corrected: float = math.nan  # Holm-corrected p-value over the pairs tested together; NaN if the pair was not tested
-
-
-def pair_tests(
-    results: Results, metric: str, key: str, systems: Sequence[System] | None = None
-) -> list[SystemComparison]:
-    """Test all pairs of systems on one value with Holm correction; pairs without two values are skipped."""
-    tests = [
-        dataclasses.replace(test, first=a.name, second=b.name)
-        for a, b in itertools.combinations(measured.group_systems(results.values) if systems is None else systems, 2)
-        if (test := compare_systems(results, results.values, a, b, (metric, key))) is not None
-    ]
-    corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
-    return [dataclasses.replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]
 
 
 def compute_clustered_error(values: F64, clusters: I64 | None = None) -> tuple[float, int]:

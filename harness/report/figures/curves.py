@@ -20,10 +20,9 @@ QUALITY, DIVERSITY = ("quality: F1/8, precision", "o", "-", COLORS[0]), ("divers
 
 def _read_arrays(results: Results, value: SystemValue | None, *names: str) -> Iterator[list[F64]]:
     """Yield the named arrays of each run behind a value that stored them."""
-    for source in value.sources if value is not None else ():
-        arrays = results.arrays(*source)
-        if all(f"arrays/{name}" in arrays for name in names):
-            yield [np.asarray(arrays[f"arrays/{name}"], dtype=np.float64) for name in names]
+    for arrays in results.list_arrays(value):
+        if arrays.keys() >= {*names}:
+            yield [np.asarray(arrays[name], dtype=np.float64) for name in names]
 
 
 def show_divergence(part: Part) -> Plot | None:
@@ -100,14 +99,19 @@ def show_pr_curves(part: Part) -> Plot | None:
 
 def show_f_scores(part: Part) -> Plot | None:
     """Show F1/8 and F8 of both curves, and precision and recall by nearest neighbors, system by system."""
+    from openended.metrics._mauve.scores import best_f
+
     systems = [s for s in group_systems(part.values) if s.value(PR_CURVE, "f8") is not None][:MOST]
 
     def read_means(metric: str, *keys: str) -> list[list[float]]:
         return [[value.mean if (value := s.value(metric, key)) else math.nan for key in keys] for s in systems]
 
+    def score(curve: tuple[F64, F64] | None) -> list[float]:
+        return [float(best_f(curve[1], curve[0], beta)) if curve is not None else math.nan for beta in (1 / 8, 8.0)]
+
     families = {
         "precision-recall": read_means(PR_CURVE, "f1_8", "f8"),
-        "divergence": [_score_curve(_read_divergence_curve(part.results, s)) for s in systems],
+        "divergence": [score(_read_divergence_curve(part.results, s)) for s in systems],
         "neighbors": read_means(KNN, "precision", "recall"),
     }
     visible = {name: np.array(pairs) for name, pairs in families.items() if np.isfinite(pairs).any()}
@@ -125,7 +129,7 @@ def show_f_scores(part: Part) -> Plot | None:
             )
             for column, (label, marker, line, color) in enumerate((QUALITY, DIVERSITY))
         ]  # fmt: skip
-        panels.append(Panel(series, name, {"xticks": range(len(systems)), "xticklabels": labels}))
+        panels.append(Panel(series, name, {"xticklabels": labels}))
     return Plot(panels)
 
 
@@ -142,16 +146,3 @@ def _read_divergence_curve(results: Results, system: System) -> tuple[F64, F64] 
         return None
     model, human, _ = average_curves(stored)
     return human, model
-
-
-def _score_curve(curve: tuple[F64, F64] | None) -> list[float]:
-    """Return F1/8 and F8 of a divergence curve, as of a precision-recall curve."""
-    if curve is None:
-        return [math.nan, math.nan]
-    recall, precision = curve
-    scores = []
-    for beta in (1 / 8, 8.0):
-        below = beta**2 * precision + recall
-        score = np.divide((1 + beta**2) * precision * recall, below, out=np.zeros_like(below), where=below > 0)
-        scores.append(float(score.max()))
-    return scores

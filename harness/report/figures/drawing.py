@@ -269,14 +269,15 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     names = {f"{a}ticklabels": [escape_mathtext(t) for t in options.get(f"{a}ticklabels", ())] for a in axes}
     texts = {n: escape_mathtext(options[n]) for n in ("title", "xlabel", "ylabel") if n in options}
     rest = {n: v for n, v in options.items() if n not in extra and n not in names}
+    ticks = {f"{a}ticks": range(len(labels)) for a in axes if (labels := names[f"{a}ticklabels"])}  # names at 0, 1, …
     for axis in "xy":  # a scale resets the ticks
         if scale := rest.pop(f"{axis}scale", ""):
             base = {"base": 2} if scale == "log2" else {}
             getattr(panel, f"set_{axis}scale")(scale.removesuffix("2"), **base)
-    panel.set(**rest | texts | {n: labels for n, labels in names.items() if labels})
+    panel.set(**ticks | rest | texts | {n: labels for n, labels in names.items() if labels})
     if len(max(str(texts.get("title", "")).split("\n"), key=len)) > extra.get("wide", math.inf):
         panel.title.set_fontsize(SMALL)
-    if "xticks" not in options and "xscale" not in options:
+    if not options.keys() & {"xticks", "xticklabels", "xscale"}:
         panel.xaxis.set_major_locator(TickLocator(steps=[1, 2, 2.5, 5, 10]))
     for name in extra.get("integers", ()):
         axes[name].set_major_locator(MaxNLocator(integer=True))

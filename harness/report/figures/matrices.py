@@ -40,7 +40,7 @@ def show_cells(
     columns: Sequence[str], *, size: tuple[float, float], look: Mapping[str, Any], turn: float = 90, note: str = "",
 ) -> Plot:  # fmt: skip
     """Show a matrix with a text in each cell; `size` is that of the figure, `look` the options of the image and bar."""
-    ticks = {"xticks": range(len(columns)), "xticklabels": columns, "yticks": range(len(rows)), "yticklabels": rows}
+    ticks = {"xticklabels": columns, "yticklabels": rows}
     cells = Series(mark="cells", z=matrix, cells=(texts, is_dark), look=look)
     changes = {"width": size[0], "height": size[1] - 0.1, "panel": {"grid": "", "turn": turn}}
     return Plot([Panel([cells], options=ticks)], note, changes)
@@ -48,14 +48,13 @@ def show_cells(
 
 def show_similarity(part: Part) -> Plot | None:
     """Show the mean cosine of two systems' texts for the same prompt; the diagonal is between seeds of one system."""
-    systems, text_sets = group_systems(part.values), []
-    for number, system in enumerate(systems):
-        value = system.value(SIMILARITY, SIMILARITY)
-        for source in value.sources if value is not None else ():
-            arrays = part.results.arrays(*source)
-            if "arrays/between" in arrays and "arrays/own" in arrays:
-                between = np.asarray(arrays["arrays/between"], dtype=np.float64)
-                text_sets.append((number, int(arrays["arrays/own"][0]), between))
+    systems = group_systems(part.values)
+    text_sets = [
+        (number, int(arrays["own"][0]), np.asarray(arrays["between"], dtype=np.float64))
+        for number, system in enumerate(systems)
+        for arrays in part.results.list_arrays(system.value(SIMILARITY, SIMILARITY))
+        if arrays.keys() >= {"between", "own"}
+    ]
     visible = sorted({number for number, _, _ in text_sets})[:MOST]
     if len(visible) < 2:
         return None

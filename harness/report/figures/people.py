@@ -29,9 +29,8 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
     from openended.metrics.huse import PairRatings, Rule
 
     value = system.value("huse", "huse")
-    stored = results.arrays(*value.sources[0]) if value is not None else {}
-    arrays = {k.removeprefix("arrays/"): v for k, v in stored.items() if k.startswith("arrays/")}
-    if value is None or not {"ratings", "log_probs", "lengths"} <= set(arrays):
+    arrays = next(iter(results.list_arrays(value)), {})
+    if value is None or not {"ratings", "log_probs", "lengths"} <= arrays.keys():
         return None
     fields = parse_signature(value.signature)
     floor = fields.get("log_prob_floor", "none")

@@ -71,12 +71,7 @@ def _show_importance(searched: SearchResult) -> Plot:
         look: dict[str, Any] = {"color": COLORS[number % len(COLORS)], "height": width}
         label = titles[number] if len(titles) > 1 else ""
         series.append(Series(mark="bars", x=at, y=[shares.get(n, 0.0) for n in names], label=label, look=look))
-    options: dict[str, Any] = {
-        "yticks": range(len(names)),
-        "yticklabels": names,
-        "xlabel": "importance (share)",
-        "grid": "x",
-    }
+    options: dict[str, Any] = {"yticklabels": names, "xlabel": "importance (share)", "grid": "x"}
     return Plot(
         [Panel(series, options=options)], changes={"height": 0.6 + 0.22 * len(names) * max(1, 0.6 * len(titles))}
     )
@@ -104,7 +99,7 @@ def _show_parameter(searched: SearchResult, name: str, points: Sequence[tuple[st
         options |= {"xscale": "log", "plain": ["x"]} if min(x) > 0 and max(x) / min(x) >= FAR else {}
     except ValueError:
         x = [words.index(text) for text in texts]
-        ticks = {"xticks": range(len(words)), "xticklabels": words, "xlim": (-0.5, len(words) - 0.5)}
+        ticks = {"xticklabels": words, "xlim": (-0.5, len(words) - 0.5)}
         options |= ticks | {"turn": 30 if len(words) > 3 else 0}
     return Panel([_dots(list(zip(x, y, strict=True)))], options=options)
 

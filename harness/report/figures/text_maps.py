@@ -46,5 +46,5 @@ def show_texts(part: Part) -> Plot | None:
         look = {"color": COLORS[index], "width": width}
         bars.append(Series(mark="columns", x=x, y=y, label=title, look=look, axes=list_axes(sides[0][0].items[0])))
     names = [part.name("label", system.name) for system, _ in sides]
-    ticks = {"xticks": range(len(names)), "xticklabels": names, "yticks": np.linspace(0, 1, 6), "grid": "y"}
+    ticks = {"xticklabels": names, "yticks": np.linspace(0, 1, 6), "grid": "y"}
     return Plot([*panels, Panel(bars, "values", ticks)])

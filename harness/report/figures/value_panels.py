@@ -62,7 +62,7 @@ def show_metrics(part: Part) -> Plot | None:
         panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
     note = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
     note = "; ".join(filter(None, (note, f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else "")))
-    common: dict[str, Any] = {"yticks": range(len(names)), "yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
+    common: dict[str, Any] = {"yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
     return Plot(panels, note, {"height": 0.52 + 0.17 * len(names), "panel": common})
 
 
@@ -84,7 +84,7 @@ def show_columns(part: Part) -> Plot | None:
             error = [float(values.std(ddof=1)) / math.sqrt(len(values))] if len(values) > 1 else None
             at: dict[str, Any] = {"x": [rank], "y": [float(values.mean())], "below": error, "above": error}
             series.append(Series(mark="columns", like=first, style=name, axes=list_axes(first), **at))
-        ticks: dict[str, Any] = {"xticks": range(len(names)), "xticklabels": names}
+        ticks: dict[str, Any] = {"xticklabels": names}
         panels += [Panel(series, ".".join(pair), ticks | {"title": format_title(firsts[0])})] if series else []
     return Plot(panels) if panels else None
 
@@ -173,7 +173,7 @@ def show_sweep(
         panels = [Panel([s for panel in panels for s in panel.series], "", {})]
     short = axis.rpartition(".")[2]
     options: dict[str, Any] = {"xlabel": TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))}
-    options |= {"xticks": range(len(names)), "xticklabels": list(names.values())} if names else {}
+    options |= {"xticklabels": list(names.values())} if names else {}
     options |= {"xscale": "log", "plain": ["x"]} if far else {}
     changes = {"per_row": 2} if len(panels) == 4 and part.chosen.metrics else {"legend": 2} if len(panels) == 1 else {}
     return Plot([Panel(p.series, p.name, options | dict(p.options)) for p in panels], changes=changes)

@@ -1,7 +1,7 @@
 """Tables about metrics: correlation with human scores, agreement across embedders and options, std over texts."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -96,7 +96,10 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
             where = dict(zip(apart, values, strict=True)) | {"target": ".".join(target)}
             for pair in [*pairs, *criteria]:
                 axes = {"metric": ".".join(pair)} | where
-                cell = _correlate_scores(scores, pair, target, stars=layout.stars) or BLANK
+                cell = BLANK
+                if pair in scores and pair != target:
+                    both = zip(scores[pair], scores[target], strict=True)
+                    cell = correlate(both, test=layout.stars, signed=layout.stars)
                 settings = {"metric": pair[0], "target": target[0]}
                 role = "metric" if pair in pairs else "summary"
                 entries.append(
@@ -127,13 +130,6 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
             show_seeds=False,
         )
     ]
-
-
-def _correlate_scores(scores: Mapping[Pair, Sequence[float]], pair: Pair, target: Pair, *, stars: bool) -> Cell | None:
-    """Return the cell of Spearman's ρ of two scores; none of a score with itself."""
-    if pair == target or pair not in scores:
-        return None
-    return correlate(zip(scores[pair], scores[target], strict=True), test=stars, signed=stars)
 
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
@@ -207,8 +203,6 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
 
 def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a frame of Spearman's ρ between the values under each embedder and the first (P&R's Table B.1)."""
-    import pandas as pd
-
     pairs = select_pairs(part.items, layout)
     values = [i for i in part.items if i.system == "model" and i.pair in pairs]
     axes = [a for a in values[0].axes if a == "embedder" or get_parent_axis(a) == "embedder"]
@@ -221,14 +215,15 @@ def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Fra
     columns = []
     for pair in pairs:
         of_pair = [i for i in values if i.pair == pair]
-        systems = [tuple(v for a, v in i.axes.items() if a not in axes) for i in of_pair]
-        labels = [names[tuple(i.axes[a] for a in axes)] for i in of_pair]
-        scores = pd.DataFrame({"system": systems, "embedder": labels, "mean": [i.mean for i in of_pair]})
-        if scores.duplicated(["system", "embedder"]).any():
-            what = f"{pair[0]} has several values for one system and embedder"
-            raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
-        wide = scores.pivot(index="system", columns="embedder", values="mean").reindex(columns=embedders)
-        cells = [correlate(wide[[embedders[0], embedder]].to_numpy()) for embedder in embedders]
+        scores: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in embedders}
+        for item in of_pair:
+            of_embedder = scores[names[tuple(item.axes[a] for a in axes)]]
+            system = tuple(v for a, v in item.axes.items() if a not in axes)
+            if of_embedder.setdefault(system, item.mean) is not item.mean:
+                what = f"{pair[0]} has several values for one system and embedder"
+                raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
+        first = scores[embedders[0]]
+        cells = [correlate((first[s], mean) for s, mean in of.items() if s in first) for of in scores.values()]
         columns.append((Quantity(*pair, of_pair[0].title, "higher", 3), cells))
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     title = f"{layout.title}{part.tasks}"

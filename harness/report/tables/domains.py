@@ -52,9 +52,8 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
 def _read_domains(results: Results, system: System) -> dict[int, Counter[str]]:
     """Return the domains of the human texts in each cell of the first clustering; empty where they are unknown."""
     value = system.value("mauve", "mauve")
-    at, artifact = value.sources[0] if value is not None else (0, None)
-    cells = results.arrays(at, artifact).get("arrays/human_cells")
-    run = results.runs[at]
+    cells = next(iter(results.list_arrays(value)), {}).get("human_cells")
+    run = results.runs[value.sources[0][0] if value is not None else 0]
     artifacts = [a for stage, a in run.inputs.items() if stage.startswith("examples:")]
     paths = (locate_verified_file(run.store, a, "examples.arrow", results.damaged) for a in artifacts)
     examples: Sequence[Example] = [e for path in paths if path is not None for e in read_examples(path)]

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
@@ -162,9 +161,7 @@ def _find_huse_examples(
     import numpy as np
 
     value = system.value("huse", "huse")
-    at, artifact = value.sources[0] if value is not None else (0, None)
-    stored = results.arrays(at, artifact)
-    arrays = {key.removeprefix("arrays/"): array for key, array in stored.items() if key.startswith("arrays/")}
+    arrays = next(iter(results.list_arrays(value)), {})
     if value is None or "errors_q" not in arrays:
         return
     # Rows 0 to n − 1 are human texts, rows n to 2n − 1 the model's of the same examples.
@@ -178,7 +175,7 @@ def _find_huse_examples(
         np.where((wrong_q > 0) & (wrong == 0) & (gap_p > 0), -gap_p, np.inf),
         np.where(wrong == 1, distance, np.inf),
     )
-    texts = _read_texts(results, at, stored, len(gap))
+    texts = _read_texts(results, value, len(gap))
     for kind, rank in zip(KINDS, ranks, strict=True):
         example = int(np.argmin(rank))
         if np.isfinite(rank[example]):
@@ -187,13 +184,14 @@ def _find_huse_examples(
             yield kind, (context, model, reference), numbers
 
 
-def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tuple[str, ...]]:  # noqa: ANN401
+def _read_texts(results: Results, value: SystemValue, count: int) -> list[tuple[str, ...]]:
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
     import numpy as np
 
+    at, artifact = value.sources[0]
     sides = [("human",), ("generate", "import")]
     rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]
-    errors = stored.get("per_example/error_model")
+    errors = results.arrays(at, artifact).get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
     if len(rows) < 2 or errors is None:
         return unknown

@@ -17,7 +17,7 @@ UNCERTAINTIES = {"all": _ALL, "interval": _ALL, "std": ("sd",), "error": ("metri
 def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[Table]:
     """Build the tables of frames; one about another frame has its own rows and columns."""
     layout = layout or Layout()
-    plain = Layout(latex_width=layout.latex_width, latex_signatures=layout.latex_signatures, notes=layout.notes)
+    plain = Layout(latex_width=layout.latex_width, notes=layout.notes)
     return [build_table(frame, plain if frame.appendix else layout) for frame in frames]
 
 
@@ -66,7 +66,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, titles[0],
         tuple(titles) if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
         warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
-        tex_signatures=layout.latex_signatures, caption=layout.caption, show_notes=layout.notes, over=frame.over,
+        caption=layout.caption, show_notes=layout.notes, over=frame.over,
     )  # fmt: skip
 
 

@@ -64,7 +64,6 @@ class Table:
     warnings: tuple[str, ...] = ()  # reasons to doubt values
     rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
     tex_width: float = 345.0  # text width in LaTeX points; wider tables get metrics as rows. `article` has 345
-    tex_signatures: bool = False  # whether LaTeX prints the signatures; otherwise they are comments
     caption: str = ""  # of the float in an article, before data and signs; empty: the title
     show_notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 

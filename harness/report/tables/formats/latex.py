@@ -119,7 +119,6 @@ def to_latex(table: Table, label: str = "") -> str:
             rf"\caption{{{escape(caption)}}}",
             *([] if at else [rf"\label{{tab:{name}}}"]),
             *tabular,
-            *(_format_signatures(table) if at + 1 == len(floats) else []),
             rf"\end{{{environment}}}",
         ]
     text = "\n".join(lines)
@@ -183,20 +182,7 @@ def _list_comments(table: Table) -> list[str]:
         ]  # fmt: skip
         more = "; …" if len(cells) > MAX_LISTED_CELLS else ""
         lines.append(f"{'; '.join(cells[:MAX_LISTED_CELLS])}{more}: {note}")
-    return [*lines, *table.remarks, *table.rules, *table.about, *([] if table.tex_signatures else table.signatures())]
-
-
-def _format_signatures(table: Table) -> list[str]:
-    """Return the signatures under the table, if they are to be printed; lines break after the bars of a signature."""
-    if not table.tex_signatures or not table.signatures():
-        return []
-    texts = [r"\textbar\allowbreak{}".join(escape(part) for part in s.split("|")) for s in table.signatures()]
-    return [
-        r"\par\smallskip",
-        r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
-        *(rf"\texttt{{{text}}}\par" for text in texts),
-        r"\end{minipage}",
-    ]
+    return [*lines, *table.remarks, *table.rules, *table.about, *table.signatures()]
 
 
 def lay_out(table: Table) -> Grid:
