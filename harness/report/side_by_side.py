@@ -11,7 +11,7 @@ from openended.harness.report.build import Report, write_report
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, Quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
-from openended.harness.results import Layout, Results, SystemValue, order_axes
+from openended.harness.results import Results, SystemValue, order_axes
 
 _log = logging.getLogger(__name__)
 JOIN = " · "  # separates the names of report and system
@@ -60,7 +60,7 @@ def _build_settings_frame(names: Sequence[str], first: Results, second: Results)
 def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Frame:
     """Build a table with three columns per value: first report, second report, difference (second minus first)."""
     sides = [_index_by_label(items) for items in (first, second)]
-    pairs = dict.fromkeys((*select_pairs(first, Layout()), *select_pairs(second, Layout())))
+    pairs = dict.fromkeys((*select_pairs(first), *select_pairs(second)))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
     columns: list[tuple[Quantity, list[Cell]]] = []
     for pair in pairs:

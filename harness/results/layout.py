@@ -44,11 +44,10 @@ class Layout(Spec):
     analysis: str = "values"
     """What the table shows: a name of `ANALYSES`."""
     metrics: tuple[str, ...] = ()
-    """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics."""
+    """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics. Next to a
+    metric without a key are the values that it must not be interpreted without (recall next to precision)."""
     needs: tuple[str, ...] = ()
     """Metrics of which the runs must have one: without, the table would show nothing of what its title says."""
-    companions: bool = True
-    """Without `metrics`: also show values that must not be interpreted alone (recall next to precision)."""
     gaps: bool = False
     """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
     allow: tuple[str, ...] = ()

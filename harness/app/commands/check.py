@@ -10,7 +10,7 @@ from openended.harness import core, report, results as measured
 from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
 from openended.harness.core import DataError, SpecError
 from openended.harness.report import NOT_WORSE, UNDECIDED, WORSE, Worsening
-from openended.harness.results import Layout, Pair, Results, SystemValue
+from openended.harness.results import Pair, Results, SystemValue
 
 COMMAND = "openended check"
 UNDECIDED_CODE = 3
@@ -128,7 +128,7 @@ def _choose_values(items: Sequence[SystemValue], typed: str | None) -> list[Pair
     models = sorted((item for item in items if item.system == "model"), key=lambda item: not item.primary)
     directions = {item.pair: item.direction for item in models}
     if typed is None:
-        return [pair for pair in report.select_pairs(items, Layout(companions=False)) if directions[pair] != "none"]
+        return [pair for pair in report.select_pairs(items, companions=False) if directions[pair] != "none"]
     pairs = [_find_value(name.strip(), directions, "--worse") for name in typed.split(",")]
     if wrong := next((pair for pair in pairs if directions[pair] == "none"), None):
         raise SpecError(f"--worse: of {'.'.join(wrong)}, neither more nor less is worse; leave it out")

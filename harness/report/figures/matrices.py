@@ -15,7 +15,7 @@ from openended.harness.core import F64, escape_mathtext
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import Layout, group_by_options, group_systems
+from openended.harness.results import group_by_options, group_systems
 
 if TYPE_CHECKING:
     from openended.harness.report.tables.detected_damage import DamageCurve
@@ -90,7 +90,7 @@ def show_damage(part: Part) -> Plot:
     """Show metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
     from openended.harness.report.tables.detected_damage import find_damage_curves
 
-    pairs = select_pairs(part.values, Layout())
+    pairs = select_pairs(part.values)
     curves = [c for c in find_damage_curves(part.results, part.values) if (c.metric, c.key) in pairs]
     rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])
     damages = list(dict.fromkeys(curve.damage for curve in curves))
@@ -132,7 +132,7 @@ def _collect_columns(part: Part, metrics: Sequence[str], least: int) -> dict[str
     primary = [i.pair for i in models if i.primary or i.pair in (RECALL, *part.targets)]
     titles = {i.pair: i.title for i in models}
     names = part.declaration.names.get("metric", {})
-    pairs = select_pairs(part.values, Layout(metrics=tuple(metrics))) if metrics else list(dict.fromkeys(primary))
+    pairs = select_pairs(part.values, metrics) if metrics else list(dict.fromkeys(primary))
     columns: dict[str, list[float]] = {}
     for metric, key in pairs:
         title = names.get(f"{metric}.{key}", titles[metric, key])

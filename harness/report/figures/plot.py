@@ -124,17 +124,16 @@ class Part(NamedTuple):
     declaration: Declaration
 
     @property
-    def chosen(self) -> Layout:
-        """A layout of the metrics that the figure shows."""
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the figure shows; empty: all."""
         metrics = self.layout.metrics and (*self.layout.metrics, *map(".".join, self.targets))
-        return Layout(metrics=self.declaration.metrics or metrics)
+        return self.declaration.metrics or metrics
 
     @property
     def targets(self) -> list[Pair]:
         """The values that a table of correlations compares metrics with; empty for other tables."""
-        layout = Layout(metrics=self.layout.targets, companions=False)
         is_compared = self.layout.analysis == "correlation" and self.layout.targets
-        return select_pairs(self.values, layout) if is_compared else []
+        return select_pairs(self.values, self.layout.targets, companions=False) if is_compared else []
 
     def name(self, axis: str, value: str) -> str:
         """Return the declared name of a value of an axis."""

@@ -16,7 +16,7 @@ GRAY = {"color": "#999999", "marker": ".", "markersize": 4, "markeredgewidth": 0
 
 def show_texts(part: Part) -> Plot | None:
     """Show human texts and each system's in the plane of their embeddings, then the systems' values (P&R Fig. 2)."""
-    pairs = select_pairs(part.values, part.chosen)
+    pairs = select_pairs(part.values, part.metrics)
     systems = [s for s in group_systems(part.values) if s.value(*pairs[0])][:MOST] if pairs else []
     order = list(part.declaration.names.get("label", ()))
     systems.sort(key=lambda system: order.index(system.name) if system.name in order else len(order))

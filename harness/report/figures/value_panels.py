@@ -16,7 +16,7 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import HUMAN_COLOR
 from openended.harness.report.tables.selection import make_slug, select_pairs
-from openended.harness.results import STAGE, STEP, Layout, SystemValue, find_human_value, is_readable
+from openended.harness.results import STAGE, STEP, SystemValue, find_human_value, is_readable
 
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
@@ -35,7 +35,7 @@ def format_title(item: SystemValue) -> str:
 def show_metrics(part: Part) -> Plot | None:
     """Show all primary values: each system's mean with its interval, and the human value as a line."""
     chosen = []  # values of the systems, all values with these options, and the options
-    for metric, key in dict.fromkeys((*select_pairs(part.values, Layout()), *part.targets)):
+    for metric, key in dict.fromkeys((*select_pairs(part.values), *part.targets)):
         for options, items in measured.group_by_options(part.values, metric).items():
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
@@ -73,7 +73,7 @@ def show_columns(part: Part) -> Plot | None:
     """
     over = {*part.declaration.options.get("over", ()), "task.texts"}
     panels = []
-    for pair in select_pairs(part.values, part.chosen):
+    for pair in select_pairs(part.values, part.metrics):
         items = [i for s in measured.group_systems(part.values) if (i := s.value(*pair)) and math.isfinite(i.mean)]
         groups = measured.group_by(items, lambda i: tuple(v for a, v in i.axes.items() if a not in over))
         firsts = [group[0] for group in groups.values()][:MOST]
@@ -135,7 +135,7 @@ def show_sweep(
     names = names or {}
     declared = part.declaration.lines
     by_metric: list[tuple[str, list[Line]]] = []
-    for pair in select_pairs(items, part.chosen):
+    for pair in select_pairs(items, part.metrics):
         finite = [i for i in measured.select_values(items, *pair) if math.isfinite(i.mean)]
         lines = _name_lines(part, group_into_lines(finite, axis, list(names)))
         by_metric += [(".".join(pair), lines)] if lines else []
@@ -175,7 +175,7 @@ def show_sweep(
     options: dict[str, Any] = {"xlabel": TITLES.get(axis) or TITLES.get(short, short.replace("_", " "))}
     options |= {"xticklabels": list(names.values())} if names else {}
     options |= {"xscale": "log", "plain": ["x"]} if far else {}
-    changes = {"per_row": 2} if len(panels) == 4 and part.chosen.metrics else {"legend": 2} if len(panels) == 1 else {}
+    changes = {"per_row": 2} if len(panels) == 4 and part.metrics else {"legend": 2} if len(panels) == 1 else {}
     return Plot([Panel(p.series, p.name, options | dict(p.options)) for p in panels], changes=changes)
 
 
@@ -250,7 +250,7 @@ def show_best_of_n(part: Part) -> Plot | None:
     """Show the expected best of N settings of every decoder; dotted: chosen and scored on the same seeds."""
     from openended.harness.report.tables.fair_comparison import compute_curves, describe_printed_value, group_sweeps
 
-    pairs = select_pairs(part.values, part.chosen)
+    pairs = select_pairs(part.values, part.metrics)
     by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part.values, pair)[0])}
     names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
     first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part.values)}

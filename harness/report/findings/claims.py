@@ -103,7 +103,7 @@ def write_headline(results: Results) -> str:
     parts = group_by_data([item for item in results.values if math.isfinite(item.mean)])
     ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
     for task, part in parts.items():
-        pairs = select_pairs(part, Layout(companions=False))
+        pairs = select_pairs(part, companions=False)
         for pair in sorted(pairs, key=lambda pair: ranks.get(pair[0], len(ranks))):
             cells = rank_systems(TablePart(results, part, "headline", {}, ()), pair)
             if len(cells) > 1:

@@ -134,9 +134,9 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
     """Return the oriented scores of the systems, the metrics, and the scores that they are compared with."""
-    targets = select_pairs(part.items, Layout(metrics=layout.targets, companions=False))
+    targets = select_pairs(part.items, layout.targets, companions=False)
     people = [pair for pair in targets if pair[0] not in STAND_INS]
-    metrics = [pair for pair in select_pairs(part.items, layout) if pair not in people]
+    metrics = [pair for pair in select_pairs(part.items, layout.metrics) if pair not in people]
     systems = group_systems(part.items)
     scores: dict[Pair, list[float]] = {}
     for pair in dict.fromkeys((*metrics, *targets)):
@@ -203,7 +203,7 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
 
 def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a frame of Spearman's ρ between the values under each embedder and the first (P&R's Table B.1)."""
-    pairs = select_pairs(part.items, layout)
+    pairs = select_pairs(part.items, layout.metrics)
     values = [i for i in part.items if i.system == "model" and i.pair in pairs]
     axes = [a for a in values[0].axes if a == "embedder" or get_parent_axis(a) == "embedder"]
     firsts = {tuple(i.axes[a] for a in axes): i for i in values}
@@ -262,7 +262,7 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of stds of values over sets of generated texts, of human texts, and of both (P&R, Table B.5)."""
     models = [i for i in part.items if i.system == "model"]
     columns = []
-    for pair in select_pairs(models, layout):
+    for pair in select_pairs(models, layout.metrics):
         values = [i for i in models if i.pair == pair]
         systems = group_by(values, lambda item: tuple(a for a in item.axes.items() if a[0] not in SET_AXES))
         stds = np.array([_compute_stds(members) for members in systems.values()]).reshape(-1, len(SETS))

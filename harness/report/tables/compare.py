@@ -19,7 +19,7 @@ from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
 from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals
 from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
-from openended.harness.results import Layout, Results, System, SystemValue, group_by, group_systems, select_values
+from openended.harness.results import Results, System, SystemValue, group_by, group_systems, select_values
 
 FOLDER = resources.files("openended.harness") / "reference"
 Name = tuple[str, str, str]  # model, decoder, its parameters
@@ -314,7 +314,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     The baseline is a label, the title of a model, whose systems are compared by decoder, or `last-good`.
     """
     items = results.values
-    pairs = {pair: select_values(items, *pair) for pair in select_pairs(items, Layout())}
+    pairs = {pair: select_values(items, *pair) for pair in select_pairs(items)}
     for values in pairs.values():
         check_signatures(results, values, "significance")
     systems = group_systems(items)
@@ -418,7 +418,7 @@ def _test_checkpoints(results: Results, series: Sequence[System]) -> dict[str, l
     """
     tested: list[Worsening] = []
     tests = 0
-    for pair in select_pairs([item for system in series for item in system.items], Layout(companions=False)):
+    for pair in select_pairs([item for system in series for item in system.items], companions=False):
         best: SystemValue | None = None
         earlier = 0  # checkpoints that the best one before was chosen from
         for system in series:

@@ -125,7 +125,7 @@ def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedVal
 
 def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of damages by metrics."""
-    pairs = select_pairs(part.items, layout)
+    pairs = select_pairs(part.items, layout.metrics)
     curves = [c for c in find_damage_curves(part.results, part.items) if (c.metric, c.key) in pairs]
     by_name = {(c.metric, c.key, c.damage): c for c in curves}
     titles = {(c.metric, c.key): c.title for c in curves}

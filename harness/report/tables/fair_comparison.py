@@ -78,7 +78,7 @@ class BestOfN:
 
 def build_fair_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the tables of a layout of kind `fair`."""
-    pairs = selection.select_pairs(part.items, layout)
+    pairs = selection.select_pairs(part.items, layout.metrics)
     for pair in pairs:
         selection.check_signatures(part.results, select_values(part.items, *pair), part.stem, layout.allow)
     best = [table for pair in pairs if (table := _build_best_of_n_frame(part, pair)) is not None]

@@ -99,24 +99,24 @@ def make_slug(text: str) -> str:
     return "".join(c if c.isalnum() or c in "._=" else "_" for c in text) or "none"
 
 
-def select_pairs(items: Sequence[SystemValue], layout: Layout) -> list[Pair]:
-    """Return the (metric, key) pairs that the layout shows, in order, without those that were not measured.
+def select_pairs(items: Sequence[SystemValue], metrics: Iterable[str] = (), *, companions: bool = True) -> list[Pair]:
+    """Return the (metric, key) pairs that `metrics` names (empty: all metrics), without those that were not measured.
 
-    A companion that was not asked for is left out if another metric's column has the same numbers (two metrics report
-    the entropy of a text).
+    Without a key it is the primary value and its companions. One that was not asked for is left out if another metric's
+    column has the same numbers (two metrics report the entropy of a text).
     """
     models = [i for i in items if i.system == "model"]
     columns: dict[Pair, dict[tuple[str, ...], float]] = {}
     for item in sorted(models, key=lambda i: not i.primary):  # of each metric, the primary key first
         columns.setdefault(item.pair, {})[tuple(item.axes.values())] = item.mean
     chosen: dict[Pair, bool] = {}  # whether it is a companion that was not asked for
-    for pattern in layout.metrics or dict.fromkeys(i.metric for i in models):
+    for pattern in metrics or dict.fromkeys(i.metric for i in models):
         metric, _, key = pattern.partition(".")
         keys = [pair[1] for pair in columns if pair[0] == metric]
         requested = keys if key == "*" else [key] if key else keys[:1]
-        companions = COMPANIONS.get(metric, ()) if layout.companions and not key else ()
+        others = COMPANIONS.get(metric, ()) if companions and not key else ()
         chosen |= {(metric, k): False for k in requested if k in keys}
-        chosen |= {(metric, k): chosen.get((metric, k), True) for k in companions if k in keys}
+        chosen |= {(metric, k): chosen.get((metric, k), True) for k in others if k in keys}
 
     def is_repeated(pair: Pair) -> bool:
         values = columns[pair]

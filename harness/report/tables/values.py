@@ -75,7 +75,7 @@ class _ValueFrame:
 
     def __init__(self, part: TablePart, layout: Layout) -> None:
         self.part, self.layout = part, layout
-        self.pairs = selection.select_pairs(part.items, layout)
+        self.pairs = selection.select_pairs(part.items, layout.metrics)
         if not self.pairs:
             keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
