@@ -11,6 +11,7 @@ from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
 from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
+from openended.harness.storage import MODEL_STAGES
 
 PREFERENCES = "bradley_terry"
 _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
@@ -191,7 +192,7 @@ def _read_texts(results: Results, at: int, stored: Any, count: int) -> list[tupl
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
     import numpy as np
 
-    sides = [("human",), ("generate", "import")]
+    sides = [("human",), MODEL_STAGES]
     rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]
     errors = stored.get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]
