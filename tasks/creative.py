@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile, SpecError
-from openended.harness.storage import RowFile, read_record
+from openended.harness.storage import MODEL_STAGES, RowFile, read_record
 from openended.tasks._files import UserFileTask, read_text_field
 
 _TEXTS = ("text", "generation", "human")
@@ -151,7 +151,9 @@ def _find_texts(reference: Path) -> Path:
     if not reference.is_dir():
         return reference
     record = read_record(reference)
-    names = [name for stage, name in record.inputs.items() if stage.partition(":")[0] in ("generate", "import")]
+    inputs = record.inputs.items()
+    by_stage = ([name for of, name in inputs if of.startswith(f"{stage}:")] for stage in MODEL_STAGES)
+    names = next(filter(None, by_stage), [])
     if len(names) != 1 or record.store is None:
         raise DataError(f"{reference}: not the folder of a run that generated or imported texts; set task.reference")
     return reference / record.store / names[0] / "data.arrow"

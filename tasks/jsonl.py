@@ -1,15 +1,19 @@
 """A user's own prompts and human continuations as JSON lines, read as a stream in file order.
 
 {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
+
+In place of `prompt`, `messages` may hold a conversation; an answer at its end is the human one.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
-from openended.harness.imported import HUMAN_TEXTS, find_text_field
+from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, read_jsonl, task
+from openended.harness.imported import HUMAN_TEXTS, MESSAGES, find_text_field
+from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks._files import UserFileTask, choose_id_field, is_in_group, is_null_or_text, read_id, read_text_field
 
 log = logging.getLogger(__name__)
@@ -43,6 +47,10 @@ class JsonLines(UserFileTask):
             (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
         )
 
+    def has_conversations(self) -> bool:
+        first: Mapping[str, Any] = next(read_jsonl(Path(self.path)), (0, {}))[1]
+        return self.prompt_field not in first and MESSAGES in first
+
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         del tokenizer
         path = Path(self.path)
@@ -52,6 +60,11 @@ class JsonLines(UserFileTask):
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
             field = choose_id_field(row, self.id_field)
+            talk: list[Message] = []
+            if self.prompt_field not in row and MESSAGES in row:
+                talk = read_messages(row[MESSAGES], where)
+                if self.human_field not in row and talk[-1].role == "assistant":
+                    row = {**row, self.human_field: talk.pop().text}
             if human_field is None:  # the first line decides
                 human_field, id_field = self.human_field, field
                 if human_field not in row and human_field == _HUMAN:
@@ -70,8 +83,12 @@ class JsonLines(UserFileTask):
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
-            prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
+            meta: dict[str, Json] = {}
+            if talk:
+                prompt, meta = make_turns(talk, where)
+            else:
+                prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             if is_in_group(row, self.group_field, self.group_value, where, skipped):
-                yield Example(f"jsonl/{identity}", prompt, human)
+                yield Example(f"jsonl/{identity}", prompt, human, meta)
         if human_field is None:
             raise DataError(f"{path}: holds no example")

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
-from openended.harness.imported import HUMAN_TEXTS, IDS, choose_text_field, digest_files, read_records
+from openended.harness.imported import (
+    HUMAN_TEXTS,
+    IDS,
+    MESSAGES,
+    choose_text_field,
+    digest_files,
+    read_conversation,
+    read_records,
+)  # fmt: skip
 from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
 
 log = logging.getLogger(__name__)
@@ -26,6 +34,9 @@ class Texts(UserFileTask):
 
     path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
     field: str | None = option(None, is_null_or_text, "a field name or null")  # null: detected in the first record
+    role: str = option("assistant", bool, "a role")  # of conversations (`messages`): whose turns are texts
+
+    later_options = frozenset({"role"})
 
     def fingerprint(self) -> str:
         return digest_files(Path(self.path))
@@ -43,7 +54,12 @@ class Texts(UserFileTask):
                 log.warning("%s: the id %r appears again; all texts are counted", record.where, identity)
                 is_noted = True
             ids.add(identity)
-            text = read_text_field(record.cells, field, record.where)
-            if not text.strip():
-                raise DataError(f"{record.where}: the text ({field!r}) is empty")
-            yield Example(f"texts/{record.line:06d}", "", text)
+            if field == MESSAGES:
+                texts = [turn.text or "" for turn in read_conversation(record, self.role)]
+            else:
+                texts = [read_text_field(record.cells, field, record.where)]
+            for turn, text in enumerate(texts):
+                if not text.strip():
+                    raise DataError(f"{record.where}: the text ({field!r}) is empty")
+                name, number = f"texts/{record.line:06d}", f"#{turn:04d}" if turn else ""
+                yield Example(f"{name}{number}", "", text, {"conversation": name, "turn": turn} if turn else {})

@@ -125,6 +125,8 @@ def evaluate(
     features: Mapping[str, VectorsOf] | None = None,
     human_field: str | None = None,
     generations_field: str | None = None,
+    role: str = "assistant",
+    thinking: core.Thinking = "drop",
     num_examples: int | Literal["all"] = "all",
     max_new_tokens: int | None = None,
     experiment: str | None = None,
@@ -133,7 +135,10 @@ def evaluate(
     batch_size: int = 64,
     compat: str | None = None,
 ) -> Evaluation:
-    """Score systems against human texts; nothing is generated, nothing is paired."""
+    """Score systems against human texts; nothing is generated, nothing is paired.
+
+    Of conversations (`messages`), the turns of `role` are scored; `thinking` says what of texts with reasoning.
+    """
     outputs = Path(outputs_dir)
     storage.check_writable(outputs)
     preset, typed = read_preset(compat), metric_options or {}
@@ -152,9 +157,10 @@ def evaluate(
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     config = {
         "metric": chosen,
-        "task": Texts(path=str(_write_texts("human", human, outputs)), field=human_field),
+        "task": Texts(path=str(_write_texts("human", human, outputs)), field=human_field, role=role),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
-        "generations_field": generations_field, "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
+        "generations_field": generations_field, "generations_role": role, "generations_thinking": thinking,
+        "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
     }  # fmt: skip
     runs = outputs / "runs" / f"score-{datetime.now(UTC):%Y%m%dT%H%M%S}"

@@ -166,4 +166,5 @@ from .types import (
     SourceFile as SourceFile,
     Status as Status,
     Stop as Stop,
+    Thinking as Thinking,
 )

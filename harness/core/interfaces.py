@@ -293,6 +293,10 @@ class Task(Spec):
         """Return whether there is a human side; without it only one-sided metrics are computed."""
         return True
 
+    def has_conversations(self) -> bool:
+        """Return whether prompts are conversations, whose turns are in the `meta` of the examples."""
+        return False
+
     def has_docs_prose(self) -> bool:
         """Return whether the texts are docstrings, for which the bundled models were trained."""
         return False

@@ -14,6 +14,8 @@ I64 = NDArray[np.int64]
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 Stop = Literal["eos", "length"]
+Thinking = Literal["drop", "keep", "only"]
+"""What is scored of a text with reasoning: the answer, the whole text, or the reasoning."""
 HUMAN = "human"
 
 
@@ -58,6 +60,8 @@ class Generation:
     """`eos`: it ended by itself; `length`: it hit `max_new_tokens`."""
     log_prob: float
     """Sum of natural-log probabilities of the tokens under the decoder's Q; NaN if the decoder has no Q."""
+    reasoning: str | None = None
+    """What the model reasoned before it answered, apart from the text; None if it has none, or the text includes it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

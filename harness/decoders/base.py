@@ -31,6 +31,7 @@ class Prompt:
     token_ids: tuple[int, ...]  # may be empty; the model's beginning-of-text token is used then
     text: str = ""  # the prompt as text, for models that read text only; empty: decode the ids
     suffix_ids: tuple[int, ...] = ()  # token ids behind the text, which a denoiser sees; other models have none
+    messages: tuple[Mapping[str, str], ...] = ()  # the turns of a conversation, for models behind a chat endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

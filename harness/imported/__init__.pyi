@@ -1,6 +1,7 @@
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
     IDS as IDS,
+    MESSAGES as MESSAGES,
     TEXTS as TEXTS,
     check_text as check_text,
     choose_text_field as choose_text_field,
@@ -15,6 +16,7 @@ from .files import (
 from .generations import (
     GROVER_FIELDS as GROVER_FIELDS,
     compute_fingerprint as compute_fingerprint,
+    read_conversation as read_conversation,
     read_generations as read_generations,
     recognize_format as recognize_format,
     split_member as split_member,
@@ -25,7 +27,7 @@ from .pairing import (
     import_texts as import_texts,
     import_unpaired as import_unpaired,
 )
-from .records import OUTPUT_TITLES as OUTPUT_TITLES
+from .records import OUTPUT_TITLES as OUTPUT_TITLES, TextSelection as TextSelection
 from .scores import SystemScores as SystemScores, read_system_scores as read_system_scores
 from .systems import (
     Damage as Damage,

@@ -26,7 +26,7 @@ _NO_FILES_OF_TEXTS = (
     ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy"
 )  # fmt: skip
 JSON_FIELDS = ("generated_seqs", "text_samples")
-IDS_FIELD = "token_ids"
+IDS_FIELD, MESSAGES = "token_ids", "messages"
 TEXTS = (
     "text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response", *JSON_FIELDS
 )  # fmt: skip
@@ -148,8 +148,9 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
     candidates = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
     if len(candidates) == 1:
         return candidates[0]
-    if IDS_FIELD in cells and not candidates:
-        return IDS_FIELD
+    for field in (IDS_FIELD, MESSAGES):
+        if field in cells and not candidates:
+            return field
     if not cells:
         raise DataError(f"{where}: an empty record; expected an object with a text in one of {', '.join(names)}")
     example = (candidates or ["NAME"])[0]

@@ -15,12 +15,13 @@ from typing import Any
 
 from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, read_json, shorten_error
 from openended.harness.imported.records import Cells, ReadSummary, Records
+from openended.harness.models import read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
 _KINDS: Mapping[type[Any], str] = {str: "a text", list: "a list", dict: "an object", int: "a whole number"}
 _ID = (str, int)
-_READ = ("id", "sample", "prompt", "human", "text", "stop")  # of a sample, which has a megabyte with its events
+_READ = ("id", "sample", "prompt", "human", "text", "stop", "reasoning")  # of a sample, which has a megabyte in all
 _HEADER, _SUMMARIES = "header.json", "summaries.json"  # of an archive of Inspect
 Samples = Iterator[tuple[int, str, Any]]  # (number, file and member, sample)
 _ZSTANDARD = 93  # method of a member
@@ -73,7 +74,7 @@ class OutputFormat:
 
 def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     texts = [text for response in row["resps"] for text in (response if isinstance(response, list) else [response])]
-    if not texts or not all(isinstance(text, str) for text in texts):
+    if not texts or not all(isinstance(text, str | None) for text in texts):
         raise DataError(
             f"{where}: field 'resps': expected generated texts, got {row['resps']!r:.60}; only tasks with "
             "output_type generate_until have some"
@@ -84,7 +85,9 @@ def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             fields["prompt"] = prompt
     if isinstance(row.get("target"), str):
         fields["human"] = row["target"]
-    return ({**fields, "text": text, "sample": sample} for sample, text in enumerate(texts))
+    # A server's `content: null`, which lm-evaluation-harness keeps: it ended inside the reasoning.
+    empty = {"text": "", "reasoning": ""}
+    return ({**fields, **(empty if text is None else {"text": text}), "sample": i} for i, text in enumerate(texts))
 
 
 def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
@@ -141,11 +144,12 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         return
     for sample, choice in enumerate(_get(body, "choices", (list,), where)):
         message = _get({"choices": choice}, "choices", (dict,), where).get("message")
-        text = message.get("content") if isinstance(message, dict) else choice.get("text")
-        reason = choice.get("finish_reason")
+        reason, what = choice.get("finish_reason"), f"{where}: request {name!r}"
+        stop = _read_stop(reason, what)
+        thought, text = read_message(message, f"{what}: ") if isinstance(message, dict) else (None, choice.get("text"))
         if not isinstance(text, str):
-            raise DataError(f"{where}: request {name!r} has no text (finish_reason: {reason}), got {_describe(text)}")
-        yield {"id": str(name), "text": text, "sample": sample, **_read_stop(reason, f"{where}: request {name!r}")}
+            raise DataError(f"{what} has no text (finish_reason: {reason}), got {_describe(text)}")
+        yield {"id": str(name), "text": text, "sample": sample, **stop, **_keep_reasoning(thought)}
 
 
 def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
@@ -155,6 +159,8 @@ def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
     parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
     texts = [p["text"] for p in parts if p.get("type") == "output_text" and isinstance(p.get("text"), str)]
     status, reason = body.get("status"), find_value(body, "incomplete_details.reason")
+    if not texts and reason == "max_output_tokens":  # inside the reasoning, which the server keeps for itself
+        return {"text": "", "reasoning": "", "stop": "length"}
     if not texts:
         raise DataError(f"{where}: request {name!r}: its output holds no text (status: {status})")
     if status not in (None, "completed") and reason != "max_output_tokens":
@@ -178,8 +184,15 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     match sample.get("target"):
         case (str() as target) | [str() as target] if target:
             fields["human"] = target
-    reason = choices[0].get("stop_reason") if isinstance(choices[0], dict) else None
+    choice = choices[0] if isinstance(choices[0], dict) else {}
+    reason, message = choice.get("stop_reason"), choice.get("message")
+    if isinstance(message, dict) and "content" in message:
+        fields |= _keep_reasoning(read_message(message, f"{where}: sample {name!r}: ")[0])
     yield fields | _read_stop(None if reason == "unknown" else reason, f"{where}: sample {name!r}")
+
+
+def _keep_reasoning(thought: str | None) -> dict[str, Any]:
+    return {} if thought is None else {"reasoning": thought}
 
 
 def _read_stop(reason: object, where: str) -> dict[str, str]:

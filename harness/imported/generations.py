@@ -12,7 +12,7 @@ from typing import IO, Any, NoReturn
 from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
 from openended.harness.imported import files
 from openended.harness.imported.records import ReadSummary
-from openended.harness.models import limit_memory
+from openended.harness.models import REASONING_FIELDS, limit_memory, read_messages
 
 # Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
 # bytes that name the memo's index two billion would take 16 GiB.
@@ -75,10 +75,12 @@ class ImportedText:
     token_ids: tuple[int, ...] | None = None
     """Token ids of the text as generated; those of the MAUVE archive include the prompt."""
     paired: bool = True  # false: the text answers no prompt
+    reasoning: str | None = None  # what the model reasoned before, where the record has it apart
+    turn: int = 0  # of a conversation, among those of its role
 
 
 def read_generations(
-    path: Path, field: str | None = None, summary: ReadSummary | None = None
+    path: Path, field: str | None = None, summary: ReadSummary | None = None, role: str = "assistant"
 ) -> Iterator[ImportedText]:
     """Yield the texts of a file in its order; the format is detected from the file.
 
@@ -86,6 +88,7 @@ def read_generations(
         path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
         field: Field with the text; None: detected in the first record.
         summary: Counts what is left out.
+        role: Whose turns of a conversation (`messages`) are read.
 
     Raises:
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
@@ -97,7 +100,10 @@ def read_generations(
     for record in files.read_records(path, summary):
         if field is None and not GROVER_FIELDS & set(record.cells):
             field = files.find_text_field(record.cells, files.TEXTS, record.where, "generations_field=")
-        yield from _read_record(record.cells, field, record.where, record.line)
+        if field == files.MESSAGES:
+            yield from read_conversation(record, role)
+        else:
+            yield from _read_record(record.cells, field, record.where, record.line)
 
 
 def recognize_format(path: Path) -> str | None:
@@ -156,12 +162,37 @@ def _read_record(row: Mapping[str, Any], field: str | None, where: str, line: in
         return
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
     key = None if unpaired else next((name for name in files.IDS if row.get(name) not in (None, "")), None)
+    reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
+    text = "" if row[field] is None and reasoning is not None else files.check_text(row[field], field, where)
     yield ImportedText(
-        where, line, files.check_text(row[field], field, where), identity=_read_id(row[key], where) if key else None,
+        where, line, text, identity=_read_id(row[key], where) if key else None,
         prompt=files.check_text(row["prompt"], "prompt", where) if row.get("prompt") is not None else None,
         sample=_read_sample(row.get("sample"), where), stop=_read_stop(row, where),
-        token_ids=_read_token_ids(row, where), paired=not unpaired,
+        token_ids=_read_token_ids(row, where), paired=not unpaired, reasoning=reasoning,
     )  # fmt: skip
+
+
+def read_conversation(record: files.TextRecord, role: str) -> Iterator[ImportedText]:
+    """Yield the turns of a role; each answers the turns before it."""
+    row, where = record.cells, record.where
+    messages = read_messages(row[files.MESSAGES], where)
+    turns = [number for number, message in enumerate(messages) if message.role == role]
+    if not turns:
+        roles = ", ".join(dict.fromkeys(message.role for message in messages))
+        raise DataError(f"{where}: expected a message with the role {role!r}, got {roles}; choose another role")
+    sample = _read_sample(row.get("sample"), where)
+    if sample is not None and len(turns) > 1:
+        raise DataError(f"{where}: field 'sample': expected none in a conversation of {len(turns)} turns, got {sample}")
+    key = next((name for name in files.IDS if row.get(name) not in (None, "")), None)
+    for turn, number in enumerate(turns):
+        message = messages[number]
+        yield ImportedText(
+            where, record.line, files.check_text(message.text, files.MESSAGES, where),
+            identity=_read_id(row[key], where) if key else None,
+            prompt="\n\n".join(m.text for m in messages[:number]) if number else None,
+            sample=turn if len(turns) > 1 else sample, stop=_read_stop(row, where) if turn == len(turns) - 1 else None,
+            reasoning=message.reasoning, turn=turn,
+        )  # fmt: skip
 
 
 def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import DataError, Generation, Stop, Tokenizer
+from openended.harness import models
+from openended.harness.core import DataError, Generation, Stop, Thinking, Tokenizer
 from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
-from openended.harness.imported.records import OUTPUT_TITLES, ReadSummary
+from openended.harness.imported.records import OUTPUT_TITLES, ReadSummary, TextSelection
 from openended.harness.models import LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
@@ -23,8 +24,25 @@ IdSource = Literal["generated", "mixed", "retokenized"]
 Pair = tuple[Row, ImportedText]  # an example and its text
 
 
+@dataclass(slots=True)
+class FileFacts:
+    """A file of texts: what its reasoning looks like, and what is scored of it."""
+
+    name: str
+    thinking: Thinking = "drop"
+    file_format: str | None = None
+    tags: models.MarkupSearch = field(default_factory=models.MarkupSearch)
+    is_apart: bool = False  # some records have their reasoning apart from the text
+
+    def add(self, text: ImportedText) -> None:
+        """Look for reasoning in a text."""
+        prompt = text.prompt or ""
+        self.is_apart = self.is_apart or text.reasoning is not None
+        self.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
+
+
 def import_rows(
-    path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit, field: str | None = None
+    path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit, selection: TextSelection
 ) -> "ImportedRows":
     """Read generations and pair them with the examples of a run.
 
@@ -33,11 +51,12 @@ def import_rows(
         prompts: Rows with the example ids and prompts of the run.
         tokenizer: Of the rows; None: text only, truncated by words or characters.
         limit: As for generated texts.
-        field: Field with the text; None: detected.
+        selection: What of a record is scored.
     """
     summary = ReadSummary()
-    texts = load_within_memory(read_generations(path, field, summary), path)
-    return _pair_and_import(texts, path, prompts, tokenizer, limit, recognize_format(path), summary.line())
+    texts = load_within_memory(read_generations(path, selection.field, summary, selection.role), path)
+    source = FileFacts(path.name, selection.thinking, recognize_format(path))
+    return _pair_and_import(texts, path, prompts, tokenizer, limit, source, summary.line())
 
 
 def import_texts(
@@ -49,16 +68,19 @@ def import_texts(
         items = [ImportedText(f"{name}, {example}", i, texts[example], example) for i, example in enumerate(ids)]
     else:
         items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
-    return _pair_and_import(items, Path(name), prompts, tokenizer, limit, None)
+    return _pair_and_import(items, Path(name), prompts, tokenizer, limit, FileFacts(name))
 
 
 def _pair_and_import(
     texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit,
-    file_format: str | None, left_out: str = "",
+    source: FileFacts, left_out: str = "",
 ) -> "ImportedRows":  # fmt: skip
     if not texts:
         raise DataError(f"{path}: holds no generation")
-    pairs, notes = _pair([decode_text(text, tokenizer) for text in texts], list(RowFile(prompts)), path)
+    decoded = [decode_text(text, tokenizer) for text in texts]
+    for text in decoded:
+        source.add(text)
+    pairs, notes = _pair(decoded, list(RowFile(prompts)), path)
     if all(e.prompt and (text.text or "").startswith(e.prompt) for e, text in pairs):
         pairs = [(e, replace(text, text=(text.text or "")[len(e.prompt) :])) for e, text in pairs]
         if any(text.token_ids is None for text in texts):
@@ -66,12 +88,12 @@ def _pair_and_import(
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
     notes += filter(None, [left_out])
-    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, limit, notes, file_format)
+    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, limit, notes, source)
 
 
 def import_unpaired(
     path: Path, name: Callable[[int], str], tokenizer: Tokenizer | None, limit: LengthLimit, *,
-    count: int | None, field: str | None = None,
+    count: int | None, selection: TextSelection,
 ) -> "ImportedRows":  # fmt: skip
     """Import the texts of a file; if every text starts with its prompt, the prompts are removed.
 
@@ -83,11 +105,12 @@ def import_unpaired(
         tokenizer: Of the rows; None: text only.
         limit: As for generated texts.
         count: Number of texts, from the start; None: all.
-        field: Field with the text; None: detected.
+        selection: What of a record is scored.
     """
+    source = FileFacts(path.name, selection.thinking, recognize_format(path))
 
     def read_texts(summary: ReadSummary | None = None) -> Iterator[ImportedText]:
-        for text in islice(read_generations(path, field, summary), count):
+        for text in islice(read_generations(path, selection.field, summary, selection.role), count):
             yield decode_text(text, tokenizer)
 
     count_read, prompted, first, summary = 0, True, "", ReadSummary()
@@ -95,11 +118,12 @@ def import_unpaired(
     any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
     for text in read_texts(summary):
         count_read, first = count_read + 1, first or text.where
+        source.add(text)
         key = hash((text.identity, text.sample))
         repeated += text.identity is not None and key in seen
         seen.add(key)
         prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
-        any_text = any_text or bool((text.text or "").strip())
+        any_text = any_text or bool((text.text or "").strip()) or text.reasoning is not None
         any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
     if not count_read:
         raise DataError(f"{path}: holds no text")
@@ -109,10 +133,12 @@ def import_unpaired(
         raise DataError(f"{first}: all {count_read} texts of the file are empty")
 
     def make_pairs() -> Iterator[Pair]:
-        for i, text in enumerate(read_texts()):
+        record = -1
+        for text in read_texts():
+            record += text.turn == 0  # the turns of a conversation are resampled together
             start = len(text.prompt or "") if prompted else 0
-            example = Row("", (), Generation(name(i), 0, "", (), "length", float("nan")))
-            yield example, replace(text, text=(text.text or "")[start:], sample=None)
+            example = Row("", (), Generation(name(record), 0, "", (), "length", float("nan")))
+            yield example, replace(text, text=(text.text or "")[start:], sample=text.turn)
 
     open_pairs: Callable[[], Iterable[Pair]] = make_pairs
     if len(name(count_read - 1)) != len(name(0)):  # ids of equal length sort in file order
@@ -120,7 +146,7 @@ def import_unpaired(
     notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
     if repeated:
         notes.append(f"{repeated} of {count_read} texts have the id and sample of an earlier one; all are counted")
-    return ImportedRows(open_pairs, tokenizer, limit, notes, recognize_format(path))
+    return ImportedRows(open_pairs, tokenizer, limit, notes, source)
 
 
 class ImportedRows:
@@ -128,18 +154,27 @@ class ImportedRows:
 
     def __init__(
         self, open_pairs: Callable[[], Iterable[Pair]], tokenizer: Tokenizer | None, limit: LengthLimit,
-        notes: Sequence[str], file_format: str | None,
+        notes: Sequence[str], source: FileFacts,
     ) -> None:  # fmt: skip
         self._open_pairs, self._tokenizer, self._limit, self._notes = open_pairs, tokenizer, limit, notes
         self._count: Counter[str] = Counter()
-        self._format = file_format
+        self._format, self._source = source.file_format, source
+        self.reasoning = models.ReasoningCounts()  # complete once the rows were iterated
+        self.has_reasoning = source.is_apart or source.tags.find() is not None
 
     def __iter__(self) -> Iterator[Row]:
         tokenizer = self._tokenizer
         count = self._count = Counter()
+        reasoning = self.reasoning = models.ReasoningCounts()
+        thinking, markup = self._source.thinking, self._source.tags.find()
         for example, item in self._open_pairs():
-            generated_ids = find_ids(example, item, tokenizer)
-            text, ids = item.text or "", generated_ids
+            parts = models.split_reasoning(item.text or "", item.reasoning, markup, item.prompt or "")
+            scored = parts.choose(thinking, item.stop or "eos")
+            reasoning.add(parts, scored, item.stop or "eos")
+            if scored is None:
+                continue
+            generated_ids = find_ids(example, item, tokenizer) if scored == (item.text or "") else None
+            text, ids = scored, generated_ids
             if ids is None and tokenizer is not None:
                 ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
             text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids or (), self._limit)
@@ -149,7 +184,9 @@ class ImportedRows:
             count["cut"] += stop == "length" and item.stop is None
             count["told"] += item.stop is not None
             count["empty"] += not text.strip()
-            generation = Generation(example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"))
+            generation = Generation(
+                example.generation.example_id, item.sample or 0, text, ids, stop, float("nan"), parts.reasoning
+            )
             yield Row(example.prompt, example.prompt_ids, generation)
 
     @property
@@ -165,6 +202,7 @@ class ImportedRows:
             notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._limit.most} {unit}")
         if not count["told"]:
             notes.append("the file has no stop reasons: texts that were not cut here count as complete")
+        notes += self.reasoning.list_notes(self._source.thinking, self._source.name, "generate them with more tokens")
         if count["empty"]:
             notes.append(f"{count['empty']} of {count['rows']} generations are empty")
         return notes

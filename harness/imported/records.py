@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from openended.harness.core import Thinking
+
 Cells = Mapping[str, Any]
 Records = Iterator[tuple[int, Cells]]  # (line number, fields) of each record
 # Fields of a first record that another framework may have written; `framework_outputs` decides.
@@ -22,6 +24,15 @@ def may_be_framework_output(content: object) -> bool:
     """Return whether a first record, or a whole document, has the fields of another framework's output."""
     first = next(iter(content), None) if isinstance(content, list) else content
     return isinstance(first, Mapping) and any(fields <= first.keys() for fields in FRAMEWORK_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class TextSelection:
+    """What of a record is scored."""
+
+    field: str | None = None  # with the text; None: detected in the first record
+    role: str = "assistant"  # of the turns of a conversation
+    thinking: Thinking = "drop"  # of texts with reasoning
 
 
 @dataclass(slots=True)

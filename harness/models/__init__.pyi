@@ -23,7 +23,22 @@ from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_
 from .files import OFFLINE_VARIABLES as OFFLINE_VARIABLES, ModelSize as ModelSize, is_switched_off as is_switched_off
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
 from .isolated_process import limit_memory as limit_memory
+from .messages import (
+    REASONING_FIELDS as REASONING_FIELDS,
+    Message as Message,
+    make_turns as make_turns,
+    read_message as read_message,
+    read_messages as read_messages,
+)
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
+from .reasoning import (
+    MENTION as MENTION,
+    OPENED as OPENED,
+    Markup as Markup,
+    MarkupSearch as MarkupSearch,
+    ReasoningCounts as ReasoningCounts,
+    split_reasoning as split_reasoning,
+)
 from .score import (
     collect_vectors as collect_vectors,
     compute_token_nll as compute_token_nll,

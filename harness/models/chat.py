@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness.core import DataError, Json, digest, shorten_error
@@ -37,6 +38,12 @@ class Turns(NamedTuple):
 
     user: str  # the user's turn
     assistant: str  # the beginning of the assistant's turn; may be empty
+    before: Sequence[Mapping[str, str]] = ()  # the turns before, each with its role and content
+
+    @property
+    def messages(self) -> list[Mapping[str, str]]:
+        """All turns up to the user's last one."""
+        return [*self.before, {"role": "user", "content": self.user}]
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,18 @@ class ChatTemplate:
 
     name: str  # the model's path, for errors
     inner: Any  # A transformers tokenizer that has a template
+    arguments: Mapping[str, Any] | None = None  # further arguments of the template
 
     @property
     def digest(self) -> str:
-        return digest(["chat template", self.inner.chat_template])
+        arguments = [dict(self.arguments)] if self.arguments else []
+        return digest(["chat template", self.inner.chat_template, *arguments])
+
+    @cached_property
+    def start(self) -> str:
+        """What stands before the assistant's turn, its opening tag of reasoning too."""
+        (text,) = self.render_all([Turns(_SENTINEL, "")])
+        return text.rpartition(_SENTINEL)[2]
 
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:
         """Return the texts that the model reads, special tokens written out, up to where its continuations start."""
@@ -57,7 +72,7 @@ class ChatTemplate:
         return run_isolated(lambda: map(self._render, prompts), name, seconds=seconds)
 
     def _render(self, turns: Turns) -> str:
-        messages = [{"role": "user", "content": turns.user}]
+        messages = turns.messages
         if not turns.assistant.strip():
             return self._apply(messages, add_generation_prompt=True)
         text = self._apply([*messages, {"role": "assistant", "content": turns.assistant}], continue_final_message=True)
@@ -74,11 +89,13 @@ class ChatTemplate:
         starts = [name for name in special_ids if name and rest.lstrip().startswith(name)]
         return special_ids[max(starts, key=len)] if starts else None
 
-    def _apply(self, messages: list[dict[str, str]], **options: bool) -> str:
+    def _apply(self, messages: Sequence[Mapping[str, str]], **options: bool) -> str:
         from jinja2 import TemplateError
 
         try:
-            text = str(self.inner.apply_chat_template(messages, tokenize=False, **options))
+            text = str(
+                self.inner.apply_chat_template(messages, tokenize=False, **{**(self.arguments or {}), **options})
+            )
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TemplateError, TypeError,
                 ValueError) as err:  # fmt: skip
             raise DataError(
@@ -96,14 +113,15 @@ def load_template(spec: ModelSpec) -> ChatTemplate:
         inner.chat_template = VICUNA
     if not inner.chat_template:
         raise DataError(f"model {spec.path}: its tokenizer has no chat template; set model.chat_template=false")
-    return ChatTemplate(spec.path, inner)
+    return ChatTemplate(spec.path, inner, spec.chat_template_kwargs)
 
 
 def split_into_turns(prompt: str, meta: Mapping[str, Json]) -> Turns:
     """Split a prompt into turns as given by the task in `meta`, else before its last word."""
-    user, assistant = meta.get("user"), meta.get("assistant")
+    user, assistant, before = meta.get("user"), meta.get("assistant"), meta.get("before")
     if isinstance(user, str) and isinstance(assistant, str):
-        return Turns(user, assistant)
+        turns: Any = before if isinstance(before, list) else ()
+        return Turns(user, assistant, turns)
     last = _LAST.search(prompt)
     at = last.start() if last else len(prompt)
     return Turns(prompt[:at].rstrip(), prompt[at:])

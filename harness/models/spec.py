@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from openended.harness import core
-from openended.harness.core import DataError, DeviceMap, Json, SpecError, UnavailableModelError, model, shorten_error
+from openended.harness.core import (
+    DataError,
+    DeviceMap,
+    Json,
+    SpecError,
+    Thinking,
+    UnavailableModelError,
+    model,
+    shorten_error,
+)  # fmt: skip
 from openended.harness.decoders import Decoder
 from openended.harness.models import files
 from openended.harness.models.families import find_refusal
@@ -70,6 +79,16 @@ class BackendSpec(core.Spec):
     def chat_template(self) -> bool | Literal["vicuna"]:
         """Whether the model under test reads each prompt through a chat template; a server applies its own."""
         return False
+
+    @property
+    def reads_messages(self) -> bool:
+        """Whether a server applies the chat template to the turns of a prompt."""
+        return False
+
+    @property
+    def thinking(self) -> Thinking:
+        """What is scored of texts with reasoning: the answer, the whole text, or the reasoning."""
+        return "drop"
 
     @property
     def dtype(self) -> str:
@@ -163,7 +182,16 @@ class ModelSpec(BackendSpec):
     bos: bool | None = None
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
+    thinking: Thinking = "drop"
+    """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
+    chat_template_kwargs: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
+    """Arguments of the chat template, such as `enable_thinking`."""
+
+    later_options: ClassVar[frozenset[str]] = frozenset({"thinking", "chat_template_kwargs"})
+
     def check(self) -> None:
+        is_read = not self.chat_template_kwargs or bool(self.chat_template)
+        self.require(is_read, "chat_template_kwargs", "null where chat_template is false")
         if self.path.startswith(BUNDLED):
             names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
@@ -200,6 +228,8 @@ class ModelSpec(BackendSpec):
         fields: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
         if self.bos is not None:
             fields["bos"] = self.bos
+        if self.chat_template_kwargs:
+            fields["chat_template_kwargs"] = core.canonicalize(self.chat_template_kwargs)
         folder = self.folder
         if folder is None:
             return {**fields, "hub": self.path, "commit": self.commit()}

@@ -17,6 +17,7 @@ from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
+from openended.harness.storage import MODEL_STAGES
 from openended.metrics.judgments import read_rows
 
 
@@ -55,7 +56,7 @@ def read_study_texts(
         if name in texts:
             raise SpecError(f"--by {','.join(by)}: two systems are called {name!r}; add an axis in which they differ")
         run = results.runs[system.items[0].sources[0][0]]
-        for player, stages in ((core.HUMAN, ("human",)), (name, ("generate", "import"))):
+        for player, stages in ((core.HUMAN, ("human",)), (name, MODEL_STAGES)):
             rows = measured.read_rows_of_run(results, run, *stages)
             if rows is None:
                 needed = " or ".join(stages)

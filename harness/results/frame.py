@@ -301,9 +301,10 @@ def read_frame(path: Path) -> Results:
 
 
 def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:
-    """Return the rows that a stage of a run left; None where they are no longer in the store, or damaged."""
-    inputs = ((name.partition(":")[0], artifact) for name, artifact in run.inputs.items())  # by name, `stage:what`
-    stage, artifact = next(((stage, artifact) for stage, artifact in inputs if stage in stages), ("", ""))
+    """Return the rows of the first of these stages that a run has; None where they are not in the store, or damaged."""
+    artifacts = {name.partition(":")[0]: artifact for name, artifact in reversed([*run.inputs.items()])}
+    stage = next((stage for stage in stages if stage in artifacts), "")
+    artifact = artifacts.get(stage, "")
     path = locate_verified_file(run.store, artifact, ROW_FILES.get(stage, ""), results.damaged)
     return RowFile(path) if path is not None else None
 

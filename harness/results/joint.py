@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from openended.harness.results.frame import ARRAYS, Results, count_prompts, load
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
 from openended.harness.results.systems import SystemValue
 from openended.harness.run import RESAMPLING_VERSION, load_result, load_vectors, pack_replicates, save_result
-from openended.harness.storage import STAGES, Recipe, RowFile, Store
+from openended.harness.storage import MODEL_STAGES, STAGES, Recipe, RowFile, Store
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
 log = logging.getLogger(__name__)
@@ -173,16 +174,21 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
         holders = [run for run in runs if _name_entry(role, need) in run.inputs]
         sides = {side.system: side for side in (read_vectors(results, run, need, role) for run in holders)}
         parts |= {f"{role} {number}": side for number, (_, side) in enumerate(sorted(sides.items()))}
-    rows = {i: row for side in parts.values() for i, row in zip(side.ids, side.embeddings(need), strict=True)}
+    rows: dict[tuple[str, int], Any] = {}  # a conversation has several texts
+    for side in parts.values():
+        seen = Counter[str]()
+        for name, row in zip(side.ids, side.embeddings(need), strict=True):
+            rows[name, seen[name]] = row
+            seen[name] += 1
     if not rows:
         raise _NoSpaceError("the embeddings of the human texts are not stored")
-    everyone = core.Side(core.HUMAN, list(rows), {need: np.stack(list(rows.values()))})
+    everyone = core.Side(core.HUMAN, [name for name, _ in rows], {need: np.stack(list(rows.values()))})
     return {role: side.system for role, side in parts.items()}, everyone
 
 
 def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
     """Read the embeddings of a role and the ids of its texts from the store; the side is named by its entry."""
-    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in ("generate", "import")}
+    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in MODEL_STAGES}
     entry = run.inputs.get(_name_entry(role, need), "")
     vectors = locate_verified_file(run.store, entry, "embeddings.npy", results.damaged)
     inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]

@@ -16,7 +16,8 @@ from openended.harness.storage import ITSELF, RECORD, STAGES, ResultRow, RunReco
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
-ROW_FILES = {"human": "human.arrow", "generate": "data.arrow", "import": "data.arrow"}  # stage → file with its rows
+# Stage → file with its rows.
+ROW_FILES = {"human": "human.arrow", "answers": "data.arrow", "generate": "data.arrow", "import": "data.arrow"}
 _RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)
 _HARDWARE = ("accelerator", "processor", "machine", "system")
 

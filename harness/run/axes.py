@@ -39,6 +39,8 @@ def collect_axes(
         out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
     if settings.generations is not None:
         out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
+        chosen = {"role": settings.generations_role, "thinking": settings.generations_thinking}
+        out |= {name: value for name, value in chosen.items() if value not in ("assistant", "drop")}
     else:
         out |= {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
         if decoder is not None:

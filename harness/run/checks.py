@@ -109,7 +109,9 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, sess
     if texts.generations is None or not task.paired or not path.is_file():
         return
     seen: set[tuple[object, ...]] = set()
-    for text in islice(imported.read_generations(path, texts.generations_field), _CHECKED_TEXTS):
+    for text in islice(
+        imported.read_generations(path, texts.selection.field, role=texts.selection.role), _CHECKED_TEXTS
+    ):
         key = (text.identity, text.sample, text.prompt)
         if text.identity is not None and key in seen:
             session.warn_once(

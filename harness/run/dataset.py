@@ -196,7 +196,9 @@ def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models
         ids = tuple(models.tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
     text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, limit)
     stop: Stop = "length" if cut else "eos"
-    return Row(example.prompt, prompt_ids, Generation(example.id, 0, text, ids, stop, float("nan")))
+    # The turns of one conversation are resampled together.
+    name, turn = str(example.meta.get("conversation", example.id)), int(str(example.meta.get("turn", 0)))
+    return Row(example.prompt, prompt_ids, Generation(name, turn, text, ids, stop, float("nan")))
 
 
 def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) -> Row:
@@ -235,6 +237,12 @@ def _declare_chat(
     what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
     options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
     return Step("chat", what, "human", options, inputs, write)
+
+
+def read_conversations(dataset: Dataset) -> dict[str, tuple[Mapping[str, str], ...]]:
+    """Read the turns of each prompt that is a conversation."""
+    examples = read_examples(_get_path(dataset.examples) / EXAMPLES)
+    return {e.id: tuple(models.split_into_turns(e.prompt, e.meta).messages) for e in examples}
 
 
 def declare_template(spec: models.ModelSpec, tokenizer: str | None) -> Callable[[], str] | None:

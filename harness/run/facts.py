@@ -32,6 +32,7 @@ class FactOptions:
     judgments: str | None
     judgment_columns: Mapping[str, str]
     protocol: str | None
+    thinking: core.Thinking | None = None  # what is scored of texts with reasoning; None: they have none
 
 
 def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str]:
@@ -76,6 +77,8 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
         out["min_new_tokens"] = str(options.texts.least_length)  # Q gives the end of text no probability before
     if tested is not None and tested.signature_note:
         out["model"] = tested.signature_note  # values from unchecked servers get their own column
+    if options.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
+        out["thinking"] = str(options.thinking)
     out["task"] = task.name
     out["texts"] = (digest_texts(human.entry) or "?")[:_SHORT]
     return out

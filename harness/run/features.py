@@ -172,6 +172,7 @@ class FeatureTable:
         if need.kind == "stops":
             return LazyFeature(source.digest, lambda: RowFile(source.path).stops)
         if need.kind == "log_prob":
+            _refuse_answers(source)
             return LazyFeature(source.digest, lambda: RowFile(source.path).log_probs)
         spec = self._find_tokenizer(need)  # of `end_tokens`
         if spec is None:
@@ -239,6 +240,8 @@ class FeatureTable:
         if source.entry is None or not path.is_file():
             return LazyFeature(None, dict)
         whole = self.texts.num_examples == "all" and source.file != SPARE_ROWS
+        if len(set(RowFile(source.path).ids)) < len(RowFile(source.path)):
+            raise core.DataError("features: expected one text per record, got conversations of several turns")
         row_numbers = [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids]
         vectors = load_user_vectors(path, row_numbers, whole=whole)
         return LazyFeature(core.digest(["own vectors", core.digest_file(path), source.digest]), lambda: vectors)
@@ -283,6 +286,7 @@ class FeatureTable:
     def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model, least = self.models.model, self.texts.least_length
+        _refuse_answers(source)
         if model is None or decoder is None:
             raise core.UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
@@ -329,6 +333,13 @@ class FeatureTable:
             by_model = f"needs {need.kind} by the model: set model=…"
             raise core.UndefinedMetric(by_model if need.by in BY_MODEL else format_hint("scorer"))
         return spec
+
+
+def _refuse_answers(source: TextRows) -> None:
+    """Refuse what the model thinks of its answers alone: it drew them after its reasoning."""
+    thinking = source.entry.meta.get("thinking", "keep") if source.entry is not None else "keep"
+    if thinking != "keep":
+        raise core.UndefinedMetric(f"the model reasoned before its answers (thinking={thinking}); set thinking=keep")
 
 
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:

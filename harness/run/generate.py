@@ -19,7 +19,7 @@ from openended.harness.core import Generation, SpecError, Tokenizer, canonicaliz
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
 from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template
+from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template, read_conversations
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
 from openended.harness.run.steps import Step, TextRows, digest_model
@@ -30,6 +30,7 @@ DATA, REPLIES = "data.arrow", "replies.arrow"
 _WRITING = ".block.arrow"  # a block that is not complete
 _FACTS = "facts.json"  # what is known of the blocks before the generation ends
 _MOST_WAITING = 1 << 14  # rows that wait to be written
+_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # outside of a chat; in one, all families are looked for
 _OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser")
 """Facts in which the parts of one generation can differ, because they were generated at different times."""
 
@@ -60,9 +61,16 @@ def declare_generation(
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
     extent = {"prompts": human.files[PROMPTS] if human is not None else None, "samples": texts.replies}
     reader = model.tokenizer_spec() if model.chat_template else None
-    if chat is not None and reader is not None:  # it reads more than the prompt
+    talks = prompting is None and model.reads_messages and task.has_conversations()
+    if prompting is not None and prompting.lists and model.thinking != "drop":
+        raise SpecError(
+            f"model.thinking={model.thinking}: answers are read from the reply; expected drop, or prompting=direct"
+        )
+    if talks or (chat is not None and reader is not None):  # it reads more than the prompt
         spec["task"] = canonicalize(task)
-        inputs |= {"source": dataset.fingerprint, "template": declare_template(reader, dataset.tokenizer)}
+        inputs["source"] = dataset.fingerprint
+    if chat is not None and reader is not None:
+        inputs["template"] = declare_template(reader, dataset.tokenizer)
         extent["chat"] = chat.content
 
     def write(folder: Path) -> Mapping[str, Any]:
@@ -71,6 +79,9 @@ def declare_generation(
         facts = blocks.read(session.store.find_relatives(step.recipe) if step.recipe is not None else ())
         chats = chat.entry if chat is not None else None
         todo = blocks.list_missing(storage.RowFile(chats.path / CHAT) if chats is not None else None)
+        if talks:
+            turns = read_conversations(dataset)
+            todo = [replace(prompt, messages=turns[prompt.example_id]) for prompt in todo]
         if todo:
             lm = session.model(model, runtime)
             request = GenerationRequest(
@@ -92,7 +103,12 @@ def declare_generation(
         if prompting is None or not prompting.lists:
             return facts
         tokenizer = session.row_tokenizer(dataset.tokenizer_spec)
-        count, note = write_answers(folder, prompting, texts.samples, spec["seed"] or 0, limit, tokenizer)
+        replies: Iterable[storage.Row] = storage.RowFile(folder / file)
+        if may_reason(model, folder / file):
+            from openended.harness.run.answers import drop_reasoning
+
+            replies = drop_reasoning(model, folder / file, chats)
+        count, note = write_answers(folder, replies, prompting, texts.samples, spec["seed"] or 0, limit, tokenizer)
         log.info("%s", note)
         return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
 
@@ -105,7 +121,13 @@ def declare_generation(
 
 
 def write_answers(
-    folder: Path, prompting: PromptForm, samples: int, seed: int, limit: LengthLimit, tokenizer: Tokenizer | None
+    folder: Path,
+    replies: Iterable[storage.Row],
+    prompting: PromptForm,
+    samples: int,
+    seed: int,
+    limit: LengthLimit,
+    tokenizer: Tokenizer | None,
 ) -> tuple[int, str]:
     """Write the answers that replies list as texts of their prompts; return their number, and what was lost.
 
@@ -123,7 +145,6 @@ def write_answers(
         return storage.Row(reply.prompt, reply.prompt_ids, answer)
 
     def make_rows() -> Iterator[storage.Row]:
-        replies = storage.RowFile(folder / REPLIES)
         for example, group in groupby(replies, key=lambda reply: reply.generation.example_id):
             answers: list[str] = []
             for reply in group:
@@ -139,6 +160,12 @@ def write_answers(
     if failures[left_out]:
         lost.append(f"prompting.spare_replies={prompting.spare_replies + 1} asks each prompt once more")
     return count, f"prompting={prompting.form}: {count:,} texts; {'; '.join(lost)}"
+
+
+def may_reason(model: BackendSpec, path: Path) -> bool:
+    """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
+    rows, chats = storage.RowFile(path), bool(model.chat_template) or model.reads_messages
+    return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
 
 
 def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
@@ -224,7 +251,8 @@ class RowBlocks:
     def flush(self) -> None:
         """Write the rows that wait as a block."""
         writing = self._folder / _WRITING
-        storage.write_rows(writing, self._waiting)
+        reasoning = any(row.generation.reasoning is not None for row in self._waiting)
+        storage.write_rows(writing, self._waiting, reasoning=reasoning)
         self._blocks[writing.rename(self._folder / self._name_block(digest_file(writing)))] = None
         self._waiting, self._last = [], time.monotonic()
 

@@ -58,9 +58,15 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
 
     def write(folder: Path) -> Mapping[str, Any]:
         rows, note = make_rows(session.row_tokenizer(dataset.tokenizer_spec))
-        facts: dict[str, Any] = {"n": write_rows(folder / DATA, rows), "notes": [note]}
+        reasoning = isinstance(rows, imported.ImportedRows) and rows.has_reasoning
+        count = write_rows(folder / DATA, rows, reasoning=reasoning)
+        facts: dict[str, Any] = {"n": count, "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes
+            if not count:
+                raise DataError(f"{'; '.join(rows.notes)}; no text is left to score")
+            if rows.reasoning.reasoned or rows.reasoning.lost:
+                facts["thinking"] = options.selection.thinking
             if rows.id_source:
                 facts["ids"] = rows.id_source
         return facts
@@ -77,7 +83,7 @@ def is_unpaired(options: TextOptions, task: Task) -> bool:
 
 def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[str, Any, Any, MakeRows]:
     """Return name, spec, digest and import of the texts of a file, or of a system that the task itself holds."""
-    name, length, field = str(options.generations), options.max_new_tokens, options.generations_field
+    name, length, selection = str(options.generations), options.max_new_tokens, options.selection
     most = None if options.num_examples == "all" else options.num_examples
     load_system, unpaired = task.open_bundled_system(name), is_unpaired(options, task)
     source = None if load_system else _find_file(name)
@@ -89,12 +95,14 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
             return imported.import_texts(load_system(), name, dataset.prompts, tokenizer, limit), ""
         if unpaired:
             numbered = f"{task.name}/{{:06d}}".format
-            return imported.import_unpaired(path, numbered, tokenizer, limit, count=most, field=field), ""
-        return imported.import_rows(path, dataset.prompts, tokenizer, limit, field), ""
+            return imported.import_unpaired(path, numbered, tokenizer, limit, count=most, selection=selection), ""
+        return imported.import_rows(path, dataset.prompts, tokenizer, limit, selection), ""
 
     def build_spec() -> dict[str, Any]:
         spec: dict[str, Any] = {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
-        spec |= {"field": field} if field else {}
+        usual = imported.TextSelection()
+        chosen = {name: getattr(selection, name) for name in ("field", "role", "thinking")}
+        spec |= {name: value for name, value in chosen.items() if value != getattr(usual, name)}
         if source is not None and (file_format := imported.recognize_format(path)):
             spec["format"] = file_format
         return spec | ({"count": most, "names": task.name} if unpaired else {})

@@ -17,7 +17,7 @@ from openended.harness.run.checks import CheckResult, check_dataset, check_reque
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
 from openended.harness.run.features import FOR_DECODER, FeatureTable
-from openended.harness.run.generate import declare_generation
+from openended.harness.run.generate import declare_generation, may_reason
 from openended.harness.run.import_texts import declare_import
 from openended.harness.run.measure import (
     RESAMPLING_VERSION,
@@ -143,7 +143,13 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
             decoder = decoder.resolve(compute_perplexity(nll)) if nll is not None else decoder
         if model is None or decoder is None:
             raise core.SpecError("model and decoder: expected values when the harness generates")
-        rows = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime)
+        generated = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime)
+        executor.run(generated.step)
+        rows, lists = generated, texts.prompting is not None and texts.prompting.lists
+        if generated.entry is not None and not lists and may_reason(model, generated.path):
+            from openended.harness.run.answers import declare_answers
+
+            rows = declare_answers(model, dataset, generated, session)
     executor.run(rows.step)
     audit = None
     if reference is not None and model is not None:
@@ -183,7 +189,10 @@ def measure_all(
         requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, texts.decoder))
     judgments = texts.checked.judgments
-    options = FactOptions(task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol)
+    thinking = model.entry.meta.get("thinking") if model.entry is not None else None
+    options = FactOptions(
+        task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol, thinking
+    )
     measures = Measures(options, judgments, texts.features, settings.intervals, tuple(others))
     out = [measures.declare(metric, system, human, rows) for metric, system, rows in jobs]
     executor.run(*(measurement.step for measurement in out if measurement.step is not None))

@@ -44,7 +44,7 @@ class TextOptions:
     continue_after_end: bool
     seed: int
     generations: str | None
-    generations_field: str | None
+    selection: imported.TextSelection  # what of a record of that file is scored
     prompting: PromptForm | None = None  # None: the model continues the prompts themselves
 
     @property
@@ -135,6 +135,10 @@ class Settings(core.Spec):
     generations: str | None
     generations_field: str | None = None
     """Field with the text in that file; null: detected in the first record."""
+    generations_role: str = "assistant"
+    """Whose turns of its conversations are scored."""
+    generations_thinking: core.Thinking = "drop"
+    """What is scored of its texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
     system: str | None = None
     """What tables call it; null: by its file."""
     features: Mapping[str, str | None] = field(default_factory=dict)
@@ -239,7 +243,9 @@ class Settings(core.Spec):
         """How many texts a run has, how long they are and where those of its system come from."""
         return TextOptions(
             self.num_examples, self.samples, self.human_examples, self.max_new_tokens, self.least_length,
-            self.continue_after_end, self.seed, self.generations, self.generations_field, self.prompting,
+            self.continue_after_end, self.seed, self.generations,
+            imported.TextSelection(self.generations_field, self.generations_role, self.generations_thinking),
+            self.prompting,
         )  # fmt: skip
 
     @property
@@ -279,6 +285,9 @@ class Settings(core.Spec):
                      "human_examples", "audit", "prompting", "training"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
+        for name in ("generations_role", "generations_thinking"):
+            if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
+                out[name] = value
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
             out["judgments"] = f"{BUNDLED}{Path(self.judgments).name}"
         if self.vector_files:

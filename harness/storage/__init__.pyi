@@ -33,6 +33,7 @@ from .store import (
     ENTRY_NAME as ENTRY_NAME,
     FAMILY as FAMILY,
     MANIFEST as MANIFEST,
+    MODEL_STAGES as MODEL_STAGES,
     PARTIAL as PARTIAL,
     STAGES as STAGES,
     Entry as Entry,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK = 8192
+REASONING = "reasoning"  # a column of rows of which some have reasoning apart from their text
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -32,30 +33,31 @@ class Row:
     generation: Generation
 
 
-def make_row_schema() -> pa.Schema:
-    """Return the Arrow schema of generations."""
+def make_row_schema(*, reasoning: bool = False) -> pa.Schema:
+    """Return the Arrow schema of generations, with or without the column of their reasoning."""
     import pyarrow as pa
 
     ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
     text = pa.string()
     columns = {
         "example_id": text, "sample": pa.int32(), "prompt": text, "prompt_ids": ids, "text": text, "token_ids": ids,
-        "stop": text, "log_prob": pa.float64(),
+        "stop": text, "log_prob": pa.float64(), **({REASONING: text} if reasoning else {}),
     }  # fmt: skip
     return pa.schema(list(columns.items()))
 
 
-def write_rows(path: Path, rows: Iterable[Row]) -> int:
-    """Write generations in the given order with bounded memory; return their number."""
+def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False) -> int:
+    """Write generations in the given order with bounded memory, and their reasoning if asked; return their number."""
 
     def record(row: Row) -> dict[str, Any]:
         g = row.generation
         return {
             "example_id": g.example_id, "sample": g.sample, "prompt": row.prompt, "prompt_ids": list(row.prompt_ids),
             "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
+            **({REASONING: g.reasoning} if reasoning else {}),
         }  # fmt: skip
 
-    return _write(path, make_row_schema(), (record(row) for row in rows))
+    return _write(path, make_row_schema(reasoning=reasoning), (record(row) for row in rows))
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
@@ -102,7 +104,8 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
     """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order."""
     import pyarrow as pa
 
-    source_batches = [batch for source in sources for batch in _open(source)]
+    schema = max((_read_schema(source) for source in sources), key=len)  # some rows may have reasoning
+    source_batches = [_add_columns(batch, schema) for source in sources for batch in _open(source)]
     starts = np.cumsum([0, *(batch.num_rows for batch in source_batches)])
     row_numbers = np.asarray(order, dtype=np.int64)
 
@@ -119,18 +122,26 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
             joined = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
             yield joined.take(pa.array(np.argsort(by_home)))
 
-    return _write_batches(path, _read_schema(sources[0]), batches())
+    return _write_batches(path, schema, batches())
+
+
+def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    for field in list(schema)[batch.num_columns :]:
+        batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
+    return batch
 
 
 def check_rows(path: Path, *, examples: bool = False) -> None:
     """Check that a file of rows, or of examples, can be read to its end and has their columns."""
     import pyarrow as pa
 
-    expected = _make_example_schema() if examples else make_row_schema()
     try:
         for batch in _open(path):
             batch.validate(full=True)
         schema = _read_schema(path)
+        expected = _make_example_schema() if examples else make_row_schema(reasoning=REASONING in schema.names)
         with path.open("rb") as handle:
             handle.seek(-len(_END_OF_STREAM), os.SEEK_END)
             complete = handle.read() == _END_OF_STREAM
@@ -169,7 +180,8 @@ class RowFile:
     def _table(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.Table.from_batches(list(_open(self.path)), schema=make_row_schema())
+        schema = make_row_schema(reasoning=REASONING in _read_schema(self.path).names)
+        return pa.Table.from_batches(list(_open(self.path)), schema=schema)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -223,6 +235,17 @@ class RowFile:
         return cut.astype(bool)
 
     @property
+    def has_reasoning(self) -> bool:
+        """Whether some rows have reasoning apart from their text."""
+        return REASONING in self._table.column_names
+
+    def matches(self, column: Literal["prompt", "text"], pattern: str) -> bool:
+        """Return whether a pattern of RE2 is found in any row of a column."""
+        import pyarrow.compute as pc
+
+        return bool(pc.any(pc.match_substring_regex(self._table[column], pattern)).as_py())
+
+    @property
     def log_probs(self) -> NDArray[np.float64]:
         """Log-probability of each row under the distribution that it was drawn from, nats; NaN where there is none."""
         column: NDArray[np.float64] = self._table["log_prob"].to_numpy()
@@ -233,7 +256,9 @@ class RowFile:
             for start in range(0, batch.num_rows, _CHUNK):
                 for r in batch.slice(start, _CHUNK).to_pylist():
                     stop, score = r["stop"], r["log_prob"]
-                    g = Generation(r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score)
+                    g = Generation(
+                        r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score, r.get(REASONING)
+                    )
                     yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
 
     def _read_ragged(self, name: str) -> Ragged:

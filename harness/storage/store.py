@@ -37,10 +37,12 @@ FAMILY = 32  # first digits of a key, which relatives share
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
-    "examples": 1, "human": 3, "chat": 1, "generate": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
-    "gradients": 1, "next_token": 1, "measure": 2, "audit": 1,
+    "examples": 1, "human": 3, "chat": 1, "generate": 1, "answers": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1,
+    "rank": 1, "gradients": 1, "next_token": 1, "measure": 2, "audit": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
+MODEL_STAGES = ("answers", "generate", "import")
+"""Stages with the texts of a system; what is scored is of the first that a run has."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "human": ("human.arrow", "more.arrow", "prompts.arrow"),
     "chat": ("chat.arrow",),
     "generate": ("data.arrow",),
+    "answers": ("data.arrow",),
     "import": ("data.arrow",),
     "tokens": ("offsets.npy", "values.npy"),
     "embed": ("embeddings.npy",),
@@ -98,6 +101,7 @@ STAGE_FACTS: Mapping[str, Mapping[str, type]] = {
     "examples": {"n": int, "spare": int, "skipped": dict},
     "human": {"n": int, "longest_prompt": int, "more": int},
     "chat": {"n": int, "longest_prompt": int},
+    "answers": {"n": int, "notes": list},
     "import": {"n": int, "notes": list},
     "next_token": {"vocab_size": int, "n": int},
 }

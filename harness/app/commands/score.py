@@ -19,7 +19,8 @@ _FLAGS = {
     "num_examples": "--num-examples", "max_new_tokens": "--max-new-tokens", "outputs_dir": "--outputs-dir",
     "runtime.device": "--device", "device": "--device", "compat": "--compat", "scoring": "--scoring",
     "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
-    "generations_field": "--field", "task.field": "--human-field", "metric": "--metrics",
+    "generations_field": "--field", "generations_role": "--role", "generations_thinking": "--thinking",
+    "task.role": "--role", "task.field": "--human-field", "metric": "--metrics",
 }  # fmt: skip
 _RUN_OPTIONS = {*GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\
@@ -51,6 +52,9 @@ _ARGUMENTS: Arguments = {
                  "help": "metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER"},
     "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: detected"},
     "--human-field": {"metavar": "NAME", "help": "the same of the human file"},
+    "--role": {"default": "assistant", "metavar": "NAME", "help": "whose turns of conversations; or score.role=NAME"},
+    "--thinking": {"default": "drop", "choices": ("drop", "keep", "only"),
+                   "help": "of texts with reasoning: the answer, the whole, the reasoning; or score.thinking="},
     "--features": {"nargs": "+", "metavar": "NPY", "help": "your own vectors, one file per system, in the same order"},
     "--human-features": {"metavar": "NPY", "help": "those of the human texts"},
     "--num-examples": {"default": "all", "metavar": "N", "help": "the first N texts of each side; default: all"},
@@ -128,6 +132,7 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         human=args.human, systems=systems, metrics=args.metrics,
         metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
         features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
+        role=args.role, thinking=args.thinking,
         num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
         device=args.device, compat=args.compat,
     )  # fmt: skip
@@ -164,9 +169,15 @@ def use_own_syntax(message: str) -> str:
 
 
 def convert_preset(words: Sequence[str]) -> list[str]:
-    """Rewrite `compat=PAPER` as `--compat=PAPER`, unless it names an existing file, which is a system."""
-    is_preset = [word.startswith("compat=") and not Path(word.partition("=")[2]).exists() for word in words]
-    return [f"--{word}" if preset else word for word, preset in zip(words, is_preset, strict=True)]
+    """Rewrite `compat=PAPER` as `--compat=PAPER`, unless it names an existing file, which is a system.
+
+    `score.role=NAME` and `score.thinking=drop|keep|only` become flags too.
+    """
+    options = ("compat=", "score.role=", "score.thinking=")
+    is_preset = [word.startswith(options) and not Path(word.partition("=")[2]).exists() for word in words]
+    return [
+        f"--{word.removeprefix('score.')}" if is_set else word for word, is_set in zip(words, is_preset, strict=True)
+    ]
 
 
 def parse_systems(words: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from openended.harness.app.commands import OUTPUTS, Arguments, make_main
 from openended.harness.core import DataError, print_line
-from openended.harness.storage import RECORD, RowFile, read_record
+from openended.harness.storage import MODEL_STAGES, RECORD, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
@@ -76,7 +76,8 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
         reason = f" ({'; '.join(row.notes)})" if row.notes else ""
         yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
-    entry = next((p for name, p in record.inputs.items() if name.startswith(("generate:", "import:"))), None)
+    inputs = record.inputs.items()
+    entry = next((p for stage in MODEL_STAGES for name, p in inputs if name.startswith(f"{stage}:")), None)
     if entry is None or record.store is None or texts < 1:
         return
     file = folder / record.store / entry / "data.arrow"

@@ -239,7 +239,8 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     if "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
     if typed.get("generations", "generations=null").partition("=")[2] in ("null", ""):
-        for option, file in (("generations_field", "generations"), ("system", "generations"),
+        for option, file in (("generations_field", "generations"), ("generations_role", "generations"),
+                             ("generations_thinking", "generations"), ("system", "generations"),
                              ("judgment_columns", "judgments"), ("judgment_players", "judgments")):  # fmt: skip
             if option in typed and file not in typed and typed[option].partition("=")[2] != "null":
                 raise SpecError(f"{typed[option]}: describes the file {file}=FILE, which is not set")

@@ -201,6 +201,7 @@ class ServerBackend:
         as_text = spec.prompts_as_text or spec.chat or self.tokenizer is None
         self.served = ServedModel(
             name=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
+            template_arguments=spec.chat_template_kwargs,
             sends_ids=spec.server_dialect.takes_ids and not as_text, vocab_size=self.vocab_size, listed=spec.listed,
             end_ids=self.tokenizer.eos_ids if self.tokenizer is not None else (),
         )  # fmt: skip
@@ -261,7 +262,8 @@ class ServerBackend:
             ids, text = self._read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
-            ids=ids, text=text, max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
+            ids=ids, text=text, messages=prompt.messages,
+            max_tokens=request.max_new_tokens, min_tokens=request.min_new_tokens,
             sampling=sampling, seed=core.derive_seed(request.seed, "server", prompt.example_id, prompt.sample),
         )  # fmt: skip
 
@@ -273,7 +275,9 @@ class ServerBackend:
         except DataError as err:
             raise DataError(f"model {self.spec.title}: text {name}: {err}") from err
         self._encoded += written.encoded
-        return Generation(prompt.example_id, prompt.sample, written.text, written.ids, written.stop, float("nan"))
+        return Generation(
+            prompt.example_id, prompt.sample, written.text, written.ids, written.stop, float("nan"), written.reasoning
+        )
 
     def score(self, request: models.ScoringRequest, advance: Advance | None = None) -> Ragged:
         """Return -log p of the continuations' tokens in nats, from the server's log-probabilities of a given text."""

@@ -84,6 +84,7 @@ class ServedModel:
     name: str  # the server's id of the model
     chat: bool = False
     instruction: str | None = None
+    template_arguments: Mapping[str, Any] | None = None  # of the chat template
     seeded: bool = True  # whether a seed is sent
     sends_ids: bool = True  # whether prompts are sent as token ids
     end_ids: tuple[int, ...] = ()  # token ids that end a text
@@ -97,6 +98,7 @@ class CompletionRequest:
 
     ids: tuple[int, ...]  # token ids of the prompt with the beginning-of-text token; empty without a tokenizer
     text: str  # the prompt as text, without that token; sent if the server accepts no ids
+    messages: tuple[Mapping[str, str], ...] = ()  # the turns of the prompt; none: it is the user's turn
     max_tokens: int
     min_tokens: int = 0
     sampling: Sampling = NEUTRAL
@@ -131,6 +133,7 @@ class Dialect:
     echo: Literal["echo", "prompt_logprobs", "/generate"] | None = None  # how it is asked to score a text; None: not
     names_model: bool = False  # its replies name the model as it was requested
     copies: bool = False  # several independent draws in one request
+    template_arguments: bool = False  # a request may set arguments of the chat template
     serial: bool = False  # its seed is one for all requests: only one may be under way
     seed_names: tuple[str, ...] = ("seed",)
     seed_bits: int = 63
@@ -152,7 +155,10 @@ class Dialect:
         body: Body = {"model": served.name}
         if served.chat:
             before = [{"role": "system", "content": served.instruction}] if served.instruction else []
-            body["messages"] = [*before, {"role": "user", "content": request.text}]
+            turns = request.messages or ({"role": "user", "content": request.text},)
+            body["messages"] = [*before, *turns]
+            if served.template_arguments:
+                body["chat_template_kwargs"] = dict(served.template_arguments)
         else:
             body["prompt"] = list(request.ids) if served.sends_ids else request.text
         body |= self.options(served, request)
@@ -236,7 +242,7 @@ _ALL = (
         name="vllm", product="vllm", version_path="/version", options=_build_vllm_options,
         sampler="penalties, temperature, min_p, top_k, top_p", truncations=frozenset({"top_k", "top_p", "min_p"}),
         penalties=frozenset({"repetition_penalty"}), shortest="any", listed=10_000, echo="prompt_logprobs",
-        copies=True, names_model=True,
+        copies=True, names_model=True, template_arguments=True,
         hint="start it with --generation-config vllm and without --override-generation-config, --logits-processors and "
         "--logprobs-mode processed_*",
     ),
@@ -244,6 +250,7 @@ _ALL = (
         name="sglang", product="sglang", version_path="/get_server_info", options=_build_sglang_options,
         sampler="temperature, top_k, top_p, min_p", truncations=frozenset({"top_k", "top_p", "min_p"}),
         shortest="any", listed=10_000, keyed_by_text=True, echo="/generate", names_model=True,
+        template_arguments=True,
         seed_names=("seed", "sampling_seed"),
         hint="start it with --sampling-defaults openai, and with --enable-deterministic-inference for seeds",
     ),
@@ -252,7 +259,7 @@ _ALL = (
         options=_build_llama_cpp_options, sampler="as `samplers` says, in each request",
         truncations=frozenset({"top_k", "top_p", "min_p", "typical_p", "n_sigma"}),
         penalties=frozenset({"repetition_penalty"}), orders=frozenset({"before", "after"}), shortest="all",
-        listed=10_000, seed_bits=31,
+        listed=10_000, seed_bits=31, template_arguments=True,
         hint="start llama-server without sampling flags (--top-k, --temp, --samplers …), one build for all slots",
     ),
     Dialect(

@@ -11,7 +11,7 @@ import numpy as np
 from openended.harness.backends.openai.client import clean_line
 from openended.harness.backends.openai.dialects import CompletionRequest, Dialect, ServedModel
 from openended.harness.core import F64, DataError, Stop, Tokenizer
-from openended.harness.models import decode_continuation, tokenize_continuation
+from openended.harness.models import decode_continuation, read_message, tokenize_continuation
 
 Token = int | str  # its id, or its text if the server returns no ids
 _ID = "token_id:"
@@ -30,6 +30,7 @@ class Choice:
     ids: tuple[int, ...] | None  # generated token ids, the end token included; None if the reply has none
     finish_reason: Any
     logprobs: Mapping[str, Any] | None
+    reasoning: str | None = None  # what the server gives apart from the text; empty: it keeps it for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class CompletedText:
     ids: tuple[int, ...]  # token ids without the end token; empty if the ids are unknown
     text: str
     stop: Stop
-    encoded: bool  # the server returned no ids, so the text was tokenized again
+    encoded: bool  # the server returned no ids of the text, so it was tokenized again
+    reasoning: str | None = None  # what came before the text, if the server gives it apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,25 +98,30 @@ def read_reply(dialect: Dialect, served: ServedModel, request: CompletionRequest
     choices = []
     for number, row in enumerate(rows):
         try:
-            choices.append(_read_choice(row, served, request))
+            choices.append(_read_choice(value, row, served, request))
         except DataError as err:
             raise DataError(f"choices[{number}]: {err}") from err
     return Reply(value, tuple(choices))
 
 
-def _read_choice(row: Mapping[str, Any], served: ServedModel, request: CompletionRequest) -> Choice:
+def _read_choice(
+    reply: Mapping[str, Any], row: Mapping[str, Any], served: ServedModel, request: CompletionRequest
+) -> Choice:
     message, logprobs = row.get("message"), row.get("logprobs")
-    field, text = "text", row.get("text", "")
+    reasoning, text = None, row.get("text", "")
     if isinstance(message, Mapping):
-        field, text = "message.content", message.get("content", "")
+        reasoning, text = read_message(message, "field message.")
+        details = (reply.get("usage") or {}).get("completion_tokens_details") or {}
+        if not text and details.get("reasoning_tokens"):  # the server keeps it for itself
+            reasoning = reasoning or ""
     if not isinstance(text, str):
-        raise DataError(f"field {field}: expected text, got {'null' if text is None else type(text).__name__}")
+        raise DataError(f"field text: expected text, got {'null' if text is None else type(text).__name__}")
     logprobs = logprobs if isinstance(logprobs, Mapping) else None
     content = logprobs.get("content") if logprobs is not None else None
     listed = [at.get("id") for at in content if isinstance(at, Mapping)] if isinstance(content, list) else []
     fields = {"token_ids": row.get("token_ids"), "logprobs.content": listed if listed and None not in listed else None}
     ids = next((_check_ids(name, ids, served, request) for name, ids in fields.items() if ids is not None), None)
-    return Choice(text, ids, row.get("finish_reason"), logprobs)
+    return Choice(text, ids, row.get("finish_reason"), logprobs, reasoning)
 
 
 def _check_ids(name: str, ids: Any, served: ServedModel, request: CompletionRequest) -> tuple[int, ...]:  # noqa: ANN401
@@ -164,9 +171,9 @@ def read_completion(
     reason, ids, text = choice.finish_reason, choice.ids, choice.text
     if reason not in ("stop", "length"):
         raise DataError(f"a text ended with finish_reason {reason!r}; expected stop or length")
-    encoded = ids is None
-    if ids is None:
-        count = reply.count_tokens("completion_tokens")
+    encoded = ids is None or choice.reasoning is not None  # the ids are those of reasoning and text
+    if ids is None or encoded:
+        count = len(ids) if ids is not None else reply.count_tokens("completion_tokens")
         ids = tuple(tokenize_continuation(tokenizer, prompt, request.ids, text)) if tokenizer is not None else ()
     else:
         count = len(ids)
@@ -190,7 +197,7 @@ def read_completion(
         raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
     if count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
-    return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded)
+    return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded, choice.reasoning)
 
 
 def _normalize(text: str) -> str:

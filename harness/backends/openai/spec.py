@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
+from openended.harness import core
 from openended.harness.backends.openai import dialects
 from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName
-from openended.harness.core import REQUIRED, Json, SpecError, model, option, ranged, require_package
+from openended.harness.core import REQUIRED, Json, SpecError, Thinking, model, option, ranged, require_package
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
@@ -43,6 +46,10 @@ class ServerSpec(BackendSpec):
     server: str | None = None  # product and version that must answer, as `vllm 0.33.0`; null: any; the record names it
     chat: bool = False  # ask the chat endpoint: the prompt is the user's turn
     instruction: str | None = None  # system message before the prompt if `chat` is true
+    chat_template_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
+    """Arguments of the chat template, such as `enable_thinking`; sent with each request."""
+    thinking: Thinking = "drop"
+    """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
     prompts_as_text: bool = False  # send texts where the dialect takes token ids too
     seeded: bool = True  # send a seed for each text; false for servers that ignore it
     probe: bool = True  # probe the server before its texts are used
@@ -56,6 +63,8 @@ class ServerSpec(BackendSpec):
     patience: float = ranged(60.0, "[0, inf)", "seconds, 0 or more")
     """Seconds for which refused connections are retried, in all jobs of a process together."""
     label: str | None = None  # name in tables; null: the last part of the path
+
+    later_options: ClassVar[frozenset[str]] = frozenset({"thinking", "chat_template_kwargs"})
 
     def check(self) -> None:
         for address in self.addresses:
@@ -76,6 +85,8 @@ class ServerSpec(BackendSpec):
             # The value is not shown, because it may be the key itself.
             raise SpecError(f"{self.error_name}.api_key_env: expected the name of an environment variable, not a key")
         self.require(self.instruction is None or self.chat, "instruction", "null where chat is false")
+        is_read = not self.chat_template_kwargs or (self.chat and self.server_dialect.template_arguments)
+        self.require(is_read, "chat_template_kwargs", "null but for chat=true and dialect=vllm, sglang or llama_cpp")
         self.tokenizer_spec()
 
     @property
@@ -86,6 +97,10 @@ class ServerSpec(BackendSpec):
     def roots(self) -> tuple[str, ...]:
         """The servers' addresses without `/v1`."""
         return tuple(address.rstrip("/").removesuffix("/v1").rstrip("/") for address in self.addresses)
+
+    @property
+    def reads_messages(self) -> bool:
+        return self.chat
 
     @property
     def server_dialect(self) -> Dialect:
@@ -114,13 +129,13 @@ class ServerSpec(BackendSpec):
 
     def identity(self) -> dict[str, Json]:
         """Return what can change a text and is known without asking a server; never an address."""
-        tokenizer = self.tokenizer_spec()
+        tokenizer, arguments = self.tokenizer_spec(), core.canonicalize(self.chat_template_kwargs)
         return {
             "backend": self.name, "served": self.path, "revision": self.revision, "server": self.server,
             "dialect": self.dialect, "sampler": self.server_dialect.sampler,
             "tokenizer": tokenizer_digest(tokenizer) if tokenizer is not None else None,
             "text": self.prompts_as_text, "chat": [self.chat, self.instruction], "seeded": self.seeded,
-            "probe": self.probe,
+            "probe": self.probe, **({"chat_template_kwargs": arguments} if arguments else {}),
         }  # fmt: skip
 
     def fetch_info(self) -> ServerInfo | None:

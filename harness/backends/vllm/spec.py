@@ -68,7 +68,7 @@ class VllmSpec(ModelSpec):
         """Return the same model without vLLM, for its tokenizer and for reference texts."""
         return ModelSpec(
             path=self.path, label=self.label, revision=self.revision, dtype=self.dtype,
-            chat_template=self.chat_template, bos=self.bos,
+            chat_template=self.chat_template, bos=self.bos, chat_template_kwargs=self.chat_template_kwargs,
         )  # fmt: skip
 
     def identity(self) -> dict[str, Json]:

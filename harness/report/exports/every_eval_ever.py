@@ -17,7 +17,7 @@ from typing import Any
 from openended.harness.core import digest, digest_file, open_for_replacement, write_json
 from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
-from openended.harness.storage import ResultRow, RunRecord, read_record
+from openended.harness.storage import MODEL_STAGES, ResultRow, RunRecord, read_record
 
 SCHEMA_VERSION = "0.3.0"
 COLLECTION = "openended"
@@ -196,7 +196,7 @@ def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], pa
 
     The schema requires a score of every text; the metrics compare sets of texts, and the metadata says so.
     """
-    rows, human = read_rows_of_run(results, run, "generate", "import"), read_rows_of_run(results, run, "human")
+    rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
     if rows is None:
         return 0
     references = dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}

@@ -14,6 +14,7 @@ from typing import Any
 from openended.harness.core import DataError, digest, open_for_replacement
 from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
+from openended.harness.storage import MODEL_STAGES
 
 _STOPS = {"eos": "stop", "length": "max_tokens"}
 
@@ -71,7 +72,7 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _describe_samples(results: Results, at: int, run: Run) -> Iterator[dict[str, Any]]:
     """Yield the samples of a run."""
-    rows, human = read_rows_of_run(results, run, "generate", "import"), read_rows_of_run(results, run, "human")
+    rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
     if rows is None:
         return
     references = dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}

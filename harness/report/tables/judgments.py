@@ -10,6 +10,7 @@ from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
 from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
+from openended.harness.storage import MODEL_STAGES
 
 PREFERENCES = "bradley_terry"
 _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
@@ -189,7 +190,7 @@ def _read_texts(results: Results, value: SystemValue, count: int) -> list[tuple[
     import numpy as np
 
     at, artifact = value.sources[0]
-    sides = [("human",), ("generate", "import")]
+    sides = [("human",), MODEL_STAGES]
     rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]
     errors = results.arrays(at, artifact).get("per_example/error_model")
     unknown: list[tuple[str, ...]] = [(f"example {number}", "–", "–") for number in range(1, count + 1)]

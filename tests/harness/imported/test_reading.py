@@ -248,7 +248,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.jsonl", [MT_BENCH, {**MT_BENCH, "question_id": 82, "model_id": "n"}], "a.jsonl:2: texts of several models .m and n."),
     ("a.jsonl", [MT_BENCH, {**MT_BENCH, "choices": [{"turns": []}]}], "a.jsonl:2: question 81 has no turns"),
     ("a.eval", ([sample("a")], HEADER), "holds 1 of its 2 samples; finish it: inspect eval-retry"),
-    ("a.jsonl", [BATCH, FILTERED], r"request 'request-1' has no text \(finish_reason: content_filter\)"),
+    ("a.jsonl", [BATCH, FILTERED], "request .request-1.: it ended with .content_filter."),
     ("a.jsonl", [BATCH, batch({"output": [], "status": "failed"})], "holds no text .status: failed"),
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": [[[-3.5, False]]]}], "'resps': expected generated texts, got .*generate_until"),
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": None}], "field 'resps': expected a list, got null"),

@@ -1,0 +1,67 @@
+"""Messages of conversations: their roles, texts and reasoning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from openended.harness.core import DataError, Json
+
+REASONING_FIELDS = ("reasoning", "reasoning_content")
+"""Fields of a message with its reasoning: of vLLM, and of DeepSeek, SGLang, llama.cpp and earlier versions of vLLM."""
+
+
+class Message(NamedTuple):
+    """A turn of a conversation."""
+
+    role: str
+    text: str
+    reasoning: str | None = None
+
+
+def read_message(message: Mapping[str, Any], where: str) -> tuple[str | None, str]:
+    """Return the reasoning of a message, in a field or a part of its content, and its text.
+
+    A message without a text ended inside its reasoning, which the server may keep for itself: the reasoning is then
+    an empty text at least.
+
+    Raises:
+        DataError: If a field is no text; the message starts with `where`.
+    """
+    content, thoughts = message.get("content"), [message.get(name) for name in REASONING_FIELDS]
+    if isinstance(content, list):  # parts, of which only some have text
+        parts = [part for part in content if isinstance(part, Mapping)]
+        thoughts += [p.get(p["type"]) for p in parts if p.get("type") in ("reasoning", "thinking")]
+        texts = [p.get("text") for p in parts if p.get("type") in ("text", "output_text")]
+        content = "".join(text for text in texts if isinstance(text, str)) if texts else None
+    for name, value in (("content", content), *((REASONING_FIELDS[0], thought) for thought in thoughts)):
+        if not isinstance(value, str | None):
+            raise DataError(f"{where}{name}: expected text, got {type(value).__name__}")
+    thought = next(filter(None, thoughts), None)
+    return (thought or "" if content is None else thought), content or ""
+
+
+def read_messages(value: Any, where: str) -> list[Message]:  # noqa: ANN401 - JSON
+    """Read the messages of a conversation.
+
+    Raises:
+        DataError: If it has none, or one has no role or no text; the message starts with `where`.
+    """
+    if not isinstance(value, list) or not value:
+        raise DataError(f"{where}: field 'messages': expected a list of messages, got {value!r:.40}")
+    messages = []
+    for number, item in enumerate(value, start=1):
+        role = item.get("role") if isinstance(item, Mapping) else None
+        if not isinstance(role, str) or not role:
+            raise DataError(f"{where}: message {number}: expected an object with role and content, got {item!r:.40}")
+        reasoning, text = read_message(item, f"{where}: message {number}: ")
+        messages.append(Message(role, text, reasoning))
+    return messages
+
+
+def make_turns(messages: Sequence[Message], where: str) -> tuple[str, dict[str, Json]]:
+    """Return the prompt that a conversation is, as text and as the `meta` of an example, from which turns are read."""
+    if not messages or messages[-1].role != "user":
+        got = messages[-1].role if messages else "none"
+        raise DataError(f"{where}: expected a user's message before the answer, got {got}")
+    before: list[Json] = [{"role": m.role, "content": m.text} for m in messages[:-1]]
+    meta: dict[str, Json] = {"user": messages[-1].text, "assistant": "", "before": before}
+    return "\n\n".join(m.text for m in messages), meta

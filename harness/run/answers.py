@@ -1,0 +1,114 @@
+"""The answers of a model that reasons first: its texts without the reasoning, or what `model.thinking` asks for."""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from openended.harness import models
+from openended.harness.core import DataError, Thinking, Tokenizer, digest
+from openended.harness.models import BackendSpec, Markup, ReasoningCounts
+from openended.harness.run.dataset import CHAT, Dataset
+from openended.harness.run.generate import DATA
+from openended.harness.run.session import Session
+from openended.harness.run.steps import Step, TextRows
+from openended.harness.storage import Entry, Row, RowFile, write_rows
+
+_PROMPT_END = 64  # characters of a prompt in which its opening tag ends
+_OF_ROWS = ("batch_dependent", "device", "batch_size", "reused_from")  # facts of the generation that notes read
+
+
+def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, session: Session) -> TextRows:
+    """Declare what is scored of generated texts; texts without reasoning, or only planned ones, stay as they are."""
+    if generated.entry is None:
+        return generated
+    facts, chats = generated.entry.meta, generated.chat.entry if generated.chat is not None else None
+    rows = RowFile(generated.path)
+    markup, prompts = find_markup(model, rows, chats)
+    if markup is None and not rows.has_reasoning:
+        return generated
+    thinking = model.thinking
+
+    def write(folder: Path) -> Mapping[str, Any]:
+        splitter = AnswerRows(thinking, markup, session.row_tokenizer(dataset.tokenizer_spec))
+        answers = splitter.split_rows(rows, prompts)
+        count = write_rows(folder / DATA, answers, reasoning=True)
+        notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
+        if not count:
+            raise DataError(f"{'; '.join(notes)}; no text is left to score")
+        facts_of_rows = {name: facts[name] for name in _OF_ROWS if name in facts}
+        return {**facts_of_rows, "n": count, "notes": [*facts.get("notes", ()), *notes], "thinking": thinking}
+
+    spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}
+    inputs = {"rows": generated.digest, "tokenizer": generated.tokenizer, "prompts": digest(prompts)}
+    return replace(generated, step=Step("answers", generated.step.what, "model", spec, inputs, write))
+
+
+def drop_reasoning(model: BackendSpec, path: Path, chats: Entry | None) -> Iterator[Row]:
+    """Yield replies without their reasoning; those that ended inside it are empty."""
+    rows = RowFile(path)
+    markup, prompts = find_markup(model, rows, chats)
+    for row, prompt in zip(rows, prompts, strict=True):
+        parts = models.split_reasoning(row.generation.text, row.generation.reasoning, markup, prompt)
+        yield replace(row, generation=replace(row.generation, text=parts.answer))
+
+
+def find_markup(model: BackendSpec, rows: RowFile, chats: Entry | None) -> tuple[Markup | None, list[str]]:
+    """Return the tags of generated texts, None where they have none, and the ends of the prompts that were read."""
+    read = RowFile(chats.path / CHAT) if chats is not None else rows
+    start, search = _find_start(model) if not rows.has_reasoning else "", models.MarkupSearch()
+    by_id = {name: (prompt + start)[-_PROMPT_END:] for name, prompt in zip(read.ids, read.each("prompt"), strict=True)}
+    prompts = [by_id[name] for name in rows.ids]
+    if rows.matches("text", models.MENTION) or any(re.search(models.OPENED, prompt) for prompt in by_id.values()):
+        for prompt, text, stop in zip(prompts, rows.each("text"), rows.stops.tolist(), strict=True):
+            search.add(prompt, text, ended=not stop)
+    return search.find(), prompts
+
+
+def _find_start(model: BackendSpec) -> str:
+    """Return what the template of a server's model puts after the prompt; empty where it is not known."""
+    reader = model.tokenizer_spec()
+    if not model.reads_messages or reader is None:
+        return ""
+    arguments = getattr(model, "chat_template_kwargs", None)
+    with suppress(DataError):  # a tokenizer without a template
+        return models.load_template(replace(reader, chat_template=True, chat_template_kwargs=arguments)).start
+    return ""
+
+
+@dataclass(frozen=True)
+class AnswerRows:
+    """Replaces texts of rows by what is scored of them, and counts what became of them."""
+
+    thinking: Thinking
+    markup: Markup | None  # None: the rows have their reasoning apart
+    tokenizer: Tokenizer | None
+    counts: ReasoningCounts = field(default_factory=ReasoningCounts)
+
+    def split_rows(self, rows: Iterable[Row], prompts: Iterable[str]) -> Iterator[Row]:
+        """Yield the rows of which something is scored; `prompts` are those that the model read."""
+        for row, prompt in zip(rows, prompts, strict=True):
+            generation = row.generation
+            parts = models.split_reasoning(generation.text, generation.reasoning, self.markup, prompt)
+            text = parts.choose(self.thinking, generation.stop)
+            self.counts.add(parts, text, generation.stop)
+            if text is None:
+                continue
+            if text != generation.text:
+                ids = self._find_ids(row, text)
+                generation = replace(generation, text=text, token_ids=ids, log_prob=math.nan)
+            yield replace(row, generation=replace(generation, reasoning=parts.reasoning))
+
+    def _find_ids(self, row: Row, text: str) -> tuple[int, ...]:
+        """Return the ids of a text: the last of those that were generated, if they are its own; else it is encoded."""
+        if self.tokenizer is None:
+            return ()
+        ids, decode = row.generation.token_ids, self.tokenizer.decode
+        first = bisect_left(range(len(ids)), -len(text), key=lambda at: -len(decode(ids[at:])))
+        if ids and decode(ids[first:]) == text:
+            return ids[first:]
+        return tuple(models.tokenize_continuation(self.tokenizer, row.prompt, row.prompt_ids, text))
