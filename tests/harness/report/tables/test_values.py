@@ -1,5 +1,6 @@
 """What stands in a table of values: numbers, best ones, dashes, notes, the human side, the runs behind it, and what is refused."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +346,13 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
         "Newest run: 2026-02-03 10:20 UTC.",
         "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
     )
+
+
+def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    axes = json.loads((folder / "record.json").read_text(encoding="utf-8"))["axes"]
+    change_record(folder, axes=axes | {"min_new_tokens": "max_new_tokens"})
+    assert group_into_lines(tmp_path)[0] == "Task docs; 500 examples; exactly 96 new tokens; seed 0."
 
 
 def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
