@@ -51,9 +51,8 @@ from openended.harness.report.analysis.group_sequential import (
     compute_statistic,
     find_outcome,
 )
-from openended.harness.results import System, group_systems, locate_verified_file, read_results
+from openended.harness.results import System, group_systems, read_results, read_rows_of_run
 from openended.harness.results.joint import read_human_vectors, read_vectors
-from openended.harness.storage import RowFile
 from openended.metrics.families import Quantized, TwoSample
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -107,8 +106,8 @@ def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
         for (at, artifact), side in zip(item.sources, part, strict=True):
             arrays, run = results.arrays(at, artifact), results.runs[at]
-            rows = locate_verified_file(run.store, run.inputs["generate"], "data.arrow", results.damaged)
-            columns = [RowFile(rows).token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
+            rows = read_rows_of_run(results, run, "generate")
+            columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
             columns[1] = np.log(columns[1])
             yield Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
 
