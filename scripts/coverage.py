@@ -78,7 +78,7 @@ def simulate(
             pair = draw_passages(rng, n, metric, samples, texts)
         if pair is None:  # the metric needs features that these texts do not have
             return []
-        systems = [_resample(metric, features) for features in pair]
+        systems = [resample_values(metric, features) for features in pair]
         for key, (value, _, interval) in (item for system in systems for item in system.items()):
             values[key].append(value)
             intervals[key] += [(value, interval)] if interval is not None else []  # none without variation, as in a run
@@ -92,7 +92,7 @@ def simulate(
     return [_count(name, k, n, values[k], intervals[k], p_values[k], shrink) for k in intervals if intervals[k]]
 
 
-def _resample(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
+def resample_values(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     prepared = metric.prepare(features)
     shared = {} if prepared is None else {"prepared": prepared}

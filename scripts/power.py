@@ -5,7 +5,8 @@
     python scripts/power.py RUNS --looks 8 4 20,100,150,400 [--n 400] [--worlds 60] [--equal 60] [--seconds 400]
                             [--metrics mauve,kid,gen_ppl,entropy]
 
-RUNS are finished runs of two systems on the same prompts whose embeddings are in the store. With `--mix`, the second
+RUNS are finished runs of two systems on the same prompts whose embeddings are in the store; for worlds of equal systems
+alone (`--worlds 0 --looks …`), two seeds of one system. With `--mix`, the second
 system is the first, with this share of its texts replaced by texts of the other. A world draws n of the prompts, and
 human texts of as many prompts as `--human` says. Three ways are compared: docs/resolution.md. A world of equal systems
 has the two seeds of the first system, exchanged at random by prompt, or texts of other prompts if it has one seed.
@@ -50,9 +51,8 @@ from openended.harness.report.analysis.group_sequential import (
     compute_statistic,
     find_outcome,
 )
-from openended.harness.results import System, group_systems, locate_verified_file, read_results
+from openended.harness.results import System, group_systems, read_results, read_rows_of_run
 from openended.harness.results.joint import read_human_vectors, read_vectors
-from openended.harness.storage import RowFile
 from openended.metrics.families import Quantized, TwoSample
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -91,8 +91,8 @@ def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
     """
     results = read_results(paths)
     systems = sorted(group_systems(results.values), key=lambda system: -len(system.items[0].sources))
-    if len(systems) != 2:
-        raise SystemExit(f"expected runs of two systems, got {', '.join(s.name for s in systems)}")
+    if len(systems) not in (1, 2):
+        raise SystemExit(f"expected runs of one or two systems, got {', '.join(s.name for s in systems)}")
     runs = [[results.runs[at] for at, _ in system.items[0].sources] for system in systems]
     sides = [[read_vectors(results, run, NEED, "model") for run in part] for part in runs]
     human = read_human_vectors(results, runs[0], NEED)[1]
@@ -106,14 +106,14 @@ def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
         for (at, artifact), side in zip(item.sources, part, strict=True):
             arrays, run = results.arrays(at, artifact), results.runs[at]
-            rows = locate_verified_file(run.store, run.inputs["generate"], "data.arrow", results.damaged)
-            columns = [RowFile(rows).token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
+            rows = read_rows_of_run(results, run, "generate")
+            columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
             columns[1] = np.log(columns[1])
             yield Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
 
     if of_texts:
         sides = [list(count(system, part)) for system, part in zip(systems, sides, strict=True)]
-    return Pool(align(human), [align(side) for side in sides[0]], align(sides[1][0]))
+    return Pool(align(human), [align(side) for side in sides[0]], align(sides[-1][0]))
 
 
 def make_side(name: str, rows: F64, prompts: I64) -> Side:

@@ -58,7 +58,8 @@ def list_notes(
         )
     unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
     notes += filter(None, [unit])
-    if texts.least_length and texts.generations is None:
+    # A table says of texts of one length that they have exactly so many tokens.
+    if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     for warning in filter(None, (far, few, unit if is_warning else None)):

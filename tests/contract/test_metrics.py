@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from openended.harness.core import DataError, NextToken, Plan, Ragged, UndefinedMetric, build, load_members
+from openended.harness.core import UNNAMED, DataError, NextToken, Plan, Ragged, UndefinedMetric, build, load_members
 from openended.harness.core.interfaces import Features, Metric, Side
 from openended.harness.core.spec import canonicalize
 from openended.harness.run.measure import add_intervals
@@ -192,6 +192,37 @@ def test_odd_judgments_have_values_and_intervals_in_range_or_are_refused(tmp_pat
         options = {"empty": str(rng.choice(["skip", "refuse"]))} | ({"system": "a"} if name == "huse" else {})
         with suppress(UndefinedMetric, DataError):
             check_intervals(*METRICS[name](**options).from_file(path))
+
+
+@pytest.mark.parametrize("cases", [50, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
+def test_odd_files_of_classes_are_counted_or_refused(tmp_path, cases):
+    path, metric = tmp_path / "classes.csv", METRICS["distinct_k"](partition="file")
+    texts, judgments = metric.needs()
+    for case in range(cases):
+        rng = np.random.default_rng([case, 2])
+        ids = sorted(f"e{i}" for i in range(rng.choice([1, 2, 12])) for _ in range(rng.integers(1, 5)))
+        rows = [[name, ids[:at].count(name), rng.choice(["u", "v", "0", "ü"])] for at, name in enumerate(ids)]
+        classes = {name: len({row[2] for row in rows if row[0] == name}) for name in ids if ids.count(name) > 1}
+        is_odd = rng.random() < 0.5
+        if is_odd:
+            rows[rng.integers(len(rows))][rng.integers(3)] = rng.choice(
+                ["", "inf", "nan", "-1", "1e400", "0.5", "9" * 400]
+            )
+        lines = [",".join(map(str, row)) for row in rng.permutation(np.array(rows, dtype=object))]
+        path.write_text("\n".join(["example_id,sample,class", *lines]) + "\n", encoding="utf-8")
+        try:
+            side = Side(UNNAMED, ids, {texts: ["x"] * len(ids), judgments: metric.read(path)})
+            features = Features(side, side, {"n": f"{len(set(ids))}/{len(ids)}"})
+            check_intervals(metric, features)
+        except UndefinedMetric:
+            assert not classes
+        except DataError as error:
+            refused = is_odd and "classes.csv" in str(error)
+            assert refused, error  # noqa: PT017
+        else:
+            value = metric.compute(features).values["distinct_k"]
+            assert is_odd or value == pytest.approx(np.mean(list(classes.values())))
 
 
 def remove_texts(side: Side) -> Side:

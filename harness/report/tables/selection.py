@@ -202,11 +202,13 @@ def _describe_data(runs: Sequence[Run]) -> str:
         return f"Judgments {judgments}."
     names = ("task", "num_examples", "samples", "max_new_tokens", "seed")
     task, examples, samples, lengths, seeds = (format_axis_values(runs, name) for name in names)
+    # `min_new_tokens=max_new_tokens` forbids the end of a text before its last token.
+    most = "exactly" if format_axis_values(runs, "min_new_tokens") == "max_new_tokens" else "at most"
     parts = (
         task and f"task {task}",
         examples and f"{examples} examples",
         f"{samples} samples of each" if samples not in ("", "1") else "",
-        f"at most {lengths} new tokens" if lengths else "whole texts",
+        f"{most} {lengths} new tokens" if lengths else "whole texts",
         seeds and f"{'seed' if seeds.isdecimal() else 'seeds'} {seeds}",
         judgments and f"judgments {judgments}",
     )

@@ -1,5 +1,6 @@
 """What stands in a table of values: numbers, best ones, dashes, notes, the human side, the runs behind it, and what is refused."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +346,32 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
         "Newest run: 2026-02-03 10:20 UTC.",
         "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
     )
+
+
+@pytest.mark.parametrize("unit", ["fraction", "percent", "×100"])
+def test_the_target_has_the_unit_of_the_column(tmp_path, unit):
+    """Human 0.20: 0.25 is nearer than 0.10; of a target 0.5, 0.5 is nearer than 0.2."""
+    for decoder, loops, accuracy in (("greedy", 0.10, 0.2), ("nucleus", 0.25, 0.5)):
+        model = result("model", "repetition", {"loop_rate": loops})
+        human = result("human", "repetition", {"loop_rate": 0.20})
+        target = {"direction": "lower", "directions": {"accuracy": "nearest 0.5"}}
+        write_run(
+            tmp_path, decoder, 0, results=[model, human, result("model", "linear", {"accuracy": accuracy}, **target)]
+        )
+    layout = Layout(tables=("auto",), metrics=("repetition", "linear"), bold="best", units={"*": unit})
+    (table,) = make_tables(read_results([tmp_path]), layout, "t")
+    assert [[cell.best for cell in row.cells] for row in table.rows if row.system == "model"] == [
+        [False] * 2,
+        [True] * 2,
+    ]
+    assert table.columns[1].target == (0.5 if unit == "fraction" else 50)
+
+
+def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp_path):
+    folder = write_run(tmp_path, "nucleus", 0)
+    axes = json.loads((folder / "record.json").read_text(encoding="utf-8"))["axes"]
+    change_record(folder, axes=axes | {"min_new_tokens": "max_new_tokens"})
+    assert group_into_lines(tmp_path)[0] == "Task docs; 500 examples; exactly 96 new tokens; seed 0."
 
 
 def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
