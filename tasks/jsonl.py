@@ -1,6 +1,8 @@
 """A user's own prompts and human continuations as JSON lines, read as a stream in file order.
 
 {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
+
+With `references_field`, a line lists several human texts of its prompt; the first is `human` where it has none.
 """
 
 import logging
@@ -8,9 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, read_jsonl, task
+from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, ranged, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, find_text_field
-from openended.tasks._files import UserFileTask, choose_id_field, is_in_group, is_null_or_text, read_id, read_text_field
+from openended.tasks._files import (
+    UserFileTask,
+    choose_id_field,
+    is_in_group,
+    is_null_or_text,
+    read_id,
+    read_references,
+    read_text_field,
+)
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
@@ -34,14 +44,21 @@ class JsonLines(UserFileTask):
     id_field: str | None = option("auto", is_null_or_text, "a field name or null")
     group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
     group_value: str | None = None  # its value in the examples that are used
+    references_field: str | None = option(None, is_null_or_text, "a field name or null")  # a list of human texts
+    least_references: int = ranged(0, "[0, inf)", "0 or more")  # leave out prompts with fewer human texts
 
-    later_options = frozenset({"group_field", "group_value"})
+    later_options = frozenset({"group_field", "group_value", "references_field", "least_references"})
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
         self.require(
             (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
         )
+        unread = self.least_references > 0 and self.references_field is None
+        self.require(not unread, "least_references", "0 where references_field is null")
+
+    def has_references(self) -> bool:
+        return self.references_field is not None
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         del tokenizer
@@ -51,6 +68,9 @@ class JsonLines(UserFileTask):
         human_field: str | None = None
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
+            references = read_references(row, self.references_field, where) if self.references_field else []
+            if references and self.human_field not in row:
+                row = {**row, self.human_field: references[0]}
             field = choose_id_field(row, self.id_field)
             if human_field is None:  # the first line decides
                 human_field, id_field = self.human_field, field
@@ -71,7 +91,10 @@ class JsonLines(UserFileTask):
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
             prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
-            if is_in_group(row, self.group_field, self.group_value, where, skipped):
-                yield Example(f"jsonl/{identity}", prompt, human)
+            texts = references if human in references else [human, *references]
+            if len(texts) < self.least_references:
+                skipped[f"fewer than {self.least_references} references"] += 1
+            elif is_in_group(row, self.group_field, self.group_value, where, skipped):
+                yield Example(f"jsonl/{identity}", prompt, human, {"references": [*texts]} if references else {})
         if human_field is None:
             raise DataError(f"{path}: holds no example")
