@@ -49,6 +49,8 @@ class PromptVendi(SamplesMetric):
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
-        return (1.0 if self.valid is None else 0.0), float(np.bincount(result.arrays["prompts"]).max())
+        prompts = result.arrays.get("prompts")
+        most = float(np.bincount(prompts).max()) if prompts is not None else np.inf
+        return (1.0 if self.valid is None else 0.0), most
 
     by_prompt = staticmethod(_compute_by_prompt)
