@@ -119,9 +119,9 @@ def _count_first(classes: I64, groups: PromptGroups) -> F64:
 
 
 def _sum_utilities(utilities: F64, groups: PromptGroups, patience: float) -> F64:
-    """Return the mean of each group's utilities, weighted by their places."""
-    place = np.arange(len(utilities)) - np.repeat(groups.starts[:-1], groups.sizes)
-    weights = patience**place
+    """Return the mean of each group's utilities, weighted by their positions."""
+    position = np.arange(len(utilities)) - np.repeat(groups.starts[:-1], groups.sizes)
+    weights = patience**position
     starts = groups.starts[:-1]
     return np.asarray(np.add.reduceat(weights * utilities, starts) / np.add.reduceat(weights, starts))
 
@@ -131,13 +131,13 @@ def _join(embeddings: Floats, groups: PromptGroups, threshold: float, scores: F6
     out = np.zeros(len(groups.rows), dtype=np.int64)
     is_valid = np.ones(len(out), dtype=np.bool_) if scores is None else ~np.isnan(scores[groups.rows])
     for at, cosine in cosines(embeddings, groups):
-        places = groups.starts[at][:, None] + np.arange(cosine.shape[1])
-        counts = is_valid[places]
+        positions = groups.starts[at][:, None] + np.arange(cosine.shape[1])
+        counts = is_valid[positions]
         joined = (cosine >= threshold) & counts[:, :, None] & counts[:, None, :]
         joined |= np.eye(cosine.shape[1], dtype=np.bool_)
         for _ in range(cosine.shape[1].bit_length()):  # chains of 2, 4, 8, … pairs
             joined = (joined.astype(np.float32) @ joined.astype(np.float32)) > 0
-        out[places] = joined.argmax(axis=2)
+        out[positions] = joined.argmax(axis=2)
     return np.where(is_valid, out, -1)
 
 
@@ -167,10 +167,13 @@ def _cover_people(
     if none := sum(counts.total() == counts[-1] for counts in human):
         return {}, [f"no coverage: {none} of {len(human)} prompts have no valid human text"]
     for answers, counts in zip(np.split(classes, prompts.starts[1:-1]), human, strict=True):
-        texts, valid, given = counts.total(), counts.total() - counts[-1], set(answers.tolist())
-        missed = {c: math.comb(texts - n, size) / math.comb(texts - 1, size) for c, n in counts.items()} if size else {}
-        found = sum(n * (1 - missed[c] if size else c in given) for c, n in counts.items() if c >= 0)
-        out.append(found / valid)
+        texts, covered, total = counts.total(), 0.0, counts.total() - counts[-1]
+        for each, count in counts.items():
+            is_covered = float(each in answers)
+            if size:
+                is_covered = 1 - math.comb(texts - count, size) / math.comb(texts - 1, size)
+            covered += count * is_covered if each >= 0 else 0.0
+        out.append(covered / total)
     return {"coverage": np.array(out, dtype=np.float64)}, []
 
 
@@ -215,14 +218,14 @@ class DistinctK(SamplesMetric):
     def compute(self, features: Features) -> MetricResult:
         side, people, size = features.model, features.references, features.texts_per_prompt
         prompts, scores = prompts_of(side.ids), self.score_answers(side)
-        groups = drawn = prompts.draw(size) if size else prompts
+        groups = subsets = prompts.draw(size) if size else prompts
         coverage, notes = dict[str, F64](), list[str]()
         if self.partition == "threshold":
-            classes = of_drawn = _join(side.embeddings(self.needs()[0]), drawn, self.threshold, scores)
-            different = prompts.average_subsets(_count_first(classes, drawn))
+            classes = of_subsets = _join(side.embeddings(self.needs()[0]), subsets, self.threshold, scores)
+            different = prompts.average_subsets(_count_first(classes, subsets))
         else:
             of_side = self._number_valid([side, people] if people is not None else [side])
-            groups, classes, of_drawn = prompts, of_side[0][prompts.rows], of_side[0][drawn.rows]
+            groups, classes, of_subsets = prompts, of_side[0][prompts.rows], of_side[0][subsets.rows]
             different = _expect_classes(classes, prompts, size) if size else _count_first(classes, prompts)
             if people is not None:
                 coverage, notes = _cover_people(people, prompts, classes, of_side[1], size)
@@ -232,10 +235,10 @@ class DistinctK(SamplesMetric):
             return average_over_prompts(self, features, prompts, values, notes=notes)
         counts = np.add.reduceat(classes >= 0, groups.starts[:-1], dtype=np.float64)
         valid = prompts.average_subsets(counts / groups.sizes)
-        utilities = np.where(_find_first(of_drawn, drawn), scores[drawn.rows], 0.0)
+        utilities = np.where(_find_first(of_subsets, subsets), scores[subsets.rows], 0.0)
         narrowed, lost = np.maximum(valid - share, 0.0), float(np.sum(1 - share))
         values |= {
-            "utility_k": prompts.average_subsets(_sum_utilities(utilities, drawn, PATIENCE)), "valid_share": valid,
+            "utility_k": prompts.average_subsets(_sum_utilities(utilities, subsets, PATIENCE)), "valid_share": valid,
             "lost_to_validity": 1 - valid, "lost_to_narrowing": narrowed,
         }  # fmt: skip
         others = {"narrowing_share": float(narrowed.sum()) / lost if lost else math.nan}

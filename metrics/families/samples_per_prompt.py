@@ -62,11 +62,11 @@ class PromptGroups:
     def select(self, included: Mask) -> tuple["PromptGroups", I64]:
         """Return the prompts that have two or more included rows, with these alone, and the number of each prompt."""
         counts = np.add.reduceat(included[self.rows], self.starts[:-1], dtype=np.int64)
-        kept = counts > 1
-        inside = included[self.rows] & np.repeat(kept, self.sizes)
-        starts = np.concatenate([[0], np.cumsum(counts[kept])]).astype(np.int64)
+        several = counts > 1
+        inside = included[self.rows] & np.repeat(several, self.sizes)
+        starts = np.concatenate([[0], np.cumsum(counts[several])]).astype(np.int64)
         rows, corpus_rows = self.rows[inside], self.corpus_rows[inside]
-        return replace(self, rows=rows, corpus_rows=corpus_rows, starts=starts, names=self.names[kept]), counts
+        return replace(self, rows=rows, corpus_rows=corpus_rows, starts=starts, names=self.names[several]), counts
 
     def require(self, size: int) -> None:
         """Raise `UndefinedMetric` unless each prompt has so many texts."""
@@ -82,12 +82,12 @@ class PromptGroups:
         self.require(size)
         if np.all(self.sizes == size):
             return self
-        drawn = []
+        positions = []
         for name, start, count in zip(self.names, self.starts[:-1], self.sizes, strict=True):
             order = np.tile(np.arange(count), (SUBSETS, 1))
             order = core.make_random_stream(0, "references", str(name)).permuted(order, axis=1)
-            drawn.append(start + order[:, :size].ravel())
-        at, names = np.concatenate(drawn), np.repeat(self.names, SUBSETS)
+            positions.append(start + order[:, :size].ravel())
+        at, names = np.concatenate(positions), np.repeat(self.names, SUBSETS)
         starts = np.arange(0, len(at) + 1, size)
         return replace(self, rows=self.rows[at], corpus_rows=self.corpus_rows[at], starts=starts, names=names)
 

@@ -100,8 +100,8 @@ class RayBackend(TransformersBackend):
             ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows[number])
             positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
             for of_decoder in statistics[len(gathered) :]:
-                given = {name: column for name in _FLAT if (column := getattr(of_decoder, name)) is not None}
-                flat = {name: np.zeros(total, dtype=column.dtype) for name, column in given.items()}
+                columns = {name: column for name in _FLAT if (column := getattr(of_decoder, name)) is not None}
+                flat = {name: np.zeros(total, dtype=column.dtype) for name, column in columns.items()}
                 size = of_decoder.vocab_size
                 gathered.append(NextToken(offsets=offsets, context=prompts, vocab_size=size, **flat))
             for whole, part in zip(gathered, statistics, strict=True):
