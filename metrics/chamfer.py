@@ -2,17 +2,19 @@
 
 For each prompt the mean over its texts of the least cosine distance, 1 - cosine, to another of its texts; then the mean
 over prompts. From 0 (every text has a twin) to 2, dimensionless; higher is more diverse. It falls as samples are added:
-compare equal numbers. Undefined with one sample per prompt.
+compare equal numbers. Undefined with one sample per prompt. The human row is the expectation over subsets of k of m
+texts: the j-th nearest other text is the nearest there with probability C(m - 1 - j, k - 2) / C(m - 1, k - 1).
 
 Source: Cox et al. 2021, "Directed diversity"; Shaib et al. 2024, the package `diversity`.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Floats, Scope, metric
-from openended.metrics.families import PromptGroups, SamplesMetric, cosines, prompts_of
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric
+from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -28,11 +30,18 @@ def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 
 
-def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
+def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, size: int = 0, scores: F64 | None = None) -> F64:
+    """Return the value of each prompt, or its expectation for `size` texts; those whose score is NaN are not valid."""
     out = np.zeros(len(prompts))
     for at, cosine in cosines(embeddings, prompts):
-        others = np.where(np.eye(cosine.shape[1], dtype=np.bool_), -np.inf, cosine)
-        out[at] = (1 - others.max(axis=2)).mean(axis=1)
+        m = cosine.shape[1]
+        k, rows = size or m, prompts.rows[prompts.starts[at][:, None] + np.arange(m)]
+        is_valid = np.ones(rows.shape, dtype=np.bool_) if scores is None else ~np.isnan(scores[rows])
+        ranked = np.where(np.eye(m, dtype=np.bool_) | ~is_valid[:, None, :], np.inf, 1 - cosine)
+        ranked = np.sort(ranked, axis=2)[:, :, :-1]
+        weights = np.array([math.comb(m - 1 - j, k - 2) / math.comb(m - 1, k - 1) for j in range(1, m)])
+        nearest = np.where(np.isinf(ranked), 0.0, ranked) @ weights
+        out[at] = (nearest * is_valid).mean(axis=1)
     return out
 
 
@@ -46,4 +55,9 @@ class Chamfer(SamplesMetric):
 
     scope: Scope = "continuation"  # all texts of a prompt share the prompt
 
-    by_prompt = staticmethod(_compute_by_prompt)
+    def compute(self, features: Features) -> MetricResult:
+        prompts, rows = prompts_of(features.model.ids), features.model.embeddings(self.needs()[0])
+        prompts.require(features.texts_per_prompt)
+        scores = self.score_answers(features.model)
+        values = {self.name: _compute_by_prompt(rows, prompts, features.texts_per_prompt, scores)}
+        return average_over_prompts(self, features, prompts, values)

@@ -37,6 +37,8 @@ def ngram_diversity(
 
 def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int]) -> F64:
     """Number n-grams of all prompts at once: those of order n are pairs of one of order n - 1 and a token."""
+    if not len(prompts):
+        return np.zeros(0)
     sizes = np.add.reduceat(rows.lengths[prompts.corpus_rows], prompts.starts[:-1])
     if not sizes.all():
         raise UndefinedMetric("the texts of a prompt are all empty")
@@ -63,6 +65,7 @@ class NgramDiversity(SamplesTextMetric):
     name = "ngram_diversity"
     direction = "higher"
     bounds = (0.0, np.inf)
+    averages = "texts"
     titles = {"ngram_diversity": "n-gram div. per prompt"}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Shaib et al. 2024

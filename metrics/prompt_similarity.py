@@ -57,6 +57,7 @@ class PromptSimilarity(families.SamplesMetric):
     direction = "lower"
     directions = {"other_prompts": "none"}
     bounds = (-1.0, 1.0)
+    worst = 1.0
     ranges = {"similar_share": (0.0, 1.0)}
     titles = {
         "prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs", "other_prompts": "Sim. of other prompts",
@@ -68,6 +69,6 @@ class PromptSimilarity(families.SamplesMetric):
     def compute(self, features: Features) -> MetricResult:
         prompts = prompts_of(features.model.ids)
         rows = features.model.embeddings(self.needs()[0])
-        values = _compute_by_prompt(rows, prompts, self.threshold)
+        values = self.expect(features, prompts, lambda groups: _compute_by_prompt(rows, groups, self.threshold))
         others = {"other_prompts": _compare_prompts(rows, prompts)}
         return families.average_over_prompts(self, features, prompts, values, others=others)

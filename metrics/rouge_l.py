@@ -74,6 +74,7 @@ class RougeL(SamplesTextMetric):
     name = "rouge_l"
     direction = "lower"
     bounds = (0.0, 1.0)
+    worst = 1.0
     titles = {"rouge_l": "ROUGE-L hom."}
 
     by_prompt = staticmethod(_compute_by_prompt)

@@ -135,6 +135,7 @@ OF_TOKENS: dict[str, Callable[[np.random.Generator, I64, Ragged, Writer], object
     "token_nll": _draw_nll,
     "token_rank": _draw_ranks,
     "log_prob": _draw_log_prob,
+    "q_entropy": _draw_nll,
 }
 OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
     "stops": lambda rng, topic, writer: rng.random(len(topic)) < 0.3 + 0.02 * topic,  # noqa: ARG005
@@ -264,4 +265,5 @@ FEATURES: dict[str, Callable[[Pool, Need, I64], object]] = {
     "token_nll": _select_losses,
     "token_rank": _select_ranks,
     "log_prob": _sum_losses,
+    "q_entropy": _select_losses,
 }

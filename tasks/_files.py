@@ -122,6 +122,17 @@ def read_text_field(
     return check_text(row[field], field, where)
 
 
+def read_references(row: Mapping[str, Any], field: str, where: str) -> list[str]:
+    """Return the human texts that a record lists; none where the field is missing or null."""
+    value = expose_nested_field(row, field).get(field)
+    if value is None:
+        return []
+    texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+    if not texts or len(texts) < len(value) or not all(text.strip() and is_valid_text(text) for text in texts):
+        raise DataError(f"{where}: field {field!r}: expected a list of texts that are not empty, got {value!r:.60}")
+    return texts
+
+
 def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
     """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
     value = expose_nested_field(row, field).get(field, "")

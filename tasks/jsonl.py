@@ -2,7 +2,9 @@
 
 {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 
-In place of `prompt`, `messages` may hold a conversation; an answer at its end is the human one.
+Instead of `prompt`, `messages` may hold a conversation; an answer at its end is the human one.
+
+With `references_field`, a line lists several human texts of its prompt; the first is `human` where it has none.
 """
 
 import logging
@@ -11,10 +13,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, read_jsonl, task
+from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, MESSAGES, find_text_field
 from openended.harness.models import Message, make_turns, read_messages
-from openended.tasks._files import UserFileTask, choose_id_field, is_in_group, is_null_or_text, read_id, read_text_field
+from openended.tasks._files import (
+    UserFileTask,
+    choose_id_field,
+    is_in_group,
+    is_null_or_text,
+    read_id,
+    read_references,
+    read_text_field,
+)
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
@@ -38,14 +48,21 @@ class JsonLines(UserFileTask):
     id_field: str | None = option("auto", is_null_or_text, "a field name or null")
     group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
     group_value: str | None = None  # its value in the examples that are used
+    references_field: str | None = option(None, is_null_or_text, "a field name or null")  # a list of human texts
+    least_references: int = ranged(0, "[0, inf)", "0 or more")  # leave out prompts with fewer human texts
 
-    later_options = frozenset({"group_field", "group_value"})
+    later_options = frozenset({"group_field", "group_value", "references_field", "least_references"})
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
         self.require(
             (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
         )
+        unread = self.least_references > 0 and self.references_field is None
+        self.require(not unread, "least_references", "0 where references_field is null")
+
+    def has_references(self) -> bool:
+        return self.references_field is not None
 
     def has_conversations(self) -> bool:
         first: Mapping[str, Any] = next(read_jsonl(Path(self.path)), (0, {}))[1]
@@ -59,6 +76,9 @@ class JsonLines(UserFileTask):
         human_field: str | None = None
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
+            references = read_references(row, self.references_field, where) if self.references_field else []
+            if references and self.human_field not in row:
+                row = {**row, self.human_field: references[0]}
             field = choose_id_field(row, self.id_field)
             talk: list[Message] = []
             if self.prompt_field not in row and MESSAGES in row:
@@ -83,12 +103,16 @@ class JsonLines(UserFileTask):
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
-            meta: dict[str, Json] = {}
+            meta: dict[str, Json] = {"references": [*references]} if references else {}
             if talk:
-                prompt, meta = make_turns(talk, where)
+                prompt, turns = make_turns(talk, where)
+                meta |= turns
             else:
                 prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
-            if is_in_group(row, self.group_field, self.group_value, where, skipped):
+            texts = references if human in references else [human, *references]
+            if len(texts) < self.least_references:
+                skipped[f"fewer than {self.least_references} references"] += 1
+            elif is_in_group(row, self.group_field, self.group_value, where, skipped):
                 yield Example(f"jsonl/{identity}", prompt, human, meta)
         if human_field is None:
             raise DataError(f"{path}: holds no example")

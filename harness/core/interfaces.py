@@ -30,7 +30,7 @@ Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
 Resampling = Literal["bootstrap", "subsample", "none"]
 NeedKind = Literal[
     "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
-    "next_token", "judgments", "corpus", "classifier",
+    "next_token", "q_entropy", "judgments", "corpus", "classifier",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
 Unit = Literal["auto", "tokens", "words", "chars"]
@@ -44,8 +44,9 @@ class Need:
     list of str; `stops` → bool array, true where the length limit was hit; `embeddings` → float32 (n, d); `token_nll` →
     `Ragged` float64, nats; `token_rank` → `Ragged` int64, 1 for the most probable token; `gradients` → float32 (n, d),
     sketches of the gradient of each text's loss; `log_prob` → float64 (n,), log Q of the texts as they were drawn,
-    nats; `next_token` → `NextToken`; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the
-    texts of a file that the option `file` names; `classifier` → a function (texts, is_model, test_texts, options of the
+    nats; `next_token` → `NextToken`; `q_entropy` → `Ragged` float64, the entropy of Q that each token was drawn from,
+    nats; `judgments` → `openended.metrics.judgments.Judgments`; `corpus` → list of str, the texts of a file that the
+    option `file` names; `classifier` → a function (texts, is_model, test_texts, options of the
     training) → bool array: it fine-tunes the model of the option `path` and says which test texts a model wrote.
     """
 
@@ -135,6 +136,10 @@ class Features:
     facts: Mapping[str, str] = field(default_factory=dict)
     others: Sequence[Side] = ()
     """All systems of a grid, for metrics that fit something on all of them; empty outside a grid."""
+    references: Side | None = None
+    """Several human texts of each prompt, for metrics with `reads_references` and tasks that have them."""
+    texts_per_prompt: int = 0
+    """In the human row of a metric of several texts per prompt: as many as the system has; 0 in all other rows."""
 
 
 class Metric(Spec):
@@ -156,6 +161,8 @@ class Metric(Spec):
     ceiling: ClassVar[bool] = False
     least_samples: ClassVar[int] = 1
     """Least number of texts per prompt."""
+    reads_references: ClassVar[bool] = False
+    """Whether it compares several texts per prompt with the human ones, where the task has several too."""
     titles: ClassVar[Mapping[str, str]] = {}
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
@@ -295,6 +302,10 @@ class Task(Spec):
 
     def has_conversations(self) -> bool:
         """Return whether prompts are conversations, whose turns are in the `meta` of the examples."""
+        return False
+
+    def has_references(self) -> bool:
+        """Return whether examples may have several human texts, in `Example.meta["references"]`."""
         return False
 
     def has_docs_prose(self) -> bool:

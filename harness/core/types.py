@@ -122,6 +122,8 @@ class NextToken:
     """Token ids that precede position 0 of each row (the prompt), for the repetition statistics."""
     vocab_size: int
     """Size of the logits."""
+    entropy: F64 | None = None
+    """Entropy of Q, nats; None where it was not asked for."""
 
 
 Status = Literal["ok", "undefined", "failed"]

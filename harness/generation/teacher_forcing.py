@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged, copy_to_device
-from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_q
+from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged, copy_to_device, copy_to_host
+from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_dense_q, read_q
 from openended.harness.models import QStatisticsRequest, TextRequest
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26  # logits held at a time: 1 MiB of float32 stays in a core's cache
@@ -33,6 +33,8 @@ def compute_q_statistics(
     read = Ragged.from_rows(([*lm.bos_prefix(row), *row] for row in request.prompts), np.int64)
     check_rows(lm.context_length, read.lengths, continuations)
     tables = [QTable.empty(len(continuations.values)) for _ in request.decoders]
+    entropies = [np.zeros(len(continuations.values)) for _ in request.decoders if request.entropy]
+    states = [QTable.empty(0) for _ in entropies]
     led = replace(request, prompts=read)
     with torch.inference_mode():
         for rows in iterate_batches(read.lengths, continuations.lengths, request.batch_size):
@@ -42,9 +44,15 @@ def compute_q_statistics(
                     tables, score_chunk(request.decoders, tables, chunk, histories), strict=True
                 ):
                     table.write(out, statistics)
+                for decoder, state, entropy in zip(request.decoders, states, entropies, strict=False):
+                    q = read_dense_q(decoder, state, penalize_chunk(decoder, chunk, histories))
+                    entropy[out] = copy_to_host(torch.special.entr(q).sum(-1))[0]
             if advance is not None:
                 advance(int(continuations.lengths[rows].sum()))
-    return [build_next_token(table, request, lm.vocab_size) for table in tables]
+    statistics_of = [build_next_token(table, request, lm.vocab_size) for table in tables]
+    if request.entropy:
+        return [replace(each, entropy=entropy) for each, entropy in zip(statistics_of, entropies, strict=True)]
+    return statistics_of
 
 
 def build_next_token(table: QTable, request: QStatisticsRequest, vocab_size: int) -> NextToken:

@@ -53,6 +53,7 @@ class QStatisticsRequest(TextRequest):
 
     decoders: Sequence[QDecoder]  # decoders whose Q is computed; all from the logits of one pass
     min_new_tokens: int = 0  # as in generation: Q gives the end of text nothing before this many tokens
+    entropy: bool = False  # compute the entropy of Q too, from its whole distribution
     batch_size: int  # rows of one forward pass at most
 
 

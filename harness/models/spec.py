@@ -30,7 +30,7 @@ from openended.harness.models import files
 from openended.harness.models.families import find_refusal
 from openended.harness.models.files import WEIGHTS, ModelSize, digest_files, is_offline, list_shards
 
-Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "embed"]
+Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "q_entropy", "embed"]
 
 BUNDLED = "bundled:"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"

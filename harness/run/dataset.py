@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from openended.harness import models
 from openended.harness.core import (
@@ -27,6 +27,7 @@ from openended.harness.storage import Row, RowFile, read_examples, write_example
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
 PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
+REFERENCE_ROWS = "references.arrow"
 CHAT = "chat.arrow"
 WORDS_VERSION = 2  # increased when texts without a tokenizer are cut differently; enters their keys
 NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
@@ -45,6 +46,7 @@ class Dataset:
     """What the model under test reads in place of the prompts: requests, or its chat template; None: the prompts."""
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
+    reference_rows: TextRows | None  # several human texts of each prompt, where the task has them
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
     steps: Sequence[Step]  # all, in order
 
@@ -94,7 +96,8 @@ def declare_dataset(
             return make_examples(folder, task, session.row_tokenizer(cuts), most, spare, may_lack)
 
         def write_human(folder: Path) -> Mapping[str, Any]:
-            return make_human(folder, _get_path(examples), session.row_tokenizer(spec), length)
+            loaded, several = session.row_tokenizer(spec), task.has_references()
+            return make_human(folder, _get_path(examples), loaded, length, references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples)
@@ -119,6 +122,7 @@ def declare_dataset(
     return Dataset(
         fingerprint, tokenizer, spec, examples, human, chat,
         human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
+        reference_rows=plan_rows("human", REFERENCE_ROWS, chat) if task.has_references() else None,
         other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
     )  # fmt: skip
 
@@ -167,7 +171,7 @@ def describe_words(tokenizer: str | None, is_cut: bool) -> dict[str, int]:
 
 
 def make_human(
-    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None
+    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, *, references: bool = False
 ) -> Mapping[str, Any]:
     """Write the prompts, and the human continuations cut to the length that the model may use."""
     humans = (example.human for example in read_examples(examples / EXAMPLES))
@@ -178,6 +182,12 @@ def make_human(
 
     count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
     spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES))
+    if references:
+        write_rows(folder / REFERENCE_ROWS, (
+            build_human_row(replace(e, human=text), tokenizer, limit, sample)
+            for e in read_examples(examples / EXAMPLES)
+            for sample, text in enumerate(cast("list[str]", e.meta.get("references", [e.human])))
+        ))  # fmt: skip
     human_rows = RowFile(folder / HUMAN_ROWS)
     write_rows(
         folder / PROMPTS, (_make_prompt_row(r.generation.example_id, r.prompt, r.prompt_ids) for r in human_rows)
@@ -187,7 +197,7 @@ def make_human(
     return facts | ({"by_chars": True} if limit.by_chars else {})
 
 
-def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models.LengthLimit) -> Row:
+def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models.LengthLimit, sample: int = 0) -> Row:
     """Tokenize an example's human side and cut it; `stop` is `length` if it was cut."""
     ids: tuple[int, ...] = ()
     prompt_ids: tuple[int, ...] = ()
@@ -197,7 +207,7 @@ def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models
     text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, limit)
     stop: Stop = "length" if cut else "eos"
     # The turns of one conversation are resampled together.
-    name, turn = str(example.meta.get("conversation", example.id)), int(str(example.meta.get("turn", 0)))
+    name, turn = str(example.meta.get("conversation", example.id)), int(str(example.meta.get("turn", sample)))
     return Row(example.prompt, prompt_ids, Generation(name, turn, text, ids, stop, float("nan")))
 
 

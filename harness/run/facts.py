@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openended.harness import core
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
-from openended.harness.run.dataset import HUMAN_ROWS
+from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
 from openended.harness.run.import_texts import digest_corpus, load_corpus
 from openended.harness.run.settings import RunModels, TextOptions, read_preset
 from openended.harness.run.steps import TextRows
@@ -81,6 +81,8 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
         out["thinking"] = str(options.thinking)
     out["task"] = task.name
     out["texts"] = (digest_texts(human.entry) or "?")[:_SHORT]
+    if human.file == REFERENCE_ROWS:
+        out["references"] = (_digest_rows(human.path, str(human.digest)) if human.entry is not None else "?")[:_SHORT]
     return out
 
 
@@ -108,7 +110,7 @@ def describe_tokens(spec: ModelSpec | None) -> str:
 
 def reads_q(need: core.Need) -> bool:
     """Say whether a feature is about the distribution that the decoder samples from."""
-    return need.kind == "next_token" or (need.kind == "token_nll" and need.by == "model")
+    return need.kind in ("next_token", "q_entropy") or (need.kind == "token_nll" and need.by == "model")
 
 
 def _name_model(spec: BackendSpec | EmbedderSpec) -> str:

@@ -32,7 +32,7 @@ FOR_DECODER = core.Need("token_nll", by="decoder")
 # Kinds by stage, so that a model is loaded once for all sources; the first are read without weights. `q_nll`: by a Q.
 _STAGES = (
     ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus", "classifier"),
-    ("next_token", "q_nll"),
+    ("next_token", "q_entropy", "q_nll"),
     ("token_nll", "token_rank"),
     ("gradients",),
     ("embeddings",),
@@ -149,7 +149,7 @@ class FeatureTable:
         if need.kind == "embeddings":
             return self._declare_embeddings(source, need)
         declare = {"tokens": self._declare_tokens, "gradients": self._declare_gradients}.get(need.kind)
-        if need.kind in ("next_token", "token_nll"):
+        if need.kind in ("next_token", "q_entropy", "token_nll"):
             declare = partial(self._declare_q, decoder=decoder)
         feature = declare(source, need) if declare is not None else self._read_feature(source, need)
         return {need: feature}, [feature.content] if isinstance(feature.content, Step) else []
@@ -291,8 +291,10 @@ class FeatureTable:
             raise core.UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
             raise core.UndefinedMetric(decoder.no_q_reason)
+        if (is_entropy := need.kind == "q_entropy") and source.role != "model":
+            raise core.UndefinedMetric("Q is that of the system under test, on its own texts")
         with suppress(core.DataError):  # the model is missing, as its digest says
-            if reason := model.cannot("q_statistics", decoder):
+            if reason := model.cannot("q_entropy" if is_entropy else "q_statistics", decoder):
                 raise core.UndefinedMetric(reason)
 
         def load_negative_log(entry: Entry) -> core.Ragged:
@@ -302,6 +304,10 @@ class FeatureTable:
 
         facts = {"decoder": core.canonicalize(decoder), "min_new_tokens": least}
         inputs = {"rows": source.digest, "model": partial(digest_model, model), **_get_chat(source, model)}
+        if is_entropy:
+            write = partial(self.passes.write_entropy, model, decoder, source, least)
+            step = _make_step(source, "score", "entropy of Q", {**facts, "entropy": True}, inputs, write, model)
+            return LazyFeature.from_step(step, _read_ragged)
         compute = partial(self.passes.read_q, model, decoder, source, least)
         step = _make_step(source, "next_token", "", facts, inputs, compute, model)
         if need.kind == "next_token":

@@ -15,6 +15,7 @@ import numpy as np
 
 from openended.harness import core
 from openended.harness.run.artifacts import load_result, save_result
+from openended.harness.run.dataset import REFERENCE_ROWS
 from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
@@ -76,8 +77,13 @@ class Measures:
     others: Sequence[TextRows] = ()
     """All systems of a grid, for metrics that fit something on all of them."""
 
-    def declare(self, metric: core.Metric, system: System, human: TextRows, model: TextRows) -> Measurement:
-        """Declare a metric of a system; one that has no value has a reason in place of a step."""
+    def declare(
+        self, metric: core.Metric, system: System, human: TextRows, model: TextRows, texts_per_prompt: int = 0
+    ) -> Measurement:
+        """Declare a metric of a system; one that has no value has a reason in place of a step.
+
+        A human row of several texts per prompt is for as many as `texts_per_prompt`, those of the system.
+        """
         judged, player = None, ""
         try:
             if isinstance(metric, core.ReadsFile) and len(metric.text_needs()) < len(metric.needs()):
@@ -97,6 +103,8 @@ class Measures:
                 spec["ids"] = ids
             if judged is not None:
                 spec["player"] = player
+            if texts_per_prompt:
+                spec["texts_per_prompt"] = texts_per_prompt
             if code := _digest_plugin(metric):
                 spec["code"] = code
             if self.intervals:
@@ -106,10 +114,14 @@ class Measures:
         def write(folder: Path) -> Mapping[str, Any]:
             spec = step.recipe.spec if step.recipe is not None else build_spec()
             features, notes = self._load_features(metric, human, model, spec["facts"]), list[str]()
-            if judged is not None:
+            features = replace(features, texts_per_prompt=texts_per_prompt)
+            if judged is not None and isinstance(metric, core.ReadsFile):
                 data = {need: judged for need in metric.needs() if need.kind == "judgments"}
-                sides = [replace(side, data={**side.data, **data}) for side in (features.human, features.model)]
-                features = replace(features, human=sides[0], model=replace(sides[1], system=player))
+                parts = {name: getattr(features, name) for name in ("human", "model", "references")}
+                sides = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
+                features = replace(features, **{**sides, "model": replace(sides["model"], system=player)})
+                if core.HUMAN not in metric.list_players(judged):
+                    features = replace(features, references=None)
             if isinstance(metric, TwoSample):
                 features, notes = metric.limit_texts(features)
             try:
@@ -138,7 +150,7 @@ class Measures:
         inputs: dict[str, Any] = {}
         if len(needs) < len(metric.needs()):
             inputs["judgments"] = self.judgments.digest
-        if metric.sides != "one":
+        if metric.sides != "one" or _reads_references(metric, human):
             inputs |= {f"human {k}": v for k, v in self.features.list_contents(human, needs).items()}
         if metric.sides != "human":
             inputs |= {f"model {k}": v for k, v in self.features.list_contents(model, needs).items()}
@@ -153,6 +165,7 @@ class Measures:
         needs = metric.text_needs()
         model_side = self.features.side(human if metric.sides == "human" else model, needs)
         human_side = model_side if metric.sides == "one" else self.features.side(human, needs)
+        references = self.features.side(human, needs) if _reads_references(metric, human) else None
         others = [self.features.side(other, needs) for other in self.others] if metric.reads_grid else []
         if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
@@ -160,7 +173,12 @@ class Measures:
                 lists = {need: list(value) for need, value in side.data.items() if isinstance(value, list)}
                 copies[id(side)] = replace(side, data={**side.data, **lists})
             human_side, model_side, *others = (copies[id(side)] for side in (human_side, model_side, *others))
-        return core.Features(human_side, model_side, facts, tuple(others))
+        return core.Features(human_side, model_side, facts, tuple(others), references)
+
+
+def _reads_references(metric: core.Metric, human: TextRows) -> bool:
+    """Return whether a metric reads these human texts, several per prompt, next to those of the system."""
+    return metric.reads_references and human.file == REFERENCE_ROWS
 
 
 def _digest_plugin(metric: core.Metric) -> str:

@@ -169,15 +169,29 @@ class ModelPasses:
         self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
+        stats, facts = self._force(spec, decoder, source, min_new_tokens, entropy=False)
+        return {**artifacts.save_next_token(folder, stats), **facts}
+
+    def write_entropy(
+        self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, folder: Path
+    ) -> Mapping[str, Any]:
+        """Write the entropy of a decoder's Q at every token of a source."""
+        stats, facts = self._force(spec, decoder, source, min_new_tokens, entropy=True)
+        artifacts.save_ragged(folder, core.Ragged(np.asarray(stats.entropy), stats.offsets))
+        return facts
+
+    def _force(
+        self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, *, entropy: bool
+    ) -> tuple[core.NextToken, dict[str, Any]]:
         lm = self.session.model(spec, self.runtime)
         rows = RowFile(source.path)
         with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
             request = models.QStatisticsRequest(
                 prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
-                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm),
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm), entropy=entropy,
             )  # fmt: skip
             (stats,) = lm.q_statistics(request, advance)
-        return {**artifacts.save_next_token(folder, stats), "device": str(lm.device), **lm.provenance()}
+        return stats, {"device": str(lm.device), **lm.provenance()}
 
     def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size

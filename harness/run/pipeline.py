@@ -4,6 +4,7 @@ Each stage declares its steps, and the executor plans or computes them: checks, 
 metrics, record.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from openended.harness.run.run_record import Outcome, write_explanations, write_
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, TextRows
+from openended.harness.storage import RowFile
 from openended.metrics.families import TwoSample
 
 
@@ -64,6 +66,13 @@ class RunTexts:
         if have == needed:
             return ""
         return f"no human ceiling: it needs {needed} further human texts, as many as a system has; {have} were left"
+
+    def count_per_prompt(self) -> int:
+        """Return how many texts the system has of a prompt; of a file's, most have so many."""
+        if self.settings.generations is None:
+            return self.settings.samples
+        ids = RowFile(self.model_rows.path).ids if self.model_rows.entry is not None else ()
+        return Counter(Counter(ids).values()).most_common(1)[0][0] if ids else 0
 
 
 def plan(settings: Settings, session: Session) -> Outcome:
@@ -164,15 +173,16 @@ def measure_all(
 ) -> tuple[list[Measurement], FactOptions]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
     settings, task = texts.settings, texts.settings.task
-    human, model = texts.human_rows, texts.model_rows
+    human, model, references = texts.human_rows, texts.model_rows, texts.dataset.reference_rows
     metrics = [metric for metric in settings.metrics if task.prompted or not metric.needs_prompts]
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     no_ceiling, is_empty = texts.explain_no_ceiling(), model.entry is not None and not model.entry.meta["n"]
     with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
     jobs: list[tuple[core.Metric, System, TextRows]] = []  # in the order of the record
+    people = {m: references for m in metrics if references is not None and m.least_samples > 1}
     for metric in metrics:
         if metric.sides == "one" and task.has_human():
-            jobs.append((metric, "human", human))
+            jobs.append((metric, "human", people.get(metric, human)))
         if metric in with_ceiling and task.has_human() and not no_ceiling:
             jobs.append((metric, "ceiling", texts.dataset.spare_rows))
         if (metric.sides == "one" or task.has_human()) and not is_empty:
@@ -194,7 +204,11 @@ def measure_all(
         task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol, thinking
     )
     measures = Measures(options, judgments, texts.features, settings.intervals, tuple(others))
-    out = [measures.declare(metric, system, human, rows) for metric, system, rows in jobs]
+    per_prompt = texts.count_per_prompt() if people else 0
+    out = [
+        measures.declare(m, system, people.get(m, human), rows, per_prompt if rows is references else 0)
+        for m, system, rows in jobs
+    ]
     executor.run(*(measurement.step for measurement in out if measurement.step is not None))
     undefined: list[tuple[core.Metric, System, str]] = []
     if not task.has_human():

@@ -8,7 +8,10 @@ from openended.metrics._common import (
 )
 from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from openended.metrics.families.samples_per_prompt import (
+    FILE as FILE,
+    Answers as Answers,
     PromptGroups as PromptGroups,
+    PromptMetric as PromptMetric,
     SamplesMetric as SamplesMetric,
     SamplesTextMetric as SamplesTextMetric,
     average_over_prompts as average_over_prompts,

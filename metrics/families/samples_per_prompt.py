@@ -1,10 +1,22 @@
-"""Base class of metrics over several texts per prompt: rows, cosines and means by prompt.
+"""Base classes of metrics over several texts per prompt: rows, cosines, valid answers and means by prompt.
 
 Rows of one prompt are those with one example id (`Side.ids`); their order in the side is that of the samples.
+
+**People.** A human row with more texts per prompt than the systems is the expectation of the value over random subsets
+of as many (rarefaction): exact where it has a closed form, else the mean over `SUBSETS` subsets, which depend on the
+prompt's id alone.
+
+**Valid answers.** With `valid`, an answer that is not valid adds no diversity: a pair with one counts as equal texts, a
+text that is one as a copy of another, and it is no class of its own. So noise, which is diverse, ranks last (the pairs
+follow Shypula et al. 2025, arXiv 2504.12522; the others are ours by the same rule).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +29,11 @@ from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics.families.text import TextMetric
 
 _NUMBERS = 1 << 23  # of the vectors looked at together
+SUBSETS = 32  # of a prompt's human texts, where the expectation has no closed form
+FILE = Need("judgments", by="file")
+_VALID = re.compile(r"number|regex:(.+)|min_words:([1-9]\d*)|file(?:>=(-?\d+(?:\.\d+)?))?", re.DOTALL)
+_NUMBER = r"^\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?\s*$"
+_WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +45,7 @@ class PromptGroups:
     count: int  # rows of the side, those of other prompts included
     alone: int  # prompts with one text, which are left out
     corpus_rows: I64  # the same rows, counted among those that were kept
+    names: NDArray[np.str_]  # the id of each prompt
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -40,6 +58,42 @@ class PromptGroups:
     def notes(self) -> tuple[str, ...]:
         total = len(self) + self.alone
         return (f"{self.alone} of {total} prompts have one text and are left out",) if self.alone else ()
+
+    def select(self, included: Mask) -> tuple["PromptGroups", I64]:
+        """Return the prompts that have two or more included rows, with these alone, and the number of each prompt."""
+        counts = np.add.reduceat(included[self.rows], self.starts[:-1], dtype=np.int64)
+        several = counts > 1
+        inside = included[self.rows] & np.repeat(several, self.sizes)
+        starts = np.concatenate([[0], np.cumsum(counts[several])]).astype(np.int64)
+        rows, corpus_rows = self.rows[inside], self.corpus_rows[inside]
+        return replace(self, rows=rows, corpus_rows=corpus_rows, starts=starts, names=self.names[several]), counts
+
+    def require(self, size: int) -> None:
+        """Raise `UndefinedMetric` unless each prompt has so many texts."""
+        few, total = int(np.count_nonzero(self.sizes < size)) + self.alone, len(self) + self.alone
+        if size and few:
+            raise UndefinedMetric(
+                f"{few} of {total} prompts have fewer human texts than a system has per prompt, {size}; "
+                f"task.least_references={size} leaves these prompts out on both sides"
+            )
+
+    def draw(self, size: int) -> "PromptGroups":
+        """Return random subsets of `size` texts of each prompt as prompts, `SUBSETS` for each in a row; or all."""
+        self.require(size)
+        if np.all(self.sizes == size):
+            return self
+        positions = []
+        for name, start, count in zip(self.names, self.starts[:-1], self.sizes, strict=True):
+            order = np.tile(np.arange(count), (SUBSETS, 1))
+            order = core.make_random_stream(0, "references", str(name)).permuted(order, axis=1)
+            positions.append(start + order[:, :size].ravel())
+        at, names = np.concatenate(positions), np.repeat(self.names, SUBSETS)
+        starts = np.arange(0, len(at) + 1, size)
+        return replace(self, rows=self.rows[at], corpus_rows=self.corpus_rows[at], starts=starts, names=names)
+
+    def average_subsets(self, values: F64) -> F64:
+        """Return the mean over the subsets of each prompt, shape (p,), of values of `draw`'s groups."""
+        return np.asarray(values.reshape(len(self), -1).mean(axis=1))
 
     def align_values(self, values: F64) -> F64:
         """Return one value per row of the side whose mean is that of the prompts' values; NaN for rows left out.
@@ -61,15 +115,142 @@ def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups
         included: Rows that count, shape (n,); None: all.
     """
     at = np.arange(len(ids)) if included is None else np.flatnonzero(included)
-    names = np.asarray(ids, dtype=np.str_)[at]
-    _, prompt, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    names, prompt, sizes = np.unique(np.asarray(ids, dtype=np.str_)[at], return_inverse=True, return_counts=True)
     order = np.argsort(prompt, kind="stable")
     kept_rows = order[sizes[prompt[order]] > 1].astype(np.int64)
     several = sizes[sizes > 1]
     if not len(several):
         raise UndefinedMetric("needs two or more texts per prompt (samples=2); no prompt here has two")
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
-    return PromptGroups(at[kept_rows], starts, len(ids), int(np.count_nonzero(sizes == 1)), kept_rows)
+    alone = int(np.count_nonzero(sizes == 1))
+    return PromptGroups(at[kept_rows], starts, len(ids), alone, kept_rows, names[sizes > 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What a file says of each answer."""
+
+    source: str
+    by_text: Mapping[tuple[str, str, int], Mapping[str, str]]  # (system, example id, sample) → column → cell
+
+    def read_for(self, system: str, ids: Sequence[str], column: str) -> list[str]:
+        """Return a cell for each row of a system; samples are counted in the order of the rows.
+
+        An example may be named by its id in the user's file: `7` for `jsonl/7`.
+        """
+        seen, out = Counter[str](), []
+        for example in ids:
+            sample = seen[example]
+            names = (example, example.partition("/")[2])
+            cells = next((c for name in names if (c := self.by_text.get((system, name, sample)))), None)
+            if cells is None:
+                raise core.DataError(f"{self.source}: no {column} for sample {sample} of {example} ({system})")
+            out.append(cells[column])
+            seen[example] += 1
+        return out
+
+
+def read_check(valid: str) -> re.Pattern[str] | float | None:
+    """Return the pattern of a valid answer, or the least number in its column; None if `valid` cannot be read."""
+    match = _VALID.fullmatch(valid)
+    if match is None:
+        return None
+    pattern, words, least = match.groups()
+    if valid.startswith("file"):
+        return float(least) if least else math.ulp(0.0)  # above 0
+    try:
+        return re.compile(rf"^\s*(?:\S+\s+){{{int(words) - 1}}}\S" if words else pattern or _NUMBER)
+    except re.error:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptMetric(core.ReadsFile):
+    """What metrics of several texts per prompt share: which answers are valid, the human row at equal numbers."""
+
+    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    least_samples: ClassVar[int] = 2
+    later_options: ClassVar[frozenset[str]] = frozenset({"valid"})
+    averages: ClassVar[Literal["pairs", "texts", "none"]] = "pairs"
+    """The value is a mean over pairs of texts (its expectation needs no subsets) or over texts, or no mean."""
+    worst: ClassVar[float] = 0.0
+    """The value of equal texts."""
+
+    valid: str | None = core.option(
+        None,
+        lambda v: v is None or read_check(v) is not None,
+        "null, number, regex:PATTERN, min_words:N, file, file>=X",
+    )
+    """Which answers count; `file`: by the column `valid` of judgments=FILE, above 0 or at least X."""
+
+    def valid_needs(self) -> tuple[Need, ...]:
+        """Return what tells which answers are valid."""
+        if self.valid is None:
+            return ()
+        return (FILE if self.valid.startswith("file") else Need("texts"),)
+
+    def file_columns(self) -> tuple[str, ...]:
+        """Return the columns that the metric reads of the user's file."""
+        return ("valid",) if FILE in self.valid_needs() else ()
+
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Answers:
+        from openended.metrics.judgments import read_rows
+
+        columns, rows = read_rows(path, renamed)
+        expected = ("example_id", "sample", *self.file_columns())
+        if missing := [name for name in expected if name not in columns]:
+            raise core.DataError(f"{path}: no column {', '.join(missing)}; {self.name} reads {', '.join(expected)}")
+        answers: dict[tuple[str, str, int], Mapping[str, str]] = {}
+        for row in rows:
+            sample = row.number("sample")
+            if not sample >= 0 or sample != int(sample):
+                cell = row.cells.get("sample")
+                raise core.DataError(f"{row.where}: column 'sample': expected 0, 1, 2, …, got {cell!r:.40}")
+            system = row.text("system") if "system" in columns else core.UNNAMED
+            key = core.HUMAN if system in human else system, row.text("example_id"), int(sample)
+            if key in answers:
+                raise core.DataError(f"{row.where}: sample {key[2]} of {key[1]} ({key[0]}) comes twice")
+            answers[key] = {name: row.text(name) for name in self.file_columns()}
+            word = answers[key].get("valid", "no").lower()
+            if word not in _WORDS and math.isnan(row.number("valid")):
+                raise core.DataError(f"{row.where}: column 'valid': expected a number or true or false, got {word!r}")
+        return Answers(path.name, answers)
+
+    def list_players(self, judged: Answers) -> Collection[str]:
+        return sorted({system for system, _, _ in judged.by_text})
+
+    def score_answers(self, side: core.Side) -> F64 | None:
+        """Return the score of each answer, 1 of a check, NaN if it is not valid, shape (n,); None: all are valid."""
+        check = read_check(self.valid) if self.valid is not None else None
+        if isinstance(check, float):
+            cells = (cell.lower() for cell in side.data[FILE].read_for(side.system, side.ids, "valid"))
+            scores = np.array([_WORDS[cell] if cell in _WORDS else float(cell) for cell in cells])
+            return np.where(scores >= check, scores, np.nan)
+        if check is None:
+            return None
+        return np.array([1.0 if check.search(text) else math.nan for text in side.texts(Need("texts"))])
+
+    def expect(
+        self, features: Features, prompts: PromptGroups, compute: Callable[[PromptGroups], Mapping[str, F64]]
+    ) -> dict[str, F64]:
+        """Return each value by prompt, over valid answers, and in a human row for as many texts as a system has."""
+        size, scores, groups = features.texts_per_prompt, self.score_answers(features.model), prompts
+        prompts.require(size)
+        if size and self.averages != "pairs":
+            groups = prompts.draw(size)
+        if scores is None:
+            return {name: prompts.average_subsets(values) for name, values in compute(groups).items()}
+        inner, count = groups.select(~np.isnan(scores))
+        several, share = count > 1, np.ones(len(groups))
+        if self.averages != "none":
+            share = count / groups.sizes * ((count - 1) / (groups.sizes - 1) if self.averages == "pairs" else 1)
+        out = {}
+        for name, values in compute(inner).items():
+            credited = np.minimum(count, 1.0) if self.averages == "none" else np.full(len(groups), self.worst)
+            credited[several] = self.worst + share[several] * (values - self.worst)
+            out[name] = prompts.average_subsets(credited)
+        return out
 
 
 def unit_rows(rows: Floats) -> F64:
@@ -104,7 +285,7 @@ def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callab
     return out
 
 
-class SamplesMetric(core.Metric):
+class SamplesMetric(PromptMetric):
     """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
 
     There is no human row where people wrote one text per prompt, and so no human value to aim at.
@@ -112,31 +293,28 @@ class SamplesMetric(core.Metric):
 
     family: ClassVar[core.Family] = "two_sample"
     direction: ClassVar[core.Direction] = "higher"
-    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
-    sides: ClassVar[Literal["one", "two", "human"]] = "one"
-    least_samples: ClassVar[int] = 2
 
     scope: core.Scope
 
     def needs(self) -> tuple[Need, ...]:
-        return (Need("embeddings", by="embedder", scope=self.scope),)
+        return (Need("embeddings", by="embedder", scope=self.scope), *self.valid_needs())
 
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
         """Return one value per prompt, shape (p,)."""
         raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {embeddings.shape}")
 
     def compute(self, features: Features) -> MetricResult:
-        prompts = prompts_of(features.model.ids)
-        values = {self.name: self.by_prompt(features.model.embeddings(self.needs()[0]), prompts)}
+        prompts, rows = prompts_of(features.model.ids), features.model.embeddings(self.needs()[0])
+        values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(rows, groups)})
         return average_over_prompts(self, features, prompts, values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplesTextMetric(TextMetric):
+class SamplesTextMetric(TextMetric, PromptMetric):
     """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
 
-    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
-    least_samples: ClassVar[int] = 2
+    def needs(self) -> tuple[Need, ...]:
+        return (*super().needs(), *self.valid_needs())
 
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
         """Return one value per prompt, shape (p,)."""
@@ -145,7 +323,7 @@ class SamplesTextMetric(TextMetric):
     def compute(self, features: Features) -> MetricResult:
         corpus = self.corpus(features)
         prompts = prompts_of(features.model.ids, corpus.is_included)
-        values = {self.name: self.by_prompt(corpus.rows, prompts)}
+        values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(corpus.rows, groups)})
         return average_over_prompts(self, features, prompts, values, notes=corpus.notes)
 
 
@@ -157,4 +335,7 @@ def average_over_prompts(
     means = {name: float(np.mean(v)) for name, v in values.items()}
     per_example = {name: prompts.align_values(v) for name, v in values.items()}
     all_values, all_notes = {**means, **(others or {})}, (*notes, *prompts.notes)
+    if size := features.texts_per_prompt:
+        most = int(prompts.sizes.max())
+        all_notes = (*all_notes, f"human row: expected value for {size} of up to {most} human texts per prompt")
     return metric.result(features, next(iter(values)), all_values, notes=all_notes, per_example=per_example)

@@ -47,7 +47,7 @@ def others(hint: Any, value: Any) -> list[Any]:
     if get_origin(hint) is tuple:
         return [v for v in (value[:1], (*value, *value[-1:]), (1,), (0.5,), (2.0,), ("a",), ("length",)) if v != value]
     if hint is str:
-        return ["f" * 40, "another", "bundled:docs-s", "{text}", "a {prompt}"]
+        return ["f" * 40, "another", "bundled:docs-s", "{text}", "a {prompt}", "number"]
     if hint is bool:
         return [not value]
     if hint in (int, float):
@@ -124,7 +124,7 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     left = {f.name for f in dataclasses.fields(spec)} - set(changed)
     one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
     # Only with a window, for another text, with each other, or for another quantizer.
-    with_others = {"stride", "split", "first_token", "group_field", "group_value", "training"}
+    with_others = {"stride", "split", "first_token", "group_field", "group_value", "training", "least_references"}
     assert left <= {"temperature_order", *one_way, *with_others}, (
         "no other value was found; some decoders take one order alone"
     )

@@ -116,6 +116,8 @@ def build_folder(folder: Path) -> Path:
     tiny_model(folder / "my-model", positions=256)
     shutil.copytree(folder / "my-model", folder / "models" / "mine" / "checkpoint-500")
     tiny_masked_model(folder / "my-denoiser", positions=256)
+    answers = [{"prompt": f"Name color {i}.", "references": [f"red {n}" for n in range(10)]} for i in range(6)]
+    write_jsonl(folder / "people.jsonl", answers)
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
     openended(*GRID, cwd=folder, code=0)
     openended(

@@ -16,6 +16,7 @@ from openended.metrics.gen_ppl import GenPPL, end_token_mask, gen_ppl
 from openended.metrics.jensen_shannon import JensenShannon, jensen_shannon
 from openended.metrics.kl_to_scorer import KLToScorer, kl_per_token
 from openended.metrics.ppl import PPL, ppl
+from openended.metrics.q_entropy import QEntropy, average_by_position, q_entropy
 from openended.metrics.rank_histogram import RankHistogram, rank_histogram_divergence
 from openended.metrics.rep_l import RepL, distance_back, rep_l
 from openended.metrics.sparsemax_score import SparsemaxScore, sparsemax_score
@@ -479,3 +480,36 @@ def test_what_cannot_be_computed_is_said():
         metric.compute(features)
     with pytest.raises(core.SpecError, match="classifiers"):
         FinetunedDiscriminator(classifiers=("gpt2", "gpt2"))
+
+
+# q_entropy
+
+
+def test_entropy_by_hand_and_against_one_position_after_the_other():
+    rows = [[np.log(4), np.log(2)], [np.log(8)], [], [0.0, np.log(2), 1.0]]
+    assert q_entropy(rows[:3]) == pytest.approx(np.log(64) / 3)
+    found = run(QEntropy(), [[1, 2], [3], [], [1, 2, 3]], ["a", "a", "b", "b"], q_entropy=ragged(rows, np.float64))
+    assert found.values["branching_factor"] == pytest.approx(np.exp((np.log(128) + 1) / 6))
+    np.testing.assert_allclose(
+        found.per_example["q_entropy"], [1.5 * np.log(2), np.log(8), np.nan, (np.log(2) + 1) / 3]
+    )
+    assert found.arrays["texts"].tolist() == [3, 2, 1]
+    np.testing.assert_allclose(found.arrays["mean"], [np.log(32) / 3, np.log(2), 1])
+    # position 0: prompt a is away by log 32 / 3 in all, b by minus as much; the factor of two prompts is 2
+    away = np.log(32) - 2 * np.log(32) / 3
+    np.testing.assert_allclose(found.arrays["std_error"], [np.sqrt(2 * 2 * away**2) / 3, 0, np.nan])
+    check_edges([
+        (lambda: q_entropy([[], []]), UndefinedMetric, "no tokens"),
+        (lambda: run(QEntropy(), [[]], q_entropy=ragged([[]], np.float64)), UndefinedMetric, "no tokens"),
+    ])  # fmt: skip
+
+
+def test_the_band_of_the_curve_covers_the_mean_of_a_known_law():
+    """Two texts per prompt that share half of their variance; nominal 95 %."""
+    inside = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        values = 9 + rng.normal(size=(60, 1)).repeat(2, 0) + rng.normal(size=(120, 1))
+        curve = average_by_position(ragged(values, np.float64), [f"p/{i // 2}" for i in range(120)])
+        inside.append(abs(curve["mean"][0] - 9) < 1.96 * curve["std_error"][0])
+    assert 0.92 < np.mean(inside) < 0.98

@@ -34,6 +34,24 @@ def test_lines_become_examples_in_file_order(tmp_path):
     assert read_file(packed) == read_file(path)
 
 
+def test_a_line_may_list_several_human_texts(tmp_path):
+    rows = [{"prompt": "a", "references": ["x", "y"]}, {"prompt": "b", "human": "z", "references": ["x"]}]
+    rows += [{"prompt": "c", "human": "y", "references": ["x", "y"]}, {"prompt": "d", "human": "w", "references": None}]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    task = JsonLines(path=str(path), references_field="references")
+    assert task.has_references()
+    assert [(e.human, e.meta.get("references")) for e in read(task)] == [
+        ("x", ["x", "y"]), ("z", ["z", "x"]), ("y", ["x", "y"]), ("w", None),
+    ]  # fmt: skip
+    examples, skipped = read_counted(JsonLines(path=str(path), references_field="references", least_references=2))
+    assert [e.prompt for e in examples] == ["a", "b", "c"]
+    assert skipped == {"fewer than 2 references": 1}
+    for wrong in ([], "x", ["x", " "], ["x", 1]):
+        write_jsonl(path, [{"prompt": "a", "human": "h", "references": wrong}])
+        with pytest.raises(DataError, match=r"a\.jsonl:1: field 'references': expected a list of texts"):
+            read(task)
+
+
 def test_either_all_lines_have_an_id_or_none(tmp_path):
     rows = [{"example_id": f"x{i}", "prompt": f"P{i}", "human": f" h{i}"} for i in range(2)]
     bare = {"prompt": "P", "human": " h"}

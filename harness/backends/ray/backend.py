@@ -23,7 +23,7 @@ from openended.harness.models import EmbedderSpec, ForwardRow, ModelSpec, Pool, 
 
 MAX_TEXT_BATCHES = 4  # batches of generated texts in a chunk: enough that a finished text frees its slot for another
 MAX_FEATURE_BATCHES = 16  # batches of features in a chunk
-_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold")  # of `NextToken`: one number for each token
+_FLAT = ("gold_prob", "sum_sq", "support", "argmax", "gold", "entropy")  # of `NextToken`: one number for each token
 ROUNDS = 4  # chunks per worker if there are enough rows: small chunks shorten the wait for the last worker
 
 
@@ -100,11 +100,12 @@ class RayBackend(TransformersBackend):
             ranges = (np.arange(offsets[row], offsets[row + 1]) for row in rows[number])
             positions = np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
             for of_decoder in statistics[len(gathered) :]:
-                flat = {name: np.zeros(total, dtype=getattr(of_decoder, name).dtype) for name in _FLAT}
+                columns = {name: column for name in _FLAT if (column := getattr(of_decoder, name)) is not None}
+                flat = {name: np.zeros(total, dtype=column.dtype) for name, column in columns.items()}
                 size = of_decoder.vocab_size
                 gathered.append(NextToken(offsets=offsets, context=prompts, vocab_size=size, **flat))
             for whole, part in zip(gathered, statistics, strict=True):
-                for name in _FLAT:
+                for name in flat:
                     getattr(whole, name)[positions] = getattr(part, name)
             if advance is not None:
                 advance(int(continuations.lengths[rows[number]].sum()))

@@ -84,6 +84,23 @@ def show_rank_frequency(part: Part) -> Plot | None:
     return Plot([Panel(series)]) if lines else None
 
 
+def show_entropy(part: Part) -> Plot | None:
+    """Show the mean entropy of Q at each token of a text, with intervals of 95 % over prompts, averaged over seeds."""
+    series = []
+    for system in group_systems(part.values)[:MOST]:
+        value = system.value("q_entropy", "q_entropy")
+        stored = list(_read_arrays(part.results, value, "mean", "std_error", "texts"))
+        size = min((len(mean) for mean, _, _ in stored), default=0)
+        if value is None or not size:
+            continue
+        mean, error = (np.mean([arrays[i][:size] for arrays in stored], axis=0) for i in (0, 1))
+        far = 1.96 * np.nan_to_num(error) / math.sqrt(len(stored))
+        common: dict[str, Any] = {"like": value, "axes": value.axes, "label": system.name, "look": {"alpha": 0.15}}
+        band = {"below": np.minimum(far, mean), "above": far}
+        series.append(Series(mark="curve", x=np.arange(1, size + 1), y=mean, **common, **band))
+    return Plot([Panel(series)]) if series else None
+
+
 def show_pr_curves(part: Part) -> Plot | None:
     """Show the precision-recall curve of every system, next to its divergence curve where MAUVE was measured."""
     systems = [s for s in group_systems(part.values) if _read_pr_curve(part.results, s) is not None][:MOST]

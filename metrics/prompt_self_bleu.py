@@ -1,0 +1,58 @@
+"""Self-BLEU of the texts of one prompt: how much of each is in the others.
+
+For each prompt the mean over its texts of BLEU against its other texts; then the mean over prompts. From 0 to 1,
+dimensionless; lower is more diverse. It grows with the number of texts: compare equal numbers. Undefined with one
+sample per prompt. BLEU is that of `self_bleu`, which compares the texts of a whole corpus. The human row is a mean over
+subsets of as many texts as a system has.
+
+Source: Zhu et al. 2018, "Texygen" (Self-BLEU of a corpus); within a prompt it is ours.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from openended.harness.core import F64, Ragged, metric, ranged
+from openended.metrics._ngrams.index import NgramIndex, pack_rows
+from openended.metrics.families import PromptGroups, SamplesTextMetric, prompts_of
+from openended.metrics.self_bleu import bleu_by_text
+
+
+def prompt_self_bleu(
+    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, order: int = 4
+) -> float:
+    """Compute the mean BLEU of each text against the others of its prompt (Zhu et al. 2018).
+
+    Args:
+        sequences: Texts as lists of token ids, or as strings that are split at white space.
+        ids: The prompt of each text, shape (n,).
+        order: The greatest length of an n-gram.
+
+    Returns:
+        The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.
+    """
+    return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), order).mean())
+
+
+def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, order: int) -> F64:
+    texts = np.split(prompts.corpus_rows, prompts.starts[1:-1]) if len(prompts) else []
+    groups = (Ragged.from_rows((rows[int(r)] for r in each), rows.values.dtype) for each in texts)
+    scores = (bleu_by_text(NgramIndex(group), order)[order - 1] for group in groups)
+    return np.array([each.mean() for each in scores], dtype=np.float64)
+
+
+@metric
+class PromptSelfBleu(SamplesTextMetric):
+    """Mean BLEU of each text against the others of its prompt."""
+
+    name = "prompt_self_bleu"
+    direction = "lower"
+    bounds = (0.0, 1.0)
+    averages = "texts"
+    worst = 1.0
+    titles = {"prompt_self_bleu": "Self-BLEU per prompt"}
+
+    order: int = ranged(4, "[1, inf)", "a positive integer")  # Zhu et al. 2018 report 2 to 5
+
+    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(rows, prompts, self.order)
