@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from openended.harness import core, report as reports, results, run, storage
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
-from openended.harness.storage import RunRecord, read_record
+from openended.harness.run import Session, build_settings, read_preset
+from openended.harness.storage import RunRecord, load_result_arrays, read_record
 from openended.tasks.texts import Texts
 
 if TYPE_CHECKING:

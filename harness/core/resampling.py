@@ -38,6 +38,7 @@ N = TypeVar("N", np.uint8, np.bool_)
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
 
+RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval
@@ -290,6 +291,13 @@ class Plan:
             sums = self.sums(ids, np.stack([centered, np.ones(len(centered))], axis=1))
             draws = draws + sums[:, 0] / np.maximum(sums[:, 1], 1.0)
         return Replicates(draws[None, :])
+
+
+def pack_replicates(replicates: Mapping[str, Replicates]) -> dict[str, F64]:
+    """Return replicates as the arrays of a result."""
+    draws = {k: r.draws for k, r in replicates.items()}
+    draws |= {f"repeats/{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
+    return draws | {f"share/{k}": np.array([r.share]) for k, r in replicates.items() if r.share < 1}
 
 
 def _is_mean(rows: F64, value: float) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 
 from openended.harness import core
 from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import load_result, save_result
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
@@ -19,14 +18,7 @@ from openended.harness.run.facts import FactOptions, compute_perplexity, describ
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation
 from openended.harness.run.import_texts import declare_import
-from openended.harness.run.measure import (
-    RESAMPLING_VERSION,
-    Measurement,
-    Measures,
-    System,
-    SystemResult,
-    compute_metric,
-)
+from openended.harness.run.measure import Measurement, Measures, System, SystemResult, compute_metric
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.passes import ModelPasses
 from openended.harness.run.players import JudgmentSource
@@ -34,6 +26,7 @@ from openended.harness.run.run_record import Outcome, write_explanations, write_
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, TextRows
+from openended.harness.storage import load_result, save_result
 from openended.metrics.families import TwoSample
 
 
@@ -235,7 +228,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
 
         spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
         if settings.intervals:
-            spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
+            spec["intervals"] = [settings.intervals, core.RESAMPLING_VERSION]
         what = f"{metric.name} {path.name}"
         step = Step("measure", what, "model", spec, {"judgments": sha}, write, metric=metric.name)
         executor.run(step)

@@ -13,11 +13,10 @@ import pytest
 from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
 from openended.harness.run import plan, run, run_judgments, settings as settings_module
-from openended.harness.run.artifacts import save_result
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.run_record import write_explanations, write_record
-from openended.harness.storage import store as store_module
+from openended.harness.storage import save_result, store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
 from openended.harness.storage.rows import Row, write_rows
 from openended.metrics._mauve.lattice import CELLS

@@ -99,7 +99,7 @@ def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
 
     class Runner:
         def run_job(self, one):
-            logging.getLogger("openended.harness.run.artifacts").warning("made %d", one.number)
+            logging.getLogger("openended.harness.run.steps").warning("made %d", one.number)
             logging.getLogger("openended.harness.app.hydra.jobs").warning("grid %s", one.title)
 
     monkeypatch.setattr(launchers, "_runners", [Runner()])
