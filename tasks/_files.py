@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -99,11 +99,6 @@ def is_in_group(
     if str(value) != group:
         skipped[f"{field} is not {group}"] += 1
     return str(value) == group
-
-
-def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
-    return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())
 
 
 ID_FIELDS = ("id", "example_id")

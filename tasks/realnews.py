@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
-from openended.tasks._files import PublicFileTask, read_usable_text, sort_by_hash
+from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, sort_by_hash, task
+from openended.tasks._files import PublicFileTask, read_usable_text
 from openended.tasks.download import GROVER
 
 

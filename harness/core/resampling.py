@@ -24,7 +24,7 @@ the stream, the counter the draw).
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.core.types import F64, I64
 
 N = TypeVar("N", np.uint8, np.bool_)
+T = TypeVar("T")
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
 
@@ -56,6 +57,11 @@ def derive_seed(seed: int, *names: str | int) -> int:
     """Derive a 64-bit seed from `seed` and names."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
+    return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())
 
 
 def make_random_stream(seed: int, *names: str | int) -> np.random.Generator:

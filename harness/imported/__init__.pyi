@@ -15,6 +15,8 @@ from .files import (
 from .generations import (
     GROVER_FIELDS as GROVER_FIELDS,
     compute_fingerprint as compute_fingerprint,
+    digest_corpus as digest_corpus,
+    load_corpus as load_corpus,
     read_generations as read_generations,
     recognize_format as recognize_format,
     split_member as split_member,

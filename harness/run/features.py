@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core, models, storage
+from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import SPARE_ROWS
-from openended.harness.run.import_texts import digest_corpus, load_corpus
 from openended.harness.run.passes import ModelPasses, ScoringOptions, has_ids_for
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Build, Step, StepGroup, TextRows, digest_model, resolve_input
@@ -157,7 +156,7 @@ class FeatureTable:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            return LazyFeature(partial(digest_corpus, path), partial(load_corpus, path))
+            return LazyFeature(partial(imported.digest_corpus, path), partial(imported.load_corpus, path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
             device = self.passes.runtime.device

@@ -17,7 +17,6 @@ from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation
-from openended.harness.run.import_texts import declare_import
 from openended.harness.run.measure import Measurement, Measures, System, SystemResult, compute_metric
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.passes import ModelPasses
@@ -125,6 +124,8 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         check_user_files(task, texts, dataset, session)
     features = FeatureTable(run_models, texts, ModelPasses(session, settings.runtime))
     if texts.generations is not None:
+        from openended.harness.run.import_texts import declare_import
+
         rows = declare_import(texts, task, dataset, session)
     else:
         if decoder is not None and decoder.needs_human_ppl:

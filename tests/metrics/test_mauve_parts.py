@@ -9,12 +9,12 @@ from threadpoolctl import threadpool_limits
 
 from openended.harness.core import Features, Side, SpecError, UndefinedMetric, make_random_stream
 from openended.metrics._mauve import lattice, quantizers
-from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
+from openended.metrics._mauve.density_ratio import log_ratios
 from openended.metrics._mauve.drmm import MixtureLayer, fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import lattice_cells, lattice_points
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
-from openended.metrics._mauve.scores import Ratios, mauve_of_ratios
+from openended.metrics._mauve.scores import Ratios, RatioSettings, mauve_of_ratios
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from tests.helpers import features

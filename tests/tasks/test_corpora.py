@@ -18,7 +18,7 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import load_members
 from openended.harness.storage.record import RunRecord, save_record
 from openended.tasks import docs_topics, unconditional
-from openended.tasks._docstrings import Passage
+from openended.tasks._passages import Passage
 from openended.tasks.ag_news import AgNews
 from openended.tasks.biographies import Biographies
 from openended.tasks.creative import Creative

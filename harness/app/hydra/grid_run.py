@@ -14,18 +14,19 @@ from typing import Any
 from omegaconf import DictConfig
 
 from openended.harness import core, run
+from openended.harness.app.hydra.check_grid import check_series
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, format_title, list_jobs
 from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted
 from openended.harness.app.hydra.jobs import (
+    BasicLauncher,
     JobRunner,
+    Launcher,
     LogOptions,
     show_report,
     simulate_judgments,
     write_experiment_report,
 )
-from openended.harness.app.hydra.launchers import make_launcher
-from openended.harness.app.hydra.plan import check_series, plan_jobs
 from openended.harness.report import (
     build_tracker_options,
     read_decision_plan,
@@ -66,7 +67,7 @@ class GridRun:
     def run(self, jobs: Jobs, work: Callable[[list[Job]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
-        self.launcher = make_launcher(self.config)
+        self.launcher = _make_launcher(self.config)
         checked = check_series(self.composer, self.config, jobs)
         self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
         try:
@@ -160,12 +161,23 @@ class GridRun:
             track_report(target, self.tracker, outputs)
 
 
+def _make_launcher(config: DictConfig) -> Launcher:
+    """Return the launcher of a grid; what starts other processes is imported for such a launcher alone."""
+    if str(config.hydra.launcher.get("_target_")).endswith(f".{BasicLauncher.__name__}"):
+        return BasicLauncher()
+    from openended.harness.app.hydra.launchers import make_launcher
+
+    return make_launcher(config)
+
+
 def run_grid(composer: Composer, config: DictConfig) -> None:
     """Plan or run a grid whose jobs are known before it starts."""
     grid = GridRun(composer, config)
     jobs = list_jobs(composer, config)
     if config.plan_only:
-        make_launcher(config)  # refuses wrong options
+        _make_launcher(config)  # refuses wrong options
+        from openended.harness.app.hydra.plan import plan_jobs
+
         plan_jobs(composer, config, jobs)
         return
 
