@@ -19,6 +19,7 @@ _TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")
 class UserFileTask(Task):
     """A task whose data is the user's own file, the option `path`."""
 
+    reads_own_file = True
     path: str | None
 
     def files(self) -> list[SourceFile]:
@@ -49,6 +50,7 @@ class UserFileTask(Task):
 class PublicFileTask(UserFileTask):
     """A task whose data are public files to download, or a user's copy of them."""
 
+    reads_own_file = False
     address: ClassVar[str]  # where the file is, with names of options in braces
     path: str | None = None  # a local copy of the file; null: download to the cache folder
     cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache

@@ -107,32 +107,33 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
             errors.append(core.SpecError(explain(err)))
         except core.HarnessError as err:
             errors.append(err)
-    total, session = run.Forecast(), open_session(config)
     if errors:
-        _refuse(errors, len(jobs), total)
+        _refuse(errors, len(jobs))
     check_layout(composed)
     check_simulated_raters(job.settings for job in composed)
     run.check_players(job.settings for job in composed)
     if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
         return composed
+    session, plans = open_session(config), list[tuple[run.Settings, run.Outcome]]()
     checked: dict[str, core.HarnessError | None] = {}
     fetched: dict[str, core.DataError | None] = {}
     for job in composed:
         key = core.digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
         if key not in checked:
-            checked[key] = _find_missing(job, session, total, fetched)
+            checked[key] = _find_missing(job, session, plans, fetched)
         if error := checked[key]:
             errors.append(error)
     blocking = [err for err in errors if isinstance(err, core.DataError | core.ExtraNotInstalled)]
     if blocking or (errors and len(errors) == len(jobs)):
-        _refuse(blocking or errors, len(jobs), total)
+        _refuse(blocking or errors, len(jobs), plans)
     return composed
 
 
 def _find_missing(
-    job: Job, session: run.Session, total: run.Forecast, fetched: dict[str, core.DataError | None]
-) -> core.HarnessError | None:
-    """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run."""
+    job: Job, session: run.Session, plans: list[tuple[run.Settings, run.Outcome]],
+    fetched: dict[str, core.DataError | None],
+) -> core.HarnessError | None:  # fmt: skip
+    """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run, and add its plan."""
     task = job.settings.task
     if (key := core.digest([task.name, core.canonicalize(task)])) not in fetched:
         try:
@@ -146,21 +147,18 @@ def _find_missing(
         return err
     error = outcome.missing[0] if outcome.missing else fetched[key]
     if error is not None:
-        total.add(settings, outcome)
+        plans.append((settings, outcome))
     return error
 
 
-def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: run.Forecast) -> NoReturn:
+def _refuse(
+    errors: Sequence[core.HarnessError], num_jobs: int, plans: Sequence[tuple[run.Settings, run.Outcome]] = ()
+) -> NoReturn:
     """Raise one error for all jobs."""
     reasons = list(dict.fromkeys(core.format_error(err) for err in errors))
     reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
-    commands = [command for command in list_commands(total) if command not in reason]
+    commands = (
+        [command for command in run.forecast_plans(plans).list_commands() if command not in reason] if plans else []
+    )
     fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
     raise core.DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
-
-
-def list_commands(plan: run.Forecast) -> list[str]:
-    """List the commands that fetch the missing models and files, each once."""
-    files = [file for file in plan.files.values() if file.url and not file.present]
-    models = [size.get for size in plan.sizes().values() if size.get]
-    return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness import core, run
+from openended.harness import core, report, run
 from openended.harness.app.hydra.check_grid import check_series
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, format_title, list_jobs
@@ -27,14 +27,8 @@ from openended.harness.app.hydra.jobs import (
     simulate_judgments,
     write_experiment_report,
 )
-from openended.harness.report import (
-    build_tracker_options,
-    read_decision_plan,
-    require_tracker,
-    track_report,
-    track_runs,
-)
-from openended.harness.results import read_jobs, read_search
+from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
+from openended.harness.results import DECISIONS, read_jobs, read_search
 from openended.harness.storage import GRID, create_unique_folder
 
 log = logging.getLogger(__name__)
@@ -155,7 +149,8 @@ class GridRun:
         show_shared_runs(rows)
         if folders:
             target = outputs / "reports" / self.name
-            options, decisions = to_plain(self.config.get("report")), read_decision_plan(self.folder)
+            options = to_plain(self.config.get("report"))
+            decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
             show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)

@@ -14,7 +14,6 @@ from openended.harness import core, run, storage
 from openended.harness.app.hydra.check_grid import (
     check_layout,
     format_left_out,
-    list_commands,
     open_session,
     plan_job,
     try_experiments,
@@ -190,7 +189,7 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         "sends": [f"{host}: {what}" for host, what in plan.hosts.items()],
         "reads outside the working directory": list(plan.outside),
         "missing; with network access, these commands fetch it": [
-            *list_commands(plan), *by_hand, *(f"missing: {reason}" for reason in plan.missing),
+            *plan.list_commands(), *by_hand, *(f"missing: {reason}" for reason in plan.missing),
         ],
     }  # fmt: skip
     for title, items in sections.items():
