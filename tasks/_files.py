@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
-from openended.harness.imported import check_text, expose_nested_field, is_valid_text
-from openended.tasks.download import Remote, fetch, refuse_missing, verify
+from openended.harness.imported import (
+    Remote,
+    check_text,
+    expose_nested_field,
+    fetch,
+    is_valid_text,
+    refuse_missing,
+    verify,
+)
 
 T = TypeVar("T")
 _TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")

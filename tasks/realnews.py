@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, sort_by_hash, task
+from openended.harness.imported import GROVER
 from openended.tasks._files import PublicFileTask, read_usable_text
-from openended.tasks.download import GROVER
 
 
 @task

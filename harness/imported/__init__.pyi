@@ -1,3 +1,16 @@
+from .download import (
+    GPT2_OUTPUT as GPT2_OUTPUT,
+    GROVER as GROVER,
+    LEDGER as LEDGER,
+    Remote as Remote,
+    edit_ledger as edit_ledger,
+    fetch as fetch,
+    find_generations as find_generations,
+    is_offline as is_offline,
+    read_ledger as read_ledger,
+    refuse_missing as refuse_missing,
+    verify as verify,
+)
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
     IDS as IDS,

@@ -227,6 +227,4 @@ def check_start_token(model: models.BackendSpec) -> None:
 def fetch_generations(name: str, *, planning: bool) -> None:
     """Download the file of `generations` if it is a public one; a plan raises where it is missing."""
     if not imported.is_built_in_system(name):
-        from openended.tasks.download import find_generations
-
-        find_generations(name, planning=planning)
+        imported.find_generations(name, planning=planning)

@@ -107,10 +107,8 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
 
 def _find_file(name: str) -> Path | None:
     """Return the file of `generations`; None where it was not downloaded, as was noted."""
-    from openended.tasks.download import find_generations
-
     try:
-        return find_generations(name, planning=True)
+        return imported.find_generations(name, planning=True)
     except DataError:
         return None
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from openended.harness.core import DataError, SpecError, find_cache_root, read_json, write_json
-from openended.tasks import download
-from openended.tasks.download import Remote, fetch, verify
+from openended.harness.imported import download
+from openended.harness.imported.download import Remote, fetch, verify
 
 DATA = bytes(range(256)) * 5000
 SHA256 = hashlib.sha256(DATA).hexdigest()
