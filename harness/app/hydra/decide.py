@@ -30,7 +30,6 @@ from openended.harness.models import load_tokenizer
 from openended.harness.report import (
     NO_LOOKS,
     OPEN,
-    SIZE,
     Decision,
     DecisionPlan,
     EarlierLooks,
@@ -44,6 +43,7 @@ from openended.harness.report import (
     save_decisions,
 )
 from openended.harness.results import (
+    SIZE,
     Results,
     System,
     SystemValue,
