@@ -134,12 +134,12 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch, tmp_path):
-    from openended.harness import backends
+    from openended.harness.backends.ray import cluster
 
     def start(launcher: Ray, *nodes: dict[str, float]) -> Engine:
         made = Engine(*nodes)
-        monkeypatch.setattr(backends, "connect_to_ray", lambda *_, **__: made, raising=False)
-        monkeypatch.setattr(backends, "ActorPool", lambda ray, actors, **_: actors, raising=False)
+        monkeypatch.setattr(cluster, "connect_to_ray", lambda *_, **__: made)
+        monkeypatch.setattr(cluster, "ActorPool", lambda ray, actors, **_: actors)
         launcher._create_actors(tmp_path)
         return made
 
