@@ -36,7 +36,6 @@ from openended.harness.core import F64, I64, Features, Floats, MetricResult, Pla
 from openended.metrics._common import ReplicatesByName, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import scores as mauve_scores
-from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
 from openended.metrics._mauve.quantizers import (
     TRAINED,
     Buckets,
@@ -46,7 +45,17 @@ from openended.metrics._mauve.quantizers import (
     counts_seen_cells,
     fit_quantizer,
 )
-from openended.metrics._mauve.scores import Curve, MauveResult, Ratios, Smoothing, mauve_of_cells, mauve_of_ratios
+from openended.metrics._mauve.scores import (
+    Curve,
+    EstimatorName,
+    MauveResult,
+    OwnPoint,
+    Ratios,
+    RatioSettings,
+    Smoothing,
+    mauve_of_cells,
+    mauve_of_ratios,
+)
 from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Estimates, Quantized, TwoSample
 
 Summary = Literal["area", "mid_point", "js", "integral"]
@@ -106,6 +115,8 @@ def mauve(
     human, model = check_sides(human=human, model=model)
     options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
     if estimator != "cells":
+        from openended.metrics._mauve.density_ratio import log_ratios
+
         settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
         ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
         return mauve_of_ratios(human=ratios[0], model=ratios[1], **options)
@@ -214,6 +225,8 @@ class Mauve(Quantized):
         if self.estimator == "cells":
             runs: tuple[ClusteringRun, ...] = super().prepare(features)
             return runs
+        from openended.metrics._mauve.density_ratio import log_ratios
+
         human, model = self.pair(features)
         ids = self.sort_both_ids(features)
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)

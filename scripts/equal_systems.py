@@ -29,9 +29,14 @@ from openended.harness import core
 from openended.harness.core import F64, Plan, Ragged, Replicates
 from openended.harness.report.analysis.paired import compare_values, compute_equality_p_value
 from openended.harness.report.analysis.power import compute_resolution
-from openended.harness.report.findings.checks import join_components
-from openended.harness.report.findings.claims import write_headline
-from openended.harness.report.findings.uncertainty import Errors, Outcome, Sample, check_with_uncertainty
+from openended.harness.report.analysis.uncertainty import (
+    Errors,
+    Outcome,
+    Sample,
+    check_with_uncertainty,
+    join_components,
+)
+from openended.harness.report.page.headline import write_headline
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
 from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells

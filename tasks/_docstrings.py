@@ -16,36 +16,19 @@ import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-Split = Literal["train", "valid", "test"]
+from openended.tasks._passages import DEFAULT_PACKAGES, DISTRIBUTIONS, STDLIB, Passage, Split
+
 Docstring = tuple[str, list[str]]  # qualified name and prose paragraphs
 
-STDLIB = "python"
-DEFAULT_PACKAGES = (
-    STDLIB, "numpy", "scipy", "sklearn", "pandas", "matplotlib", "torch", "transformers", "nltk", "datasets",
-)  # fmt: skip
-# Import names that differ from the name of their distribution.
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 # Tests hold fixtures rather than prose; the others are dead code or another package's property.
 _SKIPPED_FOLDERS = {"test", "tests", "testing", "_testing", "idlelib", "lib2to3", "site-packages", "__pycache__"}
 TEST_SHARE = 0.28
 VALID_SHARE = 0.05
 # Changing the salt re-deals every module, and so makes the bundled models worthless: never do it lightly.
 _SPLIT_SALT = "openended-docs-1"
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """The prose of one docstring."""
-
-    id: str  # stable and readable: `docs/<module>/<qualified name>/<occurrence of that name>`
-    package: str  # import name of the package, or `python` for the standard library
-    module: str  # dotted path of the module
-    text: str  # one line of prose, without markup
-    split: Split
 
 
 def load_passages(*, packages: Sequence[str] = DEFAULT_PACKAGES, workers: int = 1) -> list[Passage]:
@@ -84,18 +67,6 @@ def split_of(package: str, module: str) -> Split:
     if position < TEST_SHARE:
         return "test"
     return "valid" if position < TEST_SHARE + VALID_SHARE else "train"
-
-
-def fingerprint(passages: Sequence[Passage]) -> str:
-    """Return the SHA-256 of ids, splits and texts, whatever the order of the passages."""
-    digest = hashlib.sha256()
-    for passage in sorted(passages, key=lambda p: p.id):
-        for field in (passage.id, passage.split, passage.text):
-            data = field.encode()
-            # The length in front keeps ("ab", "c") and ("a", "bc") apart.
-            digest.update(len(data).to_bytes(8, "big"))
-            digest.update(data)
-    return digest.hexdigest()
 
 
 def package_versions(packages: Sequence[str] = DEFAULT_PACKAGES) -> dict[str, str]:

@@ -3,14 +3,21 @@
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
-from openended.harness.imported import check_text, expose_nested_field, is_valid_text
-from openended.tasks.download import Remote, fetch, refuse_missing, verify
+from openended.harness.imported import (
+    Remote,
+    check_text,
+    expose_nested_field,
+    fetch,
+    is_valid_text,
+    refuse_missing,
+    verify,
+)
 
 T = TypeVar("T")
 _TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -19,6 +26,7 @@ _TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")
 class UserFileTask(Task):
     """A task whose data is the user's own file, the option `path`."""
 
+    reads_own_file = True
     path: str | None
 
     def files(self) -> list[SourceFile]:
@@ -49,6 +57,7 @@ class UserFileTask(Task):
 class PublicFileTask(UserFileTask):
     """A task whose data are public files to download, or a user's copy of them."""
 
+    reads_own_file = False
     address: ClassVar[str]  # where the file is, with names of options in braces
     path: str | None = None  # a local copy of the file; null: download to the cache folder
     cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
@@ -99,11 +108,6 @@ def is_in_group(
     if str(value) != group:
         skipped[f"{field} is not {group}"] += 1
     return str(value) == group
-
-
-def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
-    """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
-    return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())
 
 
 ID_FIELDS = ("id", "example_id")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from openended.harness.core import DataError, Example, Task, Tokenizer, task
-from openended.tasks._files import PublicFileTask, sort_by_hash
+from openended.harness.core import DataError, Example, Task, Tokenizer, sort_by_hash, task
+from openended.tasks._files import PublicFileTask
 
 SYSTEM = "topics:"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openended.harness import core
-from openended.harness.core import DataError, Example, SourceFile
-from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text, sort_by_hash
+from openended.harness.core import DataError, Example, SourceFile, sort_by_hash
+from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text
 
 
 class _Biography(NamedTuple):

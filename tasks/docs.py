@@ -16,11 +16,19 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import DataError, Example, StoreError, Tokenizer, digest, task, write_text
-from openended.tasks import _docstrings
-from openended.tasks._files import sort_by_hash
+from openended.harness.core import (
+    DataError,
+    Example,
+    StoreError,
+    Tokenizer,
+    digest,
+    find_cache_root,
+    sort_by_hash,
+    task,
+    write_text,
+)
+from openended.tasks import _passages
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks.download import find_cache_root
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +68,7 @@ class Docs(CutTask):
     def fingerprint(self) -> str:
         """Return a digest of installed files and the extraction's version; parsing the corpus takes half a minute."""
         try:
-            installed = {package: _describe_installed(package) for package in _docstrings.DEFAULT_PACKAGES}
+            installed = {package: _describe_installed(package) for package in _passages.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:
             raise DataError(
                 f"task docs: package {err.name} is not installed; the corpus is made of its texts: "
@@ -80,7 +88,7 @@ class Docs(CutTask):
         """Yield number and whole text of the same passages, for training."""
         return ((number, passage.text) for number, passage in enumerate(self._iterate_passages(skipped)))
 
-    def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_docstrings.Passage]:
+    def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_passages.Passage]:
         passages = (p for p in load_corpus(self.fingerprint()) if p.split == self.split)
         for passage in sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:
@@ -89,18 +97,20 @@ class Docs(CutTask):
                 yield passage
 
 
-def load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
+def load_corpus(fingerprint: str) -> list[_passages.Passage]:
     """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
     path = find_cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
     cached = _read_corpus(path)
     if cached is not None:
         return cached
+    from openended.tasks import _docstrings
+
     try:
         passages = _docstrings.load_passages(workers=min(2, os.cpu_count() or 1))
     except ModuleNotFoundError as err:
         raise DataError(f"task docs: {err}") from err
     lines = [[p.id, p.package, p.module, p.text, p.split] for p in passages]
-    head = {"passages": _docstrings.fingerprint(passages)}
+    head = {"passages": _passages.fingerprint(passages)}
     try:
         write_text(path, "".join(json.dumps(line) + "\n" for line in [head, *lines]))
     except StoreError as err:
@@ -108,11 +118,11 @@ def load_corpus(fingerprint: str) -> list[_docstrings.Passage]:
     return passages
 
 
-def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
+def _read_corpus(path: Path) -> list[_passages.Passage] | None:
     try:
         head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        passages = [_docstrings.Passage(*line) for line in lines]
-        is_complete = _docstrings.fingerprint(passages) == head["passages"]
+        passages = [_passages.Passage(*line) for line in lines]
+        is_complete = _passages.fingerprint(passages) == head["passages"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
     return passages if is_complete else None
@@ -121,9 +131,9 @@ def _read_corpus(path: Path) -> list[_docstrings.Passage] | None:
 @cache
 def _describe_installed(package: str) -> str:
     """Name the installed files of a package: version, and digest of the Python files' hashes in its RECORD."""
-    if package == _docstrings.STDLIB:
+    if package == _passages.STDLIB:
         return f"{platform.python_implementation()} {platform.python_version()}"
-    distribution = importlib.metadata.distribution(_docstrings.DISTRIBUTIONS.get(package, package))
+    distribution = importlib.metadata.distribution(_passages.DISTRIBUTIONS.get(package, package))
     record = distribution.read_text("RECORD") or ""
     lines = sorted(re.findall(r"^[^,\n]+\.py,.*$", record, flags=re.MULTILINE))
     return f"{distribution.version} {hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"

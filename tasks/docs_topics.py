@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from openended.harness.core import Example, ranged, task
-from openended.tasks._docstrings import DEFAULT_PACKAGES
+from openended.tasks._passages import DEFAULT_PACKAGES
 from openended.tasks.ag_news import TopicTask
 from openended.tasks.docs import Docs, load_corpus
 

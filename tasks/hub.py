@@ -11,18 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from openended.harness import core
-from openended.harness.core import DataError, Example, suggest
-from openended.harness.imported import expose_nested_field
-from openended.tasks._files import (
-    choose_id_field,
-    is_in_group,
-    is_null_or_text,
-    read_id,
-    read_usable_text,
-    sort_by_hash,
-)
+from openended.harness.core import DataError, Example, find_cache_root, sort_by_hash, suggest
+from openended.harness.imported import LEDGER, edit_ledger, expose_nested_field, is_offline, read_ledger
+from openended.tasks._files import choose_id_field, is_in_group, is_null_or_text, read_id, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks.download import LEDGER, edit_ledger, find_cache_root, is_offline, read_ledger
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

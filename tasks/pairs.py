@@ -16,10 +16,11 @@ from openended.harness.core import (
     open_text,
     option,
     ranged,
+    sort_by_hash,
     task,
 )
 from openended.harness.imported import digest_files, read_records
-from openended.tasks._files import UserFileTask, is_in_group, is_null_or_text, read_usable_text, sort_by_hash
+from openended.tasks._files import UserFileTask, is_in_group, is_null_or_text, read_usable_text
 
 _Pair = tuple[str, str, str]  # line, context, response
 _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post

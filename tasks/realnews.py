@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, task
-from openended.tasks._files import PublicFileTask, read_usable_text, sort_by_hash
-from openended.tasks.download import GROVER
+from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, sort_by_hash, task
+from openended.harness.imported import GROVER
+from openended.tasks._files import PublicFileTask, read_usable_text
 
 
 @task

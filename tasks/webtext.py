@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Literal
 
 from openended.harness.core import DataError, Example, Tokenizer, ranged, read_jsonl, task
+from openended.harness.imported import GPT2_OUTPUT
 from openended.tasks._files import PublicFileTask, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-from openended.tasks.download import GPT2_OUTPUT
 
 
 @task

@@ -15,8 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Literal
 
-from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, task
-from openended.tasks._files import PublicFileTask, sort_by_hash
+from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, sort_by_hash, task
+from openended.tasks._files import PublicFileTask
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from openended.harness import core, report as reports, results, run, storage
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
-from openended.harness.run import Session, build_settings, load_result_arrays, read_preset
-from openended.harness.storage import RunRecord, read_record
-from openended.tasks.texts import Texts
+from openended.harness.run import Session, build_settings, read_preset
+from openended.harness.storage import RunRecord, load_result_arrays, read_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,9 +154,9 @@ def evaluate(
         names = core.list_members("metric")
         hint = "; add it to them" if unused[0] in names else core.suggest(unused[0], names)
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
+    side = {"path": str(_write_texts("human", human, outputs)), "field": human_field, "role": role}
     config = {
-        "metric": chosen,
-        "task": Texts(path=str(_write_texts("human", human, outputs)), field=human_field, role=role),
+        "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
         "generations_field": generations_field, "generations_role": role, "generations_thinking": thinking,
         "judgments": None, "outputs_dir": str(outputs), "plan_only": False,

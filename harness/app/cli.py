@@ -13,7 +13,12 @@ from openended.harness.core import BAD_INPUT, FAILED, INTERRUPTED, MEMORY_RAN_OU
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended`; one whose folder was taken away is not listed.
-_OTHERS = {"finetune": "integrations.finetune", "rate": "harness.rating.commands", "report": "harness.report.cli"}
+_OTHERS = {
+    "fidelity": "harness.fidelity.fidelity_command",
+    "finetune": "integrations.finetune",
+    "rate": "harness.rating.commands",
+    "report": "harness.report.cli",
+}
 # Words that are commands of other programs.
 _NO_COMMANDS = {
     "help": "openended --help",
@@ -47,9 +52,7 @@ def _run(words: list[str]) -> None:
         module = importlib.import_module(list_commands()[words.pop(position)])
         raise SystemExit(module.main(words))
     if "--version" in words:
-        from openended import __version__
-
-        sys.stdout.write(f"openended {__version__}\n")
+        sys.stdout.write(f"openended {core.get_version()}\n")
         return
     if {"--help", "-h"} & set(words):
         sys.stdout.write(format_help())

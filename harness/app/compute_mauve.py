@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.app.api import check_texts
+from openended.harness.app.api import check_texts, make_metric
 from openended.harness.core import Features, Plan, Ragged, Runtime, Side, SpecError, suggest_arguments
 from openended.harness.models import (
     BUNDLED,
@@ -21,7 +21,6 @@ from openended.harness.models import (
     tokenize_texts,
 )
 from openended.harness.run import compute_metric
-from openended.metrics.mauve import Mauve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,12 +138,13 @@ def compute_mauve(
     }
     # mauve-text has no upper limit, unlike `num_buckets=auto` of the metric.
     automatic = max(2, round(min(map(len, rows.values())) / 10))
-    spec = Mauve(
-        num_buckets=automatic if num_buckets == "auto" else num_buckets,
-        explained_variance=kmeans_explained_var, restarts=kmeans_num_redo, max_iter=kmeans_max_iter,
-        curve_points=divergence_curve_discretization_size, scaling_factor=mauve_scaling_factor, seed=seed,
-        clustering_seeds=1, pca_max_data=None if pca_max_data == -1 else pca_max_data,
-    )  # fmt: skip
+    options = {
+        "num_buckets": automatic if num_buckets == "auto" else num_buckets, "explained_variance": kmeans_explained_var,
+        "restarts": kmeans_num_redo, "max_iter": kmeans_max_iter, "curve_points": divergence_curve_discretization_size,
+        "scaling_factor": mauve_scaling_factor, "seed": seed, "clustering_seeds": 1,
+        "pca_max_data": None if pca_max_data == -1 else pca_max_data,
+    }  # fmt: skip
+    spec = make_metric("mauve", options)
     (need,) = spec.needs()
     # The sides' texts are not known to share prompts, so they are resampled independently.
     p, q = (Side(name, [f"{name}/{i:09d}" for i in range(len(side))], {need: side}) for name, side in rows.items())

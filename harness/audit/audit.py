@@ -13,10 +13,9 @@ import numpy as np
 from openended.harness import core
 from openended.harness.audit import checks, positions
 from openended.harness.audit.checks import Finding
-from openended.harness.backends import make_backend
 from openended.harness.core import DataError, Ragged, UndefinedMetric
 from openended.harness.decoders import QDecoder
-from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
+from openended.harness.models import LanguageModel, ModelSpec, TextRequest
 from openended.harness.storage import MANIFEST, Entry, RowFile, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
@@ -148,7 +147,7 @@ def audit_run(
         spec = rebuild("model", model).tokenizer_spec()
     if spec is None:
         raise DataError(f"{folder}: the record names no model to compare with; give --reference MODEL")
-    lm = make_backend(load_model(spec, device=device))
+    lm = spec.load(device=device)
     return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
 
 

@@ -6,10 +6,17 @@ from functools import cached_property
 from typing import Any
 
 from openended.harness import models
-from openended.harness.core import Advance, DeviceMap
+from openended.harness.core import Advance, DeviceMap, NextToken
 from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.generation import compute_q_statistics, generate_texts
-from openended.harness.models import LanguageModel, ModelSpec, embed_and_score, load_model, sketch_gradients
+from openended.harness.generation import generate_texts
+from openended.harness.models import (
+    LanguageModel,
+    ModelSpec,
+    QStatisticsRequest,
+    embed_and_score,
+    load_model,
+    sketch_gradients,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +25,12 @@ class TransformersBackend(LanguageModel):
 
     score = models.compute_token_nll
     sketch_gradients = sketch_gradients
-    q_statistics = compute_q_statistics
     embed_and_score = embed_and_score
+
+    def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
+        from openended.harness.generation import compute_q_statistics
+
+        return compute_q_statistics(self, request, advance)
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         generate_texts(self, request, emit, advance)

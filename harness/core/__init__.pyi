@@ -1,4 +1,11 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
+from .commands import (
+    OUTPUTS as OUTPUTS,
+    Arguments as Arguments,
+    get_version as get_version,
+    make_main as make_main,
+    make_parser as make_parser,
+)
 from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host
 from .errors import (
     DataError as DataError,
@@ -86,6 +93,7 @@ from .resampling import (
     LEAST_DIFFERENT as LEAST_DIFFERENT,
     LEVEL as LEVEL,
     MOST as MOST,
+    RESAMPLING_VERSION as RESAMPLING_VERSION,
     SHARE as SHARE,
     WILSON as WILSON,
     Interval as Interval,
@@ -95,11 +103,19 @@ from .resampling import (
     derive_seed as derive_seed,
     estimate_interval as estimate_interval,
     make_random_stream as make_random_stream,
+    pack_replicates as pack_replicates,
     permutation_p_value as permutation_p_value,
     relabel_rows as relabel_rows,
     row_uniforms as row_uniforms,
+    sort_by_hash as sort_by_hash,
 )
-from .runtime import DeviceMap as DeviceMap, Runtime as Runtime
+from .runtime import (
+    OFFLINE_VARIABLES as OFFLINE_VARIABLES,
+    DeviceMap as DeviceMap,
+    Runtime as Runtime,
+    find_cache_root as find_cache_root,
+    is_switched_off as is_switched_off,
+)
 from .spec import (
     DO_NOT_REPORT as DO_NOT_REPORT,
     IDENTITY as IDENTITY,
@@ -151,6 +167,7 @@ from .text import (
     mostly_lack_spaces as mostly_lack_spaces,
     redact_keys as redact_keys,
     split_words as split_words,
+    take_first_words as take_first_words,
     unescape_mathtext as unescape_mathtext,
 )
 from .types import (

@@ -282,6 +282,8 @@ class Task(Spec):
     """What to do if there is no human side (`has_human` is false)."""
     paired: ClassVar[bool] = True
     """False: a system's texts are compared with the human ones as a set, not prompt by prompt."""
+    reads_own_file: ClassVar[bool] = False
+    """Whether the data is a file of the user, the option `path`."""
     prompted: ClassVar[bool] = True
     """False: all prompts are empty, and metrics that read them are not defined."""
 

@@ -24,7 +24,7 @@ the stream, the counter the draw).
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
@@ -35,9 +35,11 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness.core.types import F64, I64
 
 N = TypeVar("N", np.uint8, np.bool_)
+T = TypeVar("T")
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
 
+RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval
@@ -55,6 +57,11 @@ def derive_seed(seed: int, *names: str | int) -> int:
     """Derive a 64-bit seed from `seed` and names."""
     text = "\x1f".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def sort_by_hash(items: Iterable[T], key: Callable[[T], str]) -> list[T]:
+    """Sort by the SHA-256 of each item's key: the first N are a fair sample, and no item's place depends on others."""
+    return sorted(items, key=lambda item: hashlib.sha256(key(item).encode()).digest())
 
 
 def make_random_stream(seed: int, *names: str | int) -> np.random.Generator:
@@ -290,6 +297,13 @@ class Plan:
             sums = self.sums(ids, np.stack([centered, np.ones(len(centered))], axis=1))
             draws = draws + sums[:, 0] / np.maximum(sums[:, 1], 1.0)
         return Replicates(draws[None, :])
+
+
+def pack_replicates(replicates: Mapping[str, Replicates]) -> dict[str, F64]:
+    """Return replicates as the arrays of a result."""
+    draws = {k: r.draws for k, r in replicates.items()}
+    draws |= {f"repeats/{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
+    return draws | {f"share/{k}": np.array([r.share]) for k, r in replicates.items() if r.share < 1}
 
 
 def _is_mean(rows: F64, value: float) -> bool:

@@ -1,7 +1,10 @@
 """The `runtime` group: how a run is executed. Its options do not enter store keys."""
 
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from openended.harness.core.errors import require_package
@@ -9,6 +12,7 @@ from openended.harness.core.spec import Spec, option, ranged
 
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 
+OFFLINE_VARIABLES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
 _ADDRESS = re.compile(r"auto|(?!.*://)\S+:\d{1,5}")
 _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
 
@@ -69,3 +73,18 @@ class Runtime(Spec):
             require_package("ray", "ray")
         elif options := self._list_worker_options():
             self.require(False, options[0], "null with engine=local, which has no workers (engine=ray has)")
+
+
+def is_switched_off(names: Sequence[str]) -> bool:
+    """Return whether one of these environment variables is set to true."""
+    return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
+
+
+def find_cache_root(cache_dir: str | None = None) -> Path:
+    """Return the cache folder; it need not exist."""
+    if cache_dir:
+        return Path(cache_dir).expanduser()
+    if folder := os.environ.get("OPENENDED_CACHE"):
+        return Path(folder).expanduser()
+    home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "openended"

@@ -127,3 +127,14 @@ def escape_mathtext(text: str) -> str:
 def unescape_mathtext(text: str) -> str:
     """Undo `escape_mathtext`."""
     return text.replace(r"\$", "$")
+
+
+def take_first_words(text: str, most: int, by_chars: bool = False) -> str:
+    """Return the text up to the end of its `most`-th whitespace word or character; all of it where it has no more.
+
+    >>> take_first_words(" a b  c", 2)
+    ' a b'
+    """
+    unit = r"\S" if by_chars else r"\S+"
+    ends = [match.end() for match in islice(re.finditer(unit, text), most + 1)]
+    return text if len(ends) <= most else text[: ends[most - 1]]

@@ -1,3 +1,16 @@
+from .download import (
+    GPT2_OUTPUT as GPT2_OUTPUT,
+    GROVER as GROVER,
+    LEDGER as LEDGER,
+    Remote as Remote,
+    edit_ledger as edit_ledger,
+    fetch as fetch,
+    find_generations as find_generations,
+    is_offline as is_offline,
+    read_ledger as read_ledger,
+    refuse_missing as refuse_missing,
+    verify as verify,
+)
 from .files import (
     HUMAN_TEXTS as HUMAN_TEXTS,
     IDS as IDS,
@@ -16,6 +29,8 @@ from .files import (
 from .generations import (
     GROVER_FIELDS as GROVER_FIELDS,
     compute_fingerprint as compute_fingerprint,
+    digest_corpus as digest_corpus,
+    load_corpus as load_corpus,
     read_conversation as read_conversation,
     read_generations as read_generations,
     recognize_format as recognize_format,

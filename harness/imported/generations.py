@@ -267,3 +267,15 @@ def _open_member(path: Path, member: str) -> io.BytesIO:
     except (OSError, EOFError, tarfile.TarError) as err:
         raise DataError(f"{path}: not a readable archive ({err})") from err
     raise DataError(f"{path}: holds no {member}")
+
+
+def digest_corpus(path: Path) -> str:
+    """Return the digest of the file or folder that the user names for metrics of novelty."""
+    if not path.exists():
+        raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
+    return compute_fingerprint(path)
+
+
+def load_corpus(path: Path) -> list[str]:
+    """Return the texts of that file, in its order."""
+    return [text.text or "" for text in read_generations(path)]

@@ -20,7 +20,7 @@ from .failures import (
     is_out_of_memory as is_out_of_memory,
 )
 from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_body, rescale_logits as rescale_logits
-from .files import OFFLINE_VARIABLES as OFFLINE_VARIABLES, ModelSize as ModelSize, is_switched_off as is_switched_off
+from .files import ModelSize as ModelSize
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
 from .isolated_process import limit_memory as limit_memory
 from .messages import (
@@ -70,7 +70,6 @@ from .tokenizer import (
     load_tokenizer as load_tokenizer,
     load_transformers_tokenizer as load_transformers_tokenizer,
     number_words as number_words,
-    take_first_words as take_first_words,
     tokenize_continuation as tokenize_continuation,
     tokenize_pairs as tokenize_pairs,
     tokenize_texts as tokenize_texts,

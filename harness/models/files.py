@@ -4,11 +4,10 @@ import contextlib
 import json
 import logging
 import math
-import os
 import re
 import socket
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from openended.harness.core import (
+    OFFLINE_VARIABLES,
     DataError,
     Json,
     digest_bytes,
     digest_file,
+    is_switched_off,
     list_bundled_choices,
     read_full_yaml,
     read_json,
@@ -27,14 +28,8 @@ from openended.harness.core import (
 
 log = logging.getLogger(__name__)
 
-OFFLINE_VARIABLES = ("OPENENDED_OFFLINE", "HF_HUB_OFFLINE")  # switch off every download
 NAMES = (*OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
 SECONDS = 5.0  # seconds that a connection may take
-
-
-def is_switched_off(names: Sequence[str]) -> bool:
-    """Return whether one of these environment variables is set to true."""
-    return any(os.environ.get(name, "").lower() in ("1", "true", "yes", "on") for name in names)
 
 
 def is_offline() -> bool:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openended.harness import core
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
-from openended.harness.models.isolated_process import run_isolated
 
 if TYPE_CHECKING:
     from openended.harness.models.spec import ModelSpec
@@ -184,17 +184,6 @@ class LengthLimit:
     """Whether most human texts are in such a script."""
 
 
-def take_first_words(text: str, most: int, by_chars: bool = False) -> str:
-    """Return the text up to the end of its `most`-th whitespace word or character; all of it where it has no more.
-
-    >>> take_first_words(" a b  c", 2)
-    ' a b'
-    """
-    unit = r"\S" if by_chars else r"\S+"
-    ends = [match.end() for match in islice(re.finditer(unit, text), most + 1)]
-    return text if len(ends) <= most else text[: ends[most - 1]]
-
-
 def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
     """Return token ids of texts, no special tokens added."""
     inner = getattr(tokenizer, "inner", None)
@@ -237,7 +226,7 @@ def cut_continuation(
     """Return a text and its ids cut at the limit, and whether it was cut."""
     most = limit.most
     if tokenizer is None:
-        cut = text if most is None else take_first_words(text, most, limit.by_chars)
+        cut = text if most is None else core.take_first_words(text, most, limit.by_chars)
         return cut, ids, cut != text
     if most is None or len(ids) <= most:
         return text, ids, False
@@ -322,6 +311,8 @@ def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> N
         from tokenizers import Tokenizer as Fast
 
         yield str(len(Fast.from_file(str(path)).encode(probe, add_special_tokens=False).ids))
+
+    from openended.harness.models.isolated_process import run_isolated
 
     (count,) = run_isolated(count_tokens, f"model {name}: its tokenizer.json")
     if int(count) > _MOST_TOKENS * len(probe):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, shorten_error
 from openended.harness.models import tokenizer as tokenizers
-from openended.harness.models.chat import load_template
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
@@ -216,6 +215,8 @@ def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
     eos_ids = tokenizer.eos_ids
     if not spec.chat_template:
         return eos_ids
+    from openended.harness.models.chat import load_template
+
     end = load_template(spec).end()
     return eos_ids if end is None or end in eos_ids else (*eos_ids, end)
 

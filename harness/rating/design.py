@@ -15,7 +15,6 @@ from typing import IO, Any, Self
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.models import take_first_words
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
 from openended.harness.storage import MODEL_STAGES
 from openended.metrics.judgments import read_rows
@@ -117,7 +116,7 @@ def select_usable_texts(
     for example in (e for e in everywhere if e not in excluded):
         cut_texts = {p: texts_by_player[p][example] for p in players}
         if protocol.cut_words is not None:
-            cut_texts = {p: take_first_words(text, protocol.cut_words, by_chars) for p, text in cut_texts.items()}
+            cut_texts = {p: core.take_first_words(text, protocol.cut_words, by_chars) for p, text in cut_texts.items()}
         usable = {
             player: text for player, text in cut_texts.items()
             if len(text.split()) >= protocol.min_words and (player, example) not in too_short

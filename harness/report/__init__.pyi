@@ -1,17 +1,20 @@
 from .analysis.group_sequential import (
     NO_LOOKS as NO_LOOKS,
-    OF_THE_SIZE as OF_THE_SIZE,
     OPEN as OPEN,
-    SIZE as SIZE,
     Decision as Decision,
     DecisionPlan as DecisionPlan,
-    EarlierLooks as EarlierLooks,
     PlannedComparison as PlannedComparison,
     check_plan as check_plan,
     continue_plan as continue_plan,
     judge_comparisons as judge_comparisons,
     read_decision_plan as read_decision_plan,
     save_decisions as save_decisions,
+)
+from .analysis.looks import (
+    EarlierLooks as EarlierLooks,
+    change_looks as change_looks,
+    digest_system as digest_system,
+    read_looks as read_looks,
 )
 from .analysis.paired import (
     compute_clustered_error as compute_clustered_error,
@@ -37,7 +40,6 @@ from .build import (
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
 from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
-from .looks import change_looks as change_looks, digest_system as digest_system, read_looks as read_looks
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
-from openended.harness.report.analysis.group_sequential import DecisionPlan, select_last_looks
+from openended.harness.report.analysis.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
 from openended.harness.report.tables import selection
-from openended.harness.report.tables.decisions import build_decision_frame
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.frame import Frame
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from openended.harness.imported import SystemScores
+    from openended.harness.report.analysis.group_sequential import DecisionPlan
 
 log = logging.getLogger(__name__)
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
@@ -117,8 +116,12 @@ def build_report(
         raise SpecError(f"figures: expected true or false, got {figures!r:.40}; those of a layout go into layout=")
     layouts = _load_layouts(layout, options)
     results = measured.read_results(paths)
-    decided = [build_decision_frame(decisions, results)] if decisions is not None else []
-    results = select_last_looks(results) if decided else results
+    decided = list[Frame]()
+    if decisions is not None:
+        from openended.harness.report.analysis.group_sequential import select_last_looks
+        from openended.harness.report.tables.decisions import build_decision_frame
+
+        decided, results = [build_decision_frame(decisions, results)], select_last_looks(results)
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
     of_players = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())

@@ -15,6 +15,7 @@ from openended.harness.core import (
     CommandParser,
     SpecError,
     find_repeated,
+    get_version,
     list_bundled_choices,
     print_error,
     run_command,
@@ -115,7 +116,6 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _build_report(args: argparse.Namespace) -> Report:
-    from openended import __version__
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
@@ -151,8 +151,8 @@ def _build_report(args: argparse.Namespace) -> Report:
         required_metrics=_split_at_commas([args.metrics or ""]),
         decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
-    texts = write_methods(report.results, report.folder, __version__) if args.methods else []
-    texts += [write_checklist(report.results, report.folder, __version__)] if args.checklist else []
+    texts = write_methods(report.results, report.folder, get_version()) if args.methods else []
+    texts += [write_checklist(report.results, report.folder, get_version())] if args.checklist else []
     return replace(report, paths=(*report.paths, *texts))
 
 

@@ -43,11 +43,13 @@ from .layout import (
     build_layout as build_layout,
     load_layout as load_layout,
 )
-from .runs import Run as Run, locate_verified_file as locate_verified_file
+from .runs import Run as Run, find_run as find_run, locate_verified_file as locate_verified_file
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
     FACTS as FACTS,
     INTERNAL as INTERNAL,
+    OF_THE_SIZE as OF_THE_SIZE,
+    SIZE as SIZE,
     STAGE as STAGE,
     STEP as STEP,
     TRAINING as TRAINING,

@@ -21,8 +21,16 @@ from openended.harness import core
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
 from openended.harness.results.systems import SystemValue
-from openended.harness.run import RESAMPLING_VERSION, load_result, load_vectors, pack_replicates, save_result
-from openended.harness.storage import MODEL_STAGES, STAGES, Recipe, RowFile, Store
+from openended.harness.storage import (
+    MODEL_STAGES,
+    STAGES,
+    Recipe,
+    RowFile,
+    Store,
+    load_result,
+    load_vectors,
+    save_result,
+)
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
 log = logging.getLogger(__name__)
@@ -122,7 +130,7 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
     clusterings = JOINT_CLUSTERINGS if isinstance(metric, Quantized) else 0
     spec = {
         "metric": core.canonicalize(metric), "system": "joint",
-        "intervals": [core.COUNT, RESAMPLING_VERSION], "joint": [clusterings, VERSION],
+        "intervals": [core.COUNT, core.RESAMPLING_VERSION], "joint": [clusterings, VERSION],
     }  # fmt: skip
     inputs = {f"system {number}": entry for number, entry in enumerate(distinct)} | human[0]
 
@@ -135,7 +143,7 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
             metric.estimate_jointly(human[1], list(distinct.values()), core.Plan())
         ):
             values |= {f"{number}/{key}": of_system[key] for key in replicates}
-            draws |= pack_replicates({f"{number}/{key}": part for key, part in replicates.items()})
+            draws |= core.pack_replicates({f"{number}/{key}": part for key, part in replicates.items()})
         return core.MetricResult(
             metric=metric.name, signature=signature_of_space, primary=next(iter(values), ""),
             values=values, n_human=len(human[1]), n_model=len(next(iter(distinct.values()))), draws=draws,

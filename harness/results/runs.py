@@ -68,6 +68,19 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
     return list(records), unfinished
 
 
+def find_run(word: str, outputs: Path) -> Path:
+    """Return the folder of a run by its path or the end of its name."""
+    path = Path(word)
+    if (path / RECORD).is_file() or path.is_file():
+        return path if path.is_dir() else path.parent
+    folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
+    if not folders:
+        raise DataError(f"no run {word!r}: expected a folder with {RECORD}, or the end of one's name in {outputs}/runs")
+    if len(folders) > 1:
+        raise DataError(f"{len(folders)} runs end with {word!r}: {', '.join(map(str, folders[:5]))}; give the folder")
+    return folders[0]
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield the record of every run folder; it is missing in a run that has not finished."""
     children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import SpecError, compare_signatures, find_member, parse_signature, render_option
-from openended.harness.decoders import Decoder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +21,8 @@ IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that ag
 # The human text ignores these.
 MODEL_AXES = ("model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens")
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
+SIZE = "num_examples"
+OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 STEP, TRAINING = "model.step", "model.training"  # of a checkpoint
 STAGE = "training.stage"  # of one of the models of a family, as base, SFT
 # What differs between the steps of a training.
@@ -164,7 +165,7 @@ def sort_values(items: Iterable[SystemValue], axes: Sequence[str]) -> list[Syste
     def make_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
         value = item.axes.get(axis, "")
         if axis == "decoder":  # decoders that are not installed come last
-            rank = getattr(find_member("decoder", value) or Decoder, "table_rank")  # noqa: B009
+            rank = getattr(find_member("decoder", value), "table_rank", math.inf)
             return rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
         if axis == "model":
             return 0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value)

@@ -1,16 +1,6 @@
-from .artifacts import (
-    load_result as load_result,
-    load_result_arrays as load_result_arrays,
-    load_vectors as load_vectors,
-    save_result as save_result,
-)
 from .axes import collect_axes as collect_axes, derive_system_name as derive_system_name
 from .forecast import Forecast as Forecast, Rates as Rates, forecast_plans as forecast_plans, read_rates as read_rates
-from .measure import (
-    RESAMPLING_VERSION as RESAMPLING_VERSION,
-    compute_metric as compute_metric,
-    pack_replicates as pack_replicates,
-)
+from .measure import compute_metric as compute_metric
 from .pipeline import (
     RunTexts as RunTexts,
     make_texts as make_texts,

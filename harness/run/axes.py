@@ -73,12 +73,12 @@ def _collect_import_axes(
     file: str, system: str | None, task: core.Task, fingerprint: str | None
 ) -> dict[str, core.Json]:
     """Return the axes of texts that no model of the run generated."""
-    from openended.tasks.download import find_generations
-
     if imported.is_built_in_system(file) or task.open_bundled_system(file) is not None:
         content = core.digest([fingerprint, file])
     else:
-        content = imported.compute_fingerprint(find_generations(file, planning=True))  # independent of the path
+        content = imported.compute_fingerprint(
+            imported.find_generations(file, planning=True)
+        )  # independent of the path
     return {
         "model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)
     }  # fmt: skip

@@ -12,9 +12,9 @@ from openended.harness import core, imported, models
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import NO_TOKENIZER, Dataset
 from openended.harness.run.facts import reads_q
-from openended.harness.run.players import JudgmentSource, list_metrics_for_file
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.session import Session
-from openended.harness.run.settings import NO_JUDGMENTS, RunModels, Settings, TextOptions
+from openended.harness.run.settings import RunModels, Settings, TextOptions
 from openended.harness.run.steps import Executor
 from openended.harness.storage import RowFile
 
@@ -44,7 +44,7 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     task, metrics, decoder = settings.task, settings.metrics, settings.decoder
     texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
     judgments = JudgmentSource.from_settings(settings)
-    remarks = check_judgments(judgments, readers)
+    remarks = judgments.check(readers)
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts, paired=task.paired)
@@ -99,11 +99,9 @@ def check_dataset(
 
 def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, session: Session) -> None:
     """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
-    from openended.tasks._files import PublicFileTask, UserFileTask
-
     path = Path(str(texts.generations))
-    is_own = isinstance(task, UserFileTask) and not isinstance(task, PublicFileTask) and not task.needs_tokenizer()
-    if dataset.fingerprint and dataset.examples.entry is None and is_own:
+    is_readable = task.reads_own_file and not task.needs_tokenizer()
+    if dataset.fingerprint and dataset.examples.entry is None and is_readable:
         used = texts.num_planned + texts.num_model_texts or _CHECKED_TEXTS
         deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
     if texts.generations is None or not task.paired or not path.is_file():
@@ -119,29 +117,6 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, sess
                 "texts of one prompt by `sample`: 0, 1, …"
             )
         seen.add(key)
-
-
-def check_judgments(judgments: JudgmentSource, readers: Sequence[core.ReadsFile]) -> list[str]:
-    """Read the file of judgments for every metric that needs it; return which of them have no value, and why."""
-    source, path = judgments.source, judgments.path
-    if source not in (None, NO_JUDGMENTS) and not readers:
-        able = [m.name for m in list_metrics_for_file(path, judgments.columns)] if path is not None else ["huse"]
-        raise core.SpecError(
-            f"judgments={source}: no metric of this run reads judgments; "
-            f"add {' or '.join(able)} to metric=[…], or leave it out"
-        )
-    remarks: list[str] = []
-    for metric in readers:
-        if source is None:
-            raise core.SpecError(
-                f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
-            )
-        if path is not None:
-            try:
-                judgments.read_player(metric)
-            except core.UndefinedMetric as err:
-                remarks.append(f"metric {metric.name} has no value of this run: {err}")
-    return remarks
 
 
 def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts: TextOptions, *, paired: bool) -> None:
@@ -254,6 +229,4 @@ def check_start_token(model: models.BackendSpec) -> None:
 def fetch_generations(name: str, *, planning: bool) -> None:
     """Download the file of `generations` if it is a public one; a plan raises where it is missing."""
     if not imported.is_built_in_system(name):
-        from openended.tasks.download import find_generations
-
-        find_generations(name, planning=planning)
+        imported.find_generations(name, planning=planning)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from openended.harness import core
+from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
-from openended.harness.run.import_texts import digest_corpus, load_corpus
 from openended.harness.run.settings import RunModels, TextOptions, read_preset
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, RowFile
@@ -63,7 +62,7 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            out["corpus"] = _digest_corpus_texts(path, digest_corpus(path))[:_SHORT]
+            out["corpus"] = _digest_corpus_texts(path, imported.digest_corpus(path))[:_SHORT]
     weights = [_name_model(ModelSpec(path=str(dict(n.options)["path"]))) for n in needs if n.kind == "classifier"]
     out |= {"weights": "+".join(weights)} if weights else {}
     if options.protocol is not None:
@@ -132,7 +131,7 @@ def digest_texts(human: Entry | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
-    return core.digest(load_corpus(path))
+    return core.digest(imported.load_corpus(path))
 
 
 @lru_cache(maxsize=64)

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core, models
+from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.run import artifacts
 from openended.harness.run.dataset import SPARE_ROWS
-from openended.harness.run.import_texts import digest_corpus, load_corpus
 from openended.harness.run.passes import ModelPasses, ScoringOptions, has_ids_for
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Build, Step, StepGroup, TextRows, digest_model, resolve_input
@@ -158,7 +156,7 @@ class FeatureTable:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            return LazyFeature(partial(digest_corpus, path), partial(load_corpus, path))
+            return LazyFeature(partial(imported.digest_corpus, path), partial(imported.load_corpus, path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
             device = self.passes.runtime.device
@@ -210,7 +208,7 @@ class FeatureTable:
             inputs["ends"] = partial(_digest_ends, spec)
         compute = partial(self.passes.write_tokens, spec, source, options)
         step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, compute)
-        return LazyFeature.from_step(step, lambda entry: artifacts.load_ragged(entry.path))
+        return LazyFeature.from_step(step, lambda entry: storage.load_ragged(entry.path))
 
     def _declare_embeddings(
         self, source: TextRows, need: core.Need
@@ -298,7 +296,7 @@ class FeatureTable:
                 raise core.UndefinedMetric(reason)
 
         def load_negative_log(entry: Entry) -> core.Ragged:
-            q = artifacts.load_next_token(entry.path, entry.meta)
+            q = storage.load_next_token(entry.path, entry.meta)
             with np.errstate(divide="ignore"):
                 return core.Ragged(-np.log(q.gold_prob), q.offsets)
 
@@ -311,7 +309,7 @@ class FeatureTable:
         compute = partial(self.passes.read_q, model, decoder, source, least)
         step = _make_step(source, "next_token", "", facts, inputs, compute, model)
         if need.kind == "next_token":
-            return LazyFeature.from_step(step, lambda entry: artifacts.load_next_token(entry.path, entry.meta))
+            return LazyFeature.from_step(step, lambda entry: storage.load_next_token(entry.path, entry.meta))
         return LazyFeature.from_step(step, load_negative_log)
 
     def _declare_vectors(self, source: TextRows, need: core.Need, spec: models.EmbedderSpec) -> Step:
@@ -351,7 +349,7 @@ def _refuse_answers(source: TextRows) -> None:
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
     """Load these rows of the user's own vectors; with `whole`, the file must have exactly one row for each text."""
     try:
-        array = artifacts.load_array(path)
+        array = storage.load_array(path)
     except core.DataError as err:
         raise core.DataError(f"features: {path}: not a .npy file of plain numbers ({err})") from err
     if array.ndim != 2 or array.dtype.kind != "f":
@@ -387,11 +385,11 @@ def _compute_nothing(folder: Path) -> Mapping[str, Any]:
 
 
 def _read_ragged(entry: Entry) -> core.Ragged:
-    return artifacts.load_ragged(entry.path)
+    return storage.load_ragged(entry.path)
 
 
 def _read_vectors(step: Step) -> LazyFeature:
-    return LazyFeature.from_step(step, lambda entry: artifacts.load_vectors(entry.path))
+    return LazyFeature.from_step(step, lambda entry: storage.load_vectors(entry.path))
 
 
 def _is_same_model(spec: models.BackendSpec, other: models.BackendSpec | None) -> bool:

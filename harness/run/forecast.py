@@ -101,6 +101,12 @@ class Forecast:
                     with_key = f" and the key in {service.key}" if service is not None and service.key else ""
                     self.hosts[endpoint] = f"texts{with_key} ({role})"
 
+    def list_commands(self) -> list[str]:
+        """List the commands that fetch the missing models and files, each once."""
+        files = [file for file in self.files.values() if file.url and not file.present]
+        models = [size.get for size in self.sizes().values() if size.get]
+        return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]
+
     def read(self, stage: str) -> int:
         """Return how many texts a stage's models read."""
         return sum(texts for (name, _, _), (texts, _) in self.reads.items() if name == stage)

@@ -115,10 +115,8 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
 
 def _find_file(name: str) -> Path | None:
     """Return the file of `generations`; None where it was not downloaded, as was noted."""
-    from openended.tasks.download import find_generations
-
     try:
-        return find_generations(name, planning=True)
+        return imported.find_generations(name, planning=True)
     except DataError:
         return None
 
@@ -193,15 +191,3 @@ def _damage_texts(
             yield replace(row, generation=generation)
 
     return damage_rows(), f"{options.generations}: human texts that are not compared, damaged"
-
-
-def digest_corpus(path: Path) -> str:
-    """Return the digest of the file or folder that the user names for metrics of novelty."""
-    if not path.exists():
-        raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
-    return imported.compute_fingerprint(path)
-
-
-def load_corpus(path: Path) -> list[str]:
-    """Return the texts of that file, in its order."""
-    return [text.text or "" for text in imported.read_generations(path)]

@@ -14,19 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.run.artifacts import load_result, save_result
 from openended.harness.run.dataset import REFERENCE_ROWS
 from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Step, StepFailedError, TextRows
-from openended.harness.storage import RowFile
+from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 log = logging.getLogger(__name__)
 
 System = Literal["human", "model", "ceiling"]
-RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enters the keys of results that have any
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
@@ -108,7 +106,7 @@ class Measures:
             if code := _digest_plugin(metric):
                 spec["code"] = code
             if self.intervals:
-                spec["intervals"] = [self.intervals, RESAMPLING_VERSION]
+                spec["intervals"] = [self.intervals, core.RESAMPLING_VERSION]
             return spec
 
         def write(folder: Path) -> Mapping[str, Any]:
@@ -265,14 +263,7 @@ def add_intervals(
         _NO_VALUE: [k for k in defined if k not in sound],
     }
     notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
-    return replace(result, draws=pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))
-
-
-def pack_replicates(replicates: Mapping[str, core.Replicates]) -> dict[str, core.F64]:
-    """Return replicates as the arrays of a result."""
-    draws = {k: r.draws for k, r in replicates.items()}
-    draws |= {f"repeats/{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
-    return draws | {f"share/{k}": np.array([r.share]) for k, r in replicates.items() if r.share < 1}
+    return replace(result, draws=core.pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))
 
 
 def _build_undefined_result(

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness import core, models
+from openended.harness import core, models, storage
 from openended.harness.decoders import QDecoder
-from openended.harness.run import artifacts
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Build, TextRows
@@ -94,7 +93,7 @@ class ModelPasses:
         self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions, folder: Path
     ) -> Mapping[str, Any]:
         """Write token ids under a model's tokenizer."""
-        artifacts.save_ragged(folder, self.tokenize(spec, source, options))
+        storage.save_ragged(folder, self.tokenize(spec, source, options))
         return {}
 
     def tokenize(self, spec: models.ModelSpec, source: TextRows, options: ScoringOptions) -> core.Ragged:
@@ -144,7 +143,7 @@ class ModelPasses:
         with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
             request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
-        artifacts.save_array(folder / artifacts.VECTORS, sketches)
+        storage.save_array(folder / storage.VECTORS, sketches)
         return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def embed(
@@ -170,14 +169,14 @@ class ModelPasses:
     ) -> Mapping[str, Any]:
         """Write the statistics of a decoder's Q on a source."""
         stats, facts = self._force(spec, decoder, source, min_new_tokens, entropy=False)
-        return {**artifacts.save_next_token(folder, stats), **facts}
+        return {**storage.save_next_token(folder, stats), **facts}
 
     def write_entropy(
         self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, folder: Path
     ) -> Mapping[str, Any]:
         """Write the entropy of a decoder's Q at every token of a source."""
         stats, facts = self._force(spec, decoder, source, min_new_tokens, entropy=True)
-        artifacts.save_ragged(folder, core.Ragged(np.asarray(stats.entropy), stats.offsets))
+        storage.save_ragged(folder, core.Ragged(np.asarray(stats.entropy), stats.offsets))
         return facts
 
     def _force(
@@ -234,7 +233,7 @@ def _read_prompt_ids(source: TextRows, spec: models.BackendSpec) -> core.Ragged:
 
 
 def _save_scores(scores: core.Ragged, model: models.Backend, folder: Path) -> Mapping[str, Any]:
-    artifacts.save_ragged(folder, scores)
+    storage.save_ragged(folder, scores)
     return {"n": len(scores), "tokens": len(scores.values), "device": str(model.device), **model.provenance()}
 
 
@@ -242,5 +241,5 @@ def _save_vectors(
     embedded: models.TextVectors, model: models.LanguageModel | models.Backend, folder: Path
 ) -> Mapping[str, Any]:
     vectors, truncated = embedded
-    artifacts.save_array(folder / artifacts.VECTORS, vectors)
+    storage.save_array(folder / storage.VECTORS, vectors)
     return {"n": len(vectors), "d": int(vectors.shape[1]), "truncated": truncated, "device": str(model.device)}

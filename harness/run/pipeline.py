@@ -12,22 +12,13 @@ from typing import Any
 
 from openended.harness import core
 from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import load_result, save_result
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.import_texts import declare_import
-from openended.harness.run.measure import (
-    RESAMPLING_VERSION,
-    Measurement,
-    Measures,
-    System,
-    SystemResult,
-    compute_metric,
-)
+from openended.harness.run.measure import Measurement, Measures, System, SystemResult, compute_metric
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.passes import ModelPasses
 from openended.harness.run.players import JudgmentSource
@@ -35,7 +26,7 @@ from openended.harness.run.run_record import Outcome, write_explanations, write_
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Step, TextRows
-from openended.harness.storage import RowFile
+from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 
@@ -141,6 +132,8 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         check_user_files(task, texts, dataset, session)
     features = FeatureTable(run_models, texts, ModelPasses(session, settings.runtime))
     if texts.generations is not None:
+        from openended.harness.run.import_texts import declare_import
+
         rows = declare_import(texts, task, dataset, session)
     else:
         if decoder is not None and decoder.needs_human_ppl:
@@ -258,7 +251,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
 
         spec = {"metric": core.canonicalize(metric), "system": "judgments", "file": path.name}
         if settings.intervals:
-            spec["intervals"] = [settings.intervals, RESAMPLING_VERSION]
+            spec["intervals"] = [settings.intervals, core.RESAMPLING_VERSION]
         what = f"{metric.name} {path.name}"
         step = Step("measure", what, "model", spec, {"judgments": sha}, write, metric=metric.name)
         executor.run(step)

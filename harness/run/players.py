@@ -91,6 +91,28 @@ class JudgmentSource:
         judged = self.read(metric)
         return judged, self.find_player(metric, judged, human=human)
 
+    def check(self, readers: Sequence[core.ReadsFile]) -> list[str]:
+        """Read the file for every metric that needs it; return which of them have no value, and why."""
+        source, path = self.source, self.path
+        if source not in (None, NO_JUDGMENTS) and not readers:
+            able = [m.name for m in list_metrics_for_file(path, self.columns)] if path is not None else ["huse"]
+            raise core.SpecError(
+                f"judgments={source}: no metric of this run reads judgments; "
+                f"add {' or '.join(able)} to metric=[…], or leave it out"
+            )
+        remarks: list[str] = []
+        for metric in readers:
+            if source is None:
+                raise core.SpecError(
+                    f"metric.{metric.name}: needs human judgments; add judgments=FILE, or leave it out of metric=[…]"
+                )
+            if path is not None:
+                try:
+                    self.read_player(metric)
+                except core.UndefinedMetric as err:
+                    remarks.append(f"metric {metric.name} has no value of this run: {err}")
+        return remarks
+
     def find_player(self, metric: core.ReadsFile, judged: Any, *, human: bool = False) -> str:  # noqa: ANN401
         """Return the name that the run's system, or its human text, has in what was read from the file.
 

@@ -17,7 +17,6 @@ import numpy as np
 from openended.harness import storage
 from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
 from openended.harness.decoders import Decoder
-from openended.harness.run.artifacts import load_result_arrays
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.steps import Executor, Step, TextRows
 
@@ -82,7 +81,7 @@ def write_explanations(
     for result in results:
         if result.system != "model" or result.artifact is None:
             continue
-        arrays = load_result_arrays(store / result.artifact)
+        arrays = storage.load_result_arrays(store / result.artifact)
         if any(name.endswith("_rows") for name in arrays):
             head = {"metric": result.result.metric, "signature": result.result.signature}
             names = {"human": _name_rows(human), "model": _name_rows(model)}

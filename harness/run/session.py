@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness.core import Runtime, Side, Tokenizer, digest
@@ -13,10 +14,10 @@ from openended.harness.models import ModelCache, ModelSpec, load_tokenizer, toke
 from openended.harness.storage import Store
 
 if TYPE_CHECKING:
-    from openended.harness.backends import Cluster
     from openended.harness.models import Backend, BackendSpec, EmbedderSpec
 
 log = logging.getLogger(__name__)
+_RAY = "openended.harness.backends.ray.backend"  # the module of `runtime.engine=ray`
 
 # Human sides kept between the runs of a session: those of two tasks, with all features of a paper's metrics.
 _LASTING = 32
@@ -60,7 +61,7 @@ class Session(ModelCache):
         self.side_cache = SideCache()
         self._tokenizers: dict[str, Tokenizer] = {}
         self._warned: set[str] = set()
-        self._workers: tuple[Runtime, Cluster] | None = None
+        self._workers: tuple[Runtime, Any] | None = None
 
     def warn_once(self, text: str) -> None:
         """Log a warning once per session, even if it applies to many jobs."""
@@ -87,19 +88,18 @@ class Session(ModelCache):
         return super().embedder(spec, runtime)
 
     def _load_on_workers(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
-        from openended.harness.backends import Cluster, load_ray_backend
-
+        ray = import_module(_RAY)
         shape = replace(
             runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False
         )
         if self._workers is None or self._workers[0] != shape:
             self._models.clear()
             self._workers = None  # the old ones end before others begin
-            self._workers = shape, Cluster(runtime)
+            self._workers = shape, ray.Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
         backend: Backend = self._load(
-            [spec.identity(), "ray"], title, runtime, lambda _: load_ray_backend(workers, spec)
+            [spec.identity(), "ray"], title, runtime, lambda _: ray.load_ray_backend(workers, spec)
         )
         return backend
 

@@ -1,3 +1,16 @@
+from .artifacts import (
+    VECTORS as VECTORS,
+    load_array as load_array,
+    load_next_token as load_next_token,
+    load_ragged as load_ragged,
+    load_result as load_result,
+    load_result_arrays as load_result_arrays,
+    load_vectors as load_vectors,
+    save_array as save_array,
+    save_next_token as save_next_token,
+    save_ragged as save_ragged,
+    save_result as save_result,
+)
 from .check import check_store as check_store, collect_garbage as collect_garbage
 from .provenance import (
     compare_environments as compare_environments,

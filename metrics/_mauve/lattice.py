@@ -23,7 +23,6 @@ from openended.harness.core import I64, make_random_stream
 from openended.metrics._mauve.kmeans import F32
 
 NORM = 50  # squared, of the lattice points
-CELLS = 744
 HIDDEN, EPOCHS, BATCH = 256, 20, 128
 PUBLISHED = {"hidden": 768, "epochs": 160, "batch": 64}  # Sablayrolles et al.; Pillutla et al. 2021, C.3.3
 _DIM = 4

@@ -14,12 +14,12 @@ from openended.harness.core import I64, Floats, UndefinedMetric, make_random_str
 from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
-from openended.metrics._mauve.lattice import CELLS, PUBLISHED, lattice_cells, train_spreading_net
 
 QuantizerName = Literal["kmeans", "kmeans_l1", "residual_kmeans", "drmm", "lattice"]
 Buckets = int | Literal["auto"]
 UnitNorm = Literal["before_pca", "after_pca"]
 Training = Literal["fast", "published"]
+LATTICE_CELLS = 744  # of the lattice, of norm 50
 TRAINED: tuple[QuantizerName, ...] = ("drmm", "lattice")  # what a training changes
 _MOST_BUCKETS = 500  # the MAUVE paper's k, used at its n = 5,000 and above
 
@@ -54,6 +54,8 @@ def _cluster_by_mixture(
 
 
 def _cluster_by_lattice(points: F32, *, seed: int, training: Training, **_: int) -> Callable[[F32], I64]:
+    from openended.metrics._mauve.lattice import PUBLISHED, lattice_cells, train_spreading_net
+
     net = train_spreading_net(points, seed=seed, **(PUBLISHED if training == "published" else {}))
     return lambda rows: lattice_cells(net.map_to_sphere(rows))
 
@@ -73,7 +75,7 @@ QUANTIZERS: Mapping[QuantizerName, Quantizer] = {
     "kmeans_l1": Quantizer(_cluster_by_kmeans, rows="l1", whiten=True),  # of the MAUVE paper's experiments
     "residual_kmeans": Quantizer(_cluster_by_residuals, auto=1000),
     "drmm": Quantizer(_cluster_by_mixture, rows=None, auto=1000),  # the MAUVE paper's second quantizer
-    "lattice": Quantizer(_cluster_by_lattice, auto=CELLS),  # the MAUVE paper's third quantizer
+    "lattice": Quantizer(_cluster_by_lattice, auto=LATTICE_CELLS),  # the MAUVE paper's third quantizer
 }
 
 
@@ -179,7 +181,7 @@ def describe_accepted_buckets(num_buckets: Buckets, quantizer: QuantizerName) ->
     if num_buckets == "auto" or QUANTIZERS[quantizer].auto in (None, num_buckets):
         return ""
     if quantizer == "lattice":
-        return f"auto or {CELLS}"
+        return f"auto or {LATTICE_CELLS}"
     codes = _count_codes(num_buckets)
     return "" if codes >= 2 and codes**LEVELS == num_buckets else "auto (1000) or another cube of codes per level"
 

@@ -39,6 +39,8 @@ from openended.metrics._common import Values
 
 Curve = Literal["uniform", "angular"]
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
+EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
+OwnPoint = Literal["counted", "left_out"]
 
 _EDGE = 1e-6  # mauve-text: the mixture weights stay this far from 0 and 1
 _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and pi / 2
@@ -48,6 +50,18 @@ _CELLS_AT_ONCE = 1 << 15  # of histograms at several angles: they fit into the p
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 Value = Any  # a number, or one a row
 Option = Any  # of `mauve_of_histograms`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioSettings:
+    """Settings of the density-ratio estimators."""
+
+    neighbors: int  # option of `knn`; with `counted`, a text is one of its own neighbors
+    own_point: OwnPoint  # of `knn`: whether a text counts among its neighbors
+    explained_variance: float  # share of the variance that PCA keeps, for `knn` and `gaussian`
+    seed: int  # of the folds
+    groups: tuple[NDArray[Any], NDArray[Any]] | None
+    """The prompts of all texts; a text is never compared with texts of its own prompt. None: all prompts differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,51 +1,5 @@
 """Base classes of the metric families and what their members share, for metrics here and in other packages."""
 
-from openended.metrics._common import (
-    Mask as Mask,
-    ReplicatesByName as ReplicatesByName,
-    Values as Values,
-    check_choice as check_choice,
-)
-from openended.metrics._ngrams.index import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
-from openended.metrics.families.samples_per_prompt import (
-    FILE as FILE,
-    Answers as Answers,
-    PromptGroups as PromptGroups,
-    PromptMetric as PromptMetric,
-    SamplesMetric as SamplesMetric,
-    SamplesTextMetric as SamplesTextMetric,
-    average_over_prompts as average_over_prompts,
-    average_pairs as average_pairs,
-    cosines as cosines,
-    prompts_of as prompts_of,
-    unit_rows as unit_rows,
-)
-from openended.metrics.families.teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
-from openended.metrics.families.text import (
-    COUNTED_BY as COUNTED_BY,
-    Corpus as Corpus,
-    TextMetric as TextMetric,
-    corpus_of as corpus_of,
-    declare_orders as declare_orders,
-    describe_missing as describe_missing,
-    divide_known as divide_known,
-    require_defined as require_defined,
-)
-from openended.metrics.families.two_sample import (
-    HALF_SCALE as HALF_SCALE,
-    JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,
-    CellCounts as CellCounts,
-    ClusterFit as ClusterFit,
-    ClusteringRun as ClusteringRun,
-    ComparisonMetric as ComparisonMetric,
-    Estimates as Estimates,
-    FeatureSpaceMetric as FeatureSpaceMetric,
-    PermutationMetric as PermutationMetric,
-    Quantized as Quantized,
-    Space as Space,
-    TwoSample as TwoSample,
-    enlarge as enlarge,
-    mark_sides as mark_sides,
-    sort_ids as sort_ids,
-    sort_order as sort_order,
-)
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

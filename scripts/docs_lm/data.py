@@ -13,7 +13,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from openended.tasks._docstrings import Passage, fingerprint, load_passages, package_versions
+from openended.tasks._docstrings import load_passages, package_versions
+from openended.tasks._passages import Passage, fingerprint
 
 END, MASK = "<|endoftext|>", "[MASK]"
 VOCAB_SIZE = 4096  # tokens without `MASK`, which only a masked model has

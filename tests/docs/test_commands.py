@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from openended.harness.app.cli import list_commands
-from openended.tasks.download import find_cache_root
+from openended.harness.core import find_cache_root
 from tests.docs.commands import PAGES, PLUGIN, build_folder, expand, read_commands, read_lines
 from tests.helpers import ROOT, openended
 

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers import ROOT
 
 GRID = ("-m", "decoder=greedy,nucleus", "metric=[mauve,distinct_n]", "num_examples=40")
-MOST_LINES = 30_000  # of the modules that `GRID` loads
+MOST_LINES = 26_000  # of the modules that `GRID` loads
 COUNT = """
 import atexit, pathlib, sys
 
@@ -47,6 +47,7 @@ EXTENSIONS = {
         ),
         "metric=[huse]",
     ),
+    "findings": ("harness/report/findings conf/report/findings.yaml", "report --layout findings"),
     "exports": (
         "harness/report/exports harness/app/commands/export.py harness/app/commands/push.py", "export x --format zip"
     ),
@@ -76,7 +77,7 @@ EXTENSIONS = {
     "audit": (
         "harness/audit harness/run/audit.py harness/report/audit.py harness/app/commands/audit.py", "audit x"
     ),
-    "fidelity": ("harness/fidelity harness/app/commands/fidelity.py", "fidelity x y --texts z"),
+    "fidelity": ("harness/fidelity", "fidelity x y --texts z"),
     "decisions": ("harness/app/hydra/decide.py", "-m decoder=greedy,nucleus 'decide=nucleus>greedy: mauve'"),
     "stress": ("harness/app/commands/stress.py conf/metric/stress.yaml conf/report/stress.yaml", "stress"),
     "search decoders": (

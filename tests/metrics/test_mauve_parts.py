@@ -8,13 +8,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from openended.harness.core import Features, Side, SpecError, UndefinedMetric, make_random_stream
-from openended.metrics._mauve import lattice, quantizers
-from openended.metrics._mauve.density_ratio import RatioSettings, log_ratios
+from openended.metrics._mauve import lattice
+from openended.metrics._mauve.density_ratio import log_ratios
 from openended.metrics._mauve.drmm import MixtureLayer, fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
 from openended.metrics._mauve.lattice import lattice_cells, lattice_points
 from openended.metrics._mauve.quantizers import QUANTIZERS, fit_quantizer
-from openended.metrics._mauve.scores import Ratios, mauve_of_ratios
+from openended.metrics._mauve.scores import Ratios, RatioSettings, mauve_of_ratios
 from openended.metrics.mauve import Mauve, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve
 from tests.helpers import features
@@ -474,7 +474,7 @@ def test_options_of_the_fit_move_the_cells_alone(monkeypatch):
     sides = {"human": clusters(90, 12), "model": clusters(80, 12, seed=1)}
     sizes = []
     net = lattice.train_spreading_net
-    monkeypatch.setattr(quantizers, "train_spreading_net", lambda rows, **size: sizes.append(size) or net(rows, seed=0))
+    monkeypatch.setattr(lattice, "train_spreading_net", lambda rows, **size: sizes.append(size) or net(rows, seed=0))
     for options in ({"quantizer": "lattice", "training": "published"}, {"quantizer": "lattice"}):
         mauve(**sides, **options)
     assert sizes == [{"seed": 25, "hidden": 768, "epochs": 160, "batch": 64}, {"seed": 25}]

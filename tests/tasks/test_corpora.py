@@ -16,14 +16,14 @@ import pytest
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.registry import load_members
+from openended.harness.imported import find_generations
 from openended.harness.storage.record import RunRecord, save_record
 from openended.tasks import docs_topics, unconditional
-from openended.tasks._docstrings import Passage
+from openended.tasks._passages import Passage
 from openended.tasks.ag_news import AgNews
 from openended.tasks.biographies import Biographies
 from openended.tasks.creative import Creative
 from openended.tasks.docs_topics import DocsTopics
-from openended.tasks.download import find_generations
 from openended.tasks.hub import Hub
 from openended.tasks.jsonl import JsonLines
 from openended.tasks.open_questions import InfinityChat, NoveltyBench

@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from openended.harness.core.errors import DataError
-from openended.tasks import _docstrings, docs
+from openended.tasks import _docstrings, _passages, docs
 from openended.tasks.docs import Docs
 from tests.tasks.reading import read, read_counted
 
@@ -139,7 +139,7 @@ def test_prose_is_kept_under_the_name_of_its_definition(passages):
     assert passages["docs/hues.mixing/Palette.take/1"].text == "Take any colour that is left over."
     assert not [p for p in passages.values() if "test" in p.module or "broken" in p.module]
     # If it gives other passages, `docs.EXTRACTION` must change, and with it the keys of all runs on the task.
-    assert _docstrings.fingerprint(list(passages.values()))[:16] == "161c8b3b30774bd7"
+    assert _passages.fingerprint(list(passages.values()))[:16] == "161c8b3b30774bd7"
     assert "hues" not in sys.modules
 
 
@@ -174,17 +174,17 @@ def test_the_fingerprint_is_that_of_the_content_and_workers_change_nothing(tree)
     before = _docstrings.load_passages(packages=("hues",))
     assert _docstrings.load_passages(packages=("hues",), workers=2) == before
     assert len({p.id for p in before}) == len(before)
-    assert _docstrings.fingerprint(before) == _docstrings.fingerprint(before[::-1])
+    assert _passages.fingerprint(before) == _passages.fingerprint(before[::-1])
     moved = [dataclasses.replace(before[0], split="valid"), *before[1:]]
-    assert _docstrings.fingerprint(moved) != _docstrings.fingerprint(before)
+    assert _passages.fingerprint(moved) != _passages.fingerprint(before)
     (tree / "drying.py").write_text('"""Wait until the paint is very dry."""\n')
-    assert _docstrings.fingerprint(_docstrings.load_passages(packages=("hues",))) != _docstrings.fingerprint(before)
+    assert _passages.fingerprint(_docstrings.load_passages(packages=("hues",))) != _passages.fingerprint(before)
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         _docstrings.load_passages(packages=("no_such_package",))
     with pytest.raises(ValueError, match="at least 1, got 0"):
         _docstrings.load_passages(workers=0)
     assert set(_docstrings.package_versions(("python", "numpy"))) == {"python", "numpy"}
-    assert "python" in _docstrings.DEFAULT_PACKAGES
+    assert "python" in _passages.DEFAULT_PACKAGES
 
 
 def test_attached_docstrings_are_read(tree):
@@ -236,7 +236,7 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     texts = {f"f{i}": f"P{i} {LONG}" for i in range(9)} | {"short": "Too short.", "train": LONG}
     made_up = [
-        _docstrings.Passage(f"docs/m/{name}/0", "numpy", "numpy.linalg", text, "train" if name == "train" else "test")
+        _passages.Passage(f"docs/m/{name}/0", "numpy", "numpy.linalg", text, "train" if name == "train" else "test")
         for name, text in texts.items()
     ]
     calls = []
@@ -295,7 +295,7 @@ def test_the_tasks_fingerprint_is_cheap_and_moves_with_the_installed_versions(co
     monkeypatch.setattr(docs, "_describe_installed", lambda package: f"{package} 0.0.0")
     assert Docs().fingerprint() != first
     monkeypatch.undo()
-    monkeypatch.setattr(_docstrings, "DEFAULT_PACKAGES", ("no_such_package_here",))
+    monkeypatch.setattr(_passages, "DEFAULT_PACKAGES", ("no_such_package_here",))
     with pytest.raises(DataError, match="no_such_package_here is not installed"):
         Docs().fingerprint()
 

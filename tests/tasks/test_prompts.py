@@ -5,7 +5,7 @@ import hashlib
 import pytest
 from hypothesis import given, strategies as st
 
-from openended.tasks._files import sort_by_hash
+from openended.harness.core import sort_by_hash
 from openended.tasks._prompts import Cutter
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
-from openended.harness.app.commands.show import find_run
-from openended.harness.core import DataError
+from openended.harness.core import OUTPUTS, Arguments, DataError, make_parser
+from openended.harness.results import find_run
 
 _ARGUMENTS: Arguments = {
     "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, or the end of its name"},

@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from openended.harness import core, report, results as measured
-from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
-from openended.harness.core import DataError, SpecError
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, make_parser
 from openended.harness.report import NOT_WORSE, UNDECIDED, WORSE, Worsening
 from openended.harness.results import Pair, Results, SystemValue
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from openended.harness.app.commands import Arguments, make_main
-from openended.harness.core import SpecError
+from openended.harness.core import Arguments, SpecError, make_main
 from openended.harness.imported import read_system_scores
 from openended.harness.report import compare_scores
 

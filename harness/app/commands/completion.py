@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness.app.commands import make_main
+from openended.harness.core import make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
@@ -43,13 +43,9 @@ def write_script(shell: str) -> str:
             options = [*re.findall(r"^(?!hydra|defaults)(\w+):", root, re.MULTILINE), "task", "model"]
             cases.append(f'    "{name} "*) words="{" ".join(f"{option}=" for option in options)}" ;;')
             continue
-        run = importlib.import_module(module).main
-        subcommands: Sequence[str] = ()
-        if name == "rate":
-            from openended.harness import rating
-
-            subcommands = tuple(rating.COMMANDS)
-            cases += [f'    "rate {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in subcommands]
+        command = importlib.import_module(module)
+        run, subcommands = command.main, tuple(getattr(command, "COMMANDS", ()))
+        cases += [f'    "{name} {sub}"*) words="{_list_flags(run, sub)}" ;;' for sub in subcommands]
         more = " ".join(subcommands) if subcommands else "bash zsh" if name == "completion" else ""
         cases.append(f'    "{name} "*) words="{f"{more} {_list_flags(run)}".strip()}" ;;')
     setup = _ZSH if shell == "zsh" else ""

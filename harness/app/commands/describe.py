@@ -7,9 +7,8 @@ import re
 import sys
 
 from openended.harness import core
-from openended.harness.app.commands import make_main
 from openended.harness.app.stress_reference import describe_stress_results
-from openended.harness.core import SpecError
+from openended.harness.core import SpecError, make_main
 
 _TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well

@@ -8,9 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.app.commands import OUTPUTS, Arguments, make_parser
 from openended.harness.app.commands.store import find_named_entries
-from openended.harness.core import DataError, SpecError, StoreError
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_parser
 from openended.harness.report import FORMATS, export_results
 from openended.harness.results import read_grids, resolve_report_request
 

@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from openended.harness import core
-from openended.harness.app.commands import OUTPUTS, make_main
-from openended.harness.core import DataError, HarnessError
+from openended.harness.core import OUTPUTS, DataError, HarnessError, make_main
 from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
 
 FOLDERS = ("runs", "reports", "grids", "store")

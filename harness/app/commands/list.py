@@ -4,8 +4,7 @@ import argparse
 from importlib import resources
 from typing import Any
 
-from openended.harness.app.commands import make_main
-from openended.harness.core import GROUPS, SpecError, list_choices, parse_yaml, print_line, suggest
+from openended.harness.core import GROUPS, SpecError, list_choices, make_main, parse_yaml, print_line, suggest
 
 _WORDS = (*GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}

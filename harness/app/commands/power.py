@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from openended.harness.app.commands import OUTPUTS, Arguments, make_main
-from openended.harness.core import SpecError, print_line
+from openended.harness.core import OUTPUTS, Arguments, SpecError, make_main, print_line
 from openended.harness.report import format_power
 from openended.harness.results import read_results, resolve_report_request
 

@@ -3,8 +3,7 @@
 import argparse
 import re
 
-from openended.harness.app.commands import OUTPUTS, make_main
-from openended.harness.core import SpecError, print_line
+from openended.harness.core import OUTPUTS, SpecError, make_main, print_line
 from openended.harness.report import make_tables, upload_folder, write_hub_folder
 from openended.harness.results import load_layout, read_results, resolve_report_request
 

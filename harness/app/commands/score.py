@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness import imported, run
-from openended.harness.app.commands import Arguments, make_parser
-from openended.harness.core import FAILED, GROUPS, OK, HarnessError, SpecError, find_repeated, print_error, run_command
+from openended.harness.core import (
+    FAILED,
+    GROUPS,
+    OK,
+    Arguments,
+    HarnessError,
+    SpecError,
+    find_repeated,
+    make_parser,
+    print_error,
+    run_command,
+)
 
 COMMAND = "openended score"
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")

@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import OUTPUTS, Arguments, make_main
-from openended.harness.core import DataError, print_line
+from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
+from openended.harness.results import find_run
 from openended.harness.storage import MODEL_STAGES, RECORD, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
@@ -42,19 +42,6 @@ def _show(args: argparse.Namespace) -> None:
         return
     for line in format_run(folders[0] if folders else find_run(args.run, args.outputs), args.texts):
         print_line(line)
-
-
-def find_run(word: str, outputs: Path) -> Path:
-    """Return the folder of a run by its path or the end of its name."""
-    path = Path(word)
-    if (path / RECORD).is_file() or path.is_file():
-        return path if path.is_dir() else path.parent
-    folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
-    if not folders:
-        raise DataError(f"no run {word!r}: expected a folder with {RECORD}, or the end of one's name in {outputs}/runs")
-    if len(folders) > 1:
-        raise DataError(f"{len(folders)} runs end with {word!r}: {', '.join(map(str, folders[:5]))}; give the folder")
-    return folders[0]
 
 
 def format_run(folder: Path, texts: int) -> Iterator[str]:

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from openended.harness.app.commands import OUTPUTS, make_main
-from openended.harness.core import DataError, print_line, suggest
+from openended.harness.core import OUTPUTS, DataError, make_main, print_line, suggest
 from openended.harness.results import GridFolder, read_grids, read_jobs
 
 LAST = 10  # grids shown by default

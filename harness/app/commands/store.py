@@ -5,8 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openended.harness.app.commands import OUTPUTS, Arguments, make_main
-from openended.harness.core import DataError, StoreError, print_line
+from openended.harness.core import OUTPUTS, Arguments, DataError, StoreError, make_main, print_line
 from openended.harness.storage import RECORD, STAGES, RemoteStore, check_store, collect_garbage, read_record
 
 _ARGUMENTS: Arguments = {

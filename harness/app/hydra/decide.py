@@ -18,18 +18,18 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import run
+from openended.harness.app.hydra.check_grid import ELSEWHERE
 from openended.harness.app.hydra.compose import Composer, Job
 from openended.harness.app.hydra.grid import find_axes, get_option_name, list_jobs
 from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job
-from openended.harness.app.hydra.plan import ELSEWHERE, plan_jobs
+from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import Objective
 from openended.harness.core import Metric, SpecError, digest, escape_controls_in_line
 from openended.harness.models import load_tokenizer
 from openended.harness.report import (
     NO_LOOKS,
     OPEN,
-    SIZE,
     Decision,
     DecisionPlan,
     EarlierLooks,
@@ -43,6 +43,7 @@ from openended.harness.report import (
     save_decisions,
 )
 from openended.harness.results import (
+    SIZE,
     Results,
     System,
     SystemValue,

@@ -13,27 +13,22 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness import core, run
+from openended.harness import core, report, run
+from openended.harness.app.hydra.check_grid import check_series
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, format_title, list_jobs
 from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted
 from openended.harness.app.hydra.jobs import (
+    BasicLauncher,
     JobRunner,
+    Launcher,
     LogOptions,
     show_report,
     simulate_judgments,
     write_experiment_report,
 )
-from openended.harness.app.hydra.launchers import make_launcher
-from openended.harness.app.hydra.plan import check_series, plan_jobs
-from openended.harness.report import (
-    build_tracker_options,
-    read_decision_plan,
-    require_tracker,
-    track_report,
-    track_runs,
-)
-from openended.harness.results import read_jobs, read_search
+from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
+from openended.harness.results import DECISIONS, read_jobs, read_search
 from openended.harness.storage import GRID, create_unique_folder
 
 log = logging.getLogger(__name__)
@@ -66,7 +61,7 @@ class GridRun:
     def run(self, jobs: Jobs, work: Callable[[list[Job]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
-        self.launcher = make_launcher(self.config)
+        self.launcher = _make_launcher(self.config)
         checked = check_series(self.composer, self.config, jobs)
         self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
         try:
@@ -154,10 +149,20 @@ class GridRun:
         show_shared_runs(rows)
         if folders:
             target = outputs / "reports" / self.name
-            options, decisions = to_plain(self.config.get("report")), read_decision_plan(self.folder)
+            options = to_plain(self.config.get("report"))
+            decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
             show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
+
+
+def _make_launcher(config: DictConfig) -> Launcher:
+    """Return the launcher of a grid; what starts other processes is imported for such a launcher alone."""
+    if str(config.hydra.launcher.get("_target_")).endswith(f".{BasicLauncher.__name__}"):
+        return BasicLauncher()
+    from openended.harness.app.hydra.launchers import make_launcher
+
+    return make_launcher(config)
 
 
 def run_grid(composer: Composer, config: DictConfig) -> None:
@@ -165,7 +170,9 @@ def run_grid(composer: Composer, config: DictConfig) -> None:
     grid = GridRun(composer, config)
     jobs = list_jobs(composer, config)
     if config.plan_only:
-        make_launcher(config)  # refuses wrong options
+        _make_launcher(config)  # refuses wrong options
+        from openended.harness.app.hydra.plan import plan_jobs
+
         plan_jobs(composer, config, jobs)
         return
 

@@ -7,8 +7,10 @@ import logging.config
 import sys
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from openended.harness.report import DecisionPlan
 
 log = logging.getLogger(__name__)
+_RATING = "openended.harness.rating"  # of `judgments=simulated:…`
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,29 @@ class JobRunner:
         return "done", facts, message
 
 
+class Launcher(ABC):
+    """Runs the jobs of a grid."""
+
+    in_process = False
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job], options: LogOptions) -> None:
+        """Run jobs; return when each has a final state."""
+
+
+class BasicLauncher(Launcher):
+    """One job after the other in this process."""
+
+    in_process = True
+
+    def __init__(self) -> None:
+        self._runner = JobRunner()
+
+    def run(self, jobs: Sequence[Job], options: LogOptions) -> None:  # noqa: ARG002
+        for job in jobs:
+            self._runner.run_job(job)
+
+
 def use_metrics_of_file(settings: run.Settings, overrides: Sequence[str]) -> run.Settings:
     """Return settings with the metrics that a file of judgments supports, if the user names nothing else."""
     if settings.judgments is None:
@@ -181,8 +207,7 @@ def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
     for settings in jobs:
         if needs_whole_grid(settings.judgments):
             _name_rated_system(settings)
-            from openended.harness import rating
-
+            rating = import_module(_RATING)
             for protocol in str(settings.judgments).removeprefix(SIMULATED).split("+"):
                 rating.load_protocol(protocol)
 
@@ -208,8 +233,7 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
             groups.setdefault(key, []).append(texts)
     if not groups:
         return [source for source, _ in keys]
-    from openended.harness import rating
-
+    rating = import_module(_RATING)
     files = {}
     for (source, task), group in groups.items():
         systems: dict[str, Path] = {}

@@ -1,4 +1,4 @@
-"""Launchers of a grid: this process, processes of this machine (joblib), a cluster (submitit) and Ray.
+"""Launchers of a grid's jobs in other processes: of this machine (joblib), a cluster (submitit) and Ray.
 
 A worker is sent its composed jobs; what it computes goes into the store, and how it went into the job's file in the
 grid's folder. So the results do not depend on the launcher. A worker keeps its models from job to job.
@@ -11,24 +11,24 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness import backends
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions
+from openended.harness.app.hydra.jobs import JobRunner, Launcher, LogOptions
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, escape_log_records, temporary_files
 from openended.harness.results import read_jobs
 
 log = logging.getLogger(__name__)
 
+_CLUSTER = "openended.harness.backends.ray.cluster"
 POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
 PARENT_POLL_SECONDS = 1.0  # seconds between checks of the parent process
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
@@ -84,29 +84,6 @@ def _add_title(title: str, record: logging.LogRecord) -> bool:
     if not record.name.startswith("openended.harness.app.hydra"):
         record.msg, record.args = f"[{title}] {record.getMessage()}", ()
     return True
-
-
-class Launcher(ABC):
-    """Runs the jobs of a grid."""
-
-    in_process = False
-
-    @abstractmethod
-    def run(self, jobs: Jobs, options: LogOptions) -> None:
-        """Run jobs; return when each has a final state."""
-
-
-class BasicLauncher(Launcher):
-    """One job after the other in this process."""
-
-    in_process = True
-
-    def __init__(self) -> None:
-        self._runner = JobRunner()
-
-    def run(self, jobs: Jobs, options: LogOptions) -> None:  # noqa: ARG002
-        for job in jobs:
-            self._runner.run_job(job)
 
 
 class Joblib(Launcher):
@@ -278,16 +255,17 @@ class Ray(Launcher):
             title = jobs[number].title
             log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
 
-        line = ""
+        line, cluster = "", import_module(_CLUSTER)
         actors = self._create_actors(jobs[0].grid)
         for number, answer in actors.map([(job, options) for job in jobs], report_death):
-            if isinstance(answer, backends.WorkerDeath):
+            if isinstance(answer, cluster.WorkerDeath):
                 mark_lost([jobs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
             line = print_progress(jobs[0].grid, line)
 
-    def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `backends.ActorPool`
-        ray = backends.connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
-        nodes = backends.list_nodes(ray)
+    def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `ActorPool`
+        cluster = import_module(_CLUSTER)
+        ray = cluster.connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
+        nodes = cluster.list_nodes(ray)
         gpus = self.gpus
         if gpus is None:
             gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
@@ -307,8 +285,8 @@ class Ray(Launcher):
             for who in range(self.processes)
         ]
         log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
-        backends.warn_if_full(nodes, self.processes, needs)
-        return backends.ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
+        cluster.warn_if_full(nodes, self.processes, needs)
+        return cluster.ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
 
 
 class GridWorker:
@@ -352,7 +330,7 @@ def _check_processes(count: int, option: str, least: int = 1) -> None:
         raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
 
 
-LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {cls.__name__: cls for cls in (BasicLauncher, Joblib, Submitit, Ray)}
+LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {cls.__name__: cls for cls in (Joblib, Submitit, Ray)}
 
 
 def make_launcher(config: DictConfig) -> Launcher:

@@ -1,25 +1,27 @@
-"""Plans: what is cached, computed and missing (`plan_only=true`), and whether the jobs of a grid can run at all."""
+"""Plans: what is cached, computed and missing (`plan_only=true`)."""
 
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness import core, run, storage
-from openended.harness.app.hydra.compose import Composer, Job, to_plain
-from openended.harness.app.hydra.errors import explain
-from openended.harness.app.hydra.grid import find_part
-from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run, use_metrics_of_file
-from openended.harness.report import OF_THE_SIZE, build_tracker_options, format_power
-from openended.harness.results import FIXED, build_layout, format_axis_value, read_results
+from openended.harness.app.hydra.check_grid import (
+    check_layout,
+    format_left_out,
+    open_session,
+    plan_job,
+    try_experiments,
+)
+from openended.harness.app.hydra.compose import Composer, to_plain
+from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
+from openended.harness.report import build_tracker_options, format_power
+from openended.harness.results import OF_THE_SIZE, read_results
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +30,7 @@ _UNMEASURED = "unknown: nothing similar was computed in this store; try the comm
 _NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 _OF_A_PILOT = (*OF_THE_SIZE, "seed", "task.digest")  # axes in which a pilot may differ
-ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
 Jobs = Sequence[Sequence[str]]
-Result = TypeVar("Result")
 
 
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False) -> None:
@@ -50,7 +50,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         ((settings, outcome),) = plans
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
     power = format_pilot([settings for settings, _ in plans], Path(str(config.outputs_dir)))
-    for line in [*format_plan(total, rates), *power, *_format_left_out(left_out)]:
+    for line in [*format_plan(total, rates), *power, *format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
 
 
@@ -105,7 +105,7 @@ def _plan_all(
     composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
 ) -> tuple[list[tuple[run.Settings, run.Outcome]], dict[str, core.HarnessError]]:
     """Plan jobs; return the plans, and the experiments that cannot run."""
-    session = _open_session(config)
+    session = open_session(config)
 
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
@@ -114,141 +114,9 @@ def _plan_all(
             refuse_single_run(composed[0].settings.judgments)
         check_simulated_raters(job.settings for job in composed)
         run.check_players(job.settings for job in composed)
-        return [_plan_job(job, session) for job in composed]
+        return [plan_job(job, session) for job in composed]
 
-    return _try_experiments(config, jobs, plan_experiment)
-
-
-def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
-    """Compose and plan the jobs of a grid or series; of a series, the experiments that cannot run are left out.
-
-    A job with a wrong value, or without its files, refuses its whole grid.
-    """
-    checked, left_out = _try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
-    for line in _format_left_out(left_out):
-        log.warning("%s", line)
-    if left_out and not checked:
-        raise core.DataError(f"none of {len(left_out)} experiments or parts can run")
-    return checked
-
-
-def _try_experiments(
-    config: DictConfig, jobs: Jobs, work: Callable[[Jobs], list[Result]]
-) -> tuple[list[Result], dict[str, core.HarnessError]]:
-    """Do the work for the jobs of each experiment or part; return all results, and those that fail."""
-    members: dict[str, list[Sequence[str]]] = {}
-    for words in jobs:
-        members.setdefault(find_part(config, words), []).append(words)
-    results: list[Result] = []
-    left_out: dict[str, core.HarnessError] = {}
-    for member, own_jobs in members.items():
-        try:
-            results += work(own_jobs)
-        except core.HarnessError as err:
-            if not member:
-                raise
-            left_out[member] = err
-    reasons = {core.format_error(err): err for err in left_out.values()}
-    if len(reasons) == 1 and not results:  # said once
-        raise next(iter(reasons.values()))
-    return results, left_out
-
-
-def _format_left_out(left_out: Mapping[str, core.HarnessError]) -> list[str]:
-    return [f"left out   {member}: {core.format_error(err)}" for member, err in left_out.items()]
-
-
-def _open_session(config: DictConfig) -> run.Session:
-    return run.Session(storage.Store(Path(str(config.outputs_dir)) / "store"))
-
-
-def check_layout(jobs: Sequence[Job]) -> None:
-    """Refuse a layout that shows nothing of these jobs, before they run."""
-    settings = [job.settings for job in jobs]
-    if not settings or any(s.judgments is not None for s in settings):  # a file of judgments may choose the metrics
-        return
-    layout = build_layout(settings[0].report, "report")
-    layout.check_metrics({metric.name for s in settings for metric in s.metrics})
-    axes = [run.collect_axes(s, s.decoder) for s in settings] if layout.where else []
-    for axis, accepted in layout.where.items():
-        values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
-        if not any(axis in job_axes for job_axes in axes):
-            if axis.partition(".")[0] not in {*FIXED, *(metric.name for s in settings for metric in s.metrics)}:
-                names = set[str]().union(*axes)
-                full = " or ".join(sorted(name for name in names if name.endswith(f".{axis}")))
-                hint = f"; did you mean {full}?" if full else core.suggest(axis, names)
-                raise core.SpecError(f"report.where: no job has the axis {axis!r}{hint}")
-        elif not values & set(str(accepted).split("|")):
-            raise core.SpecError(f"report.where: no job has {axis}={accepted}; known: {', '.join(sorted(values))}")
-
-
-def _plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
-    settings = use_metrics_of_file(replace(job.settings, plan_only=True), job.overrides)
-    if settings.is_judgments_only(job.overrides):
-        return settings, run.run_judgments(settings, session, job.overrides)
-    return settings, run.plan(settings, session)
-
-
-def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
-    composed: list[Job] = []
-    errors: list[core.HarnessError] = []
-    for words in jobs:
-        try:
-            composed.append(composer.compose_job(words, unnamed=""))
-        except (HydraException, OmegaConfBaseException) as err:
-            errors.append(core.SpecError(explain(err)))
-        except core.HarnessError as err:
-            errors.append(err)
-    total, session = run.Forecast(), _open_session(config)
-    if errors:
-        _refuse(errors, len(jobs), total)
-    check_layout(composed)
-    check_simulated_raters(job.settings for job in composed)
-    run.check_players(job.settings for job in composed)
-    if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
-        return composed
-    checked: dict[str, core.HarnessError | None] = {}
-    fetched: dict[str, core.DataError | None] = {}
-    for job in composed:
-        key = core.digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
-        if key not in checked:
-            checked[key] = _find_missing(job, session, total, fetched)
-        if error := checked[key]:
-            errors.append(error)
-    blocking = [err for err in errors if isinstance(err, core.DataError | core.ExtraNotInstalled)]
-    if blocking or (errors and len(errors) == len(jobs)):
-        _refuse(blocking or errors, len(jobs), total)
-    return composed
-
-
-def _find_missing(
-    job: Job, session: run.Session, total: run.Forecast, fetched: dict[str, core.DataError | None]
-) -> core.HarnessError | None:
-    """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run."""
-    task = job.settings.task
-    if (key := core.digest([task.name, core.canonicalize(task)])) not in fetched:
-        try:
-            task.fetch()
-            fetched[key] = None
-        except core.DataError as err:
-            fetched[key] = err
-    try:
-        settings, outcome = _plan_job(job, session)
-    except core.HarnessError as err:
-        return err
-    error = outcome.missing[0] if outcome.missing else fetched[key]
-    if error is not None:
-        total.add(settings, outcome)
-    return error
-
-
-def _refuse(errors: Sequence[core.HarnessError], num_jobs: int, total: run.Forecast) -> NoReturn:
-    """Raise one error for all jobs."""
-    reasons = list(dict.fromkeys(core.format_error(err) for err in errors))
-    reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
-    commands = [command for command in list_commands(total) if command not in reason]
-    fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
-    raise core.DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
+    return try_experiments(config, jobs, plan_experiment)
 
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
@@ -321,7 +189,7 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         "sends": [f"{host}: {what}" for host, what in plan.hosts.items()],
         "reads outside the working directory": list(plan.outside),
         "missing; with network access, these commands fetch it": [
-            *list_commands(plan), *by_hand, *(f"missing: {reason}" for reason in plan.missing),
+            *plan.list_commands(), *by_hand, *(f"missing: {reason}" for reason in plan.missing),
         ],
     }  # fmt: skip
     for title, items in sections.items():
@@ -343,13 +211,6 @@ def _list_models(plan: run.Forecast) -> list[str]:
             at = ", ".join(service.endpoints)
             out.append(f"{spec.title}: {' and '.join(sorted(roles))}; at {at}; {answer}")
     return out
-
-
-def list_commands(plan: run.Forecast) -> list[str]:
-    """List the commands that fetch the missing models and files, each once."""
-    files = [file for file in plan.files.values() if file.url and not file.present]
-    models = [size.get for size in plan.sizes().values() if size.get]
-    return [*models, *(f"curl -fL --create-dirs -o {file.path} {file.url}" for file in files)]
 
 
 def _show_steps(title: str, outcome: run.Outcome) -> None:

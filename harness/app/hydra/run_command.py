@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from openended.harness.app.hydra.check_grid import check_layout
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, refuse_unused_options
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions, refuse_single_run, show_report
-from openended.harness.app.hydra.plan import check_layout, plan_jobs
 from openended.harness.core import FAILED, SpecError, run_command, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
 
@@ -85,6 +85,8 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     elif config.hydra.mode == RunMode.MULTIRUN:
         run_grid(composer, config)
     elif config.plan_only:
+        from openended.harness.app.hydra.plan import plan_jobs
+
         plan_jobs(composer, config, [words], single=True)
     else:
         _run_single(composer, words, detail)

@@ -16,7 +16,7 @@ and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_PO
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,9 +25,12 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import SpecError, parse_signature, write_json
+from openended.harness.report.analysis.looks import EarlierLooks
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
+    OF_THE_SIZE,
+    SIZE,
     Results,
     System,
     SystemValue,
@@ -42,11 +45,9 @@ from openended.harness.results import (
 
 LEAST_ALPHA = 0.02  # share of alpha that must be left for a plan with more texts
 LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
-SIZE = "num_examples"
 MOST_LOOKS = 100
 OPEN, UNDECIDED, STOPPED, FAILED, UNLIKE = "open", "undecided", "no effect", "not measured", "not comparable"
 _POINTS = 801  # at least, of the integration over what has not crossed a boundary
-OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,6 @@ class DecisionPlan:
         """Return the statistic below which a comparison stops at each look."""
         times = tuple(n / self.looks[-1] for n in self.looks)
         return compute_stopping_limits(times, self.find_boundaries(comparison)[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierLooks:
-    """The looks at a comparison so far, and their plan."""
-
-    alpha: float  # of the comparison
-    boundaries: Mapping[int, float]  # number of examples → the statistic that decides, also at looks to come
-    n: int  # number of examples of the last look
-    statistic: float  # its absolute value there
 
 
 NO_LOOKS = EarlierLooks(0.0, {}, 0, 0.0)

@@ -44,6 +44,14 @@ def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
     return math.ceil(n * (RESOLVED * std_error / difference) ** 2)
 
 
+def format_needed_texts(times: float, items: Sequence[SystemValue]) -> str:
+    """Format a multiple of the number of texts that the systems have now, to two digits."""
+    counts = [sizes[0] for i in items if i.system == "model" and (sizes := parse_sizes(i.signature))]
+    n = times * min(counts, default=0)
+    step = 10 ** max(len(str(round(n))) - 2, 0)
+    return f"about n = {round(n / step) * step}" if n else f"{times:.2g} times the n"
+
+
 def compute_resolution(
     results: Results, items: Sequence[SystemValue], best: SystemValue, rival: SystemValue, systems: int
 ) -> float:

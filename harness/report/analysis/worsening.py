@@ -25,7 +25,8 @@ import numpy as np
 
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
-from openended.harness.results import Results, SystemValue, find_human_value, find_interval, find_target, parse_sizes
+from openended.harness.report.analysis.power import format_needed_texts
+from openended.harness.results import Results, SystemValue, find_human_value, find_interval, find_target
 
 WORSE, NOT_WORSE, UNDECIDED = "worse", "not worse", "undecided"
 NOT_TESTED = "not tested: no interval"
@@ -154,11 +155,3 @@ def _decide(worsening: Worsening, p_value: float, alpha: float) -> Worsening:
             ratios.append(normal.inv_cdf(1 - alpha / 2) / normal.inv_cdf(1 - p_value / 2))
         reason = f"{format_needed_texts(min(ratios) ** 2, [worsening.value])} would decide it" if ratios else ""
     return dataclasses.replace(worsening, p_value=p_value, outcome=outcome, reason=reason)
-
-
-def format_needed_texts(times: float, items: Sequence[SystemValue]) -> str:
-    """Format a multiple of the number of texts that the systems have now, to two digits."""
-    counts = [sizes[0] for i in items if i.system == "model" and (sizes := parse_sizes(i.signature))]
-    n = times * min(counts, default=0)
-    step = 10 ** max(len(str(round(n))) - 2, 0)
-    return f"about n = {round(n / step) * step}" if n else f"{times:.2g} times the n"

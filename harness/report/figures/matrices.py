@@ -157,11 +157,11 @@ def show_correlations(
 
     None if no two metrics share enough systems.
     """
-    from openended.metrics.correlation import correlation_matrix
-
     both = {**columns, **rows}
     if not any(_count_shared(*pair) >= least for pair in itertools.combinations(both.values(), 2)):
         return None
+    from openended.metrics.correlation import correlation_matrix
+
     order = list(both)
     every = correlation_matrix(both)[np.ix_([order.index(n) for n in rows], [order.index(n) for n in columns])]
     shared = np.array([[_count_shared(a, b) for b in columns.values()] for a in rows.values()])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.analysis.lines import Line, group_into_lines
-from openended.harness.report.findings.uncertainty import DRAWS, Check, Outcome, Sample
+from openended.harness.report.analysis.uncertainty import DRAWS, Check, Outcome, Sample, format_number, join_components
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
 
 FAR = 0.5  # "far below": less than half
@@ -25,11 +25,6 @@ RIVALS = (
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
 
 
-def join_components(text: str, components: Sequence[NDArray[np.bool_]]) -> Outcome:
-    """Return the outcome of a claim that holds if all of its components do."""
-    return text, np.stack(components, axis=1)
-
-
 def check_all(sample: Sample, checks: Mapping[str, Check]) -> Outcome | None:
     """Check several claims, each under a title, as one that holds if they all do."""
     outcomes = {title: outcome for title, check in checks.items() if (outcome := check(sample)) is not None}
@@ -42,11 +37,6 @@ def check_all(sample: Sample, checks: Mapping[str, Check]) -> Outcome | None:
 def check_first(sample: Sample, checks: Sequence[Check]) -> Outcome | None:
     """Check a claim in the first of several ways for which there are values."""
     return next((outcome for check in checks if (outcome := check(sample)) is not None), None)
-
-
-def format_number(value: float) -> str:
-    """Format a value with three decimals if it is below 2, else with one."""
-    return f"{value:.3f}" if abs(value) < 2 else f"{value:.1f}"
 
 
 def group_values(items: Sequence[SystemValue], *vary: str) -> list[list[SystemValue]]:

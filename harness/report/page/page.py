@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import to_json, write_text
-from openended.harness.report.findings.claims import HEADLINES, write_headline
 from openended.harness.report.page.explanations import read_explanations
+from openended.harness.report.page.headline import HEADLINES, write_headline
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import format_latex_rows

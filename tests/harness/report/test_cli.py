@@ -12,9 +12,9 @@ import pytest
 from openended.harness.core import BATCH_REMARK, DataError, StoreError, temporary_files
 from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
+from openended.harness.report.analysis.looks import FILE
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.cli import main
-from openended.harness.report.looks import FILE
 from openended.harness.report.methods import CITED, read_entries
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 

@@ -21,11 +21,10 @@ from openended.harness.core import (
     digest_file,
 )
 from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.artifacts import load_array, save_array
 from openended.harness.run.generate import RowBlocks, merge_facts
 from openended.harness.run.session import _LASTING, SideCache
 from openended.harness.run.steps import Step, StepGroup, count_shared_rows
-from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, write_rows
+from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, load_array, save_array, write_rows
 from tests.harness.run.small import make_executor, open_session
 
 

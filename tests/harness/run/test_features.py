@@ -13,14 +13,13 @@ import pytest
 from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
-from openended.harness.run.artifacts import load_next_token, load_ragged, load_vectors
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
 from openended.harness.run.passes import ModelPasses, ScoringOptions
 from openended.harness.run.pipeline import make_texts, plan, run
 from openended.harness.run.steps import Build, Executor, TextRows, resolve_input
-from openended.harness.storage import Entry, Row, write_rows
+from openended.harness.storage import Entry, Row, load_next_token, load_ragged, load_vectors, write_rows
 from tests.harness.run.small import ONE_MODEL, make_executor, make_finished_step, measure_rows, open_session, settings
 from tests.helpers import q_request, ragged, write_jsonl
 

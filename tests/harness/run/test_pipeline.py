@@ -13,14 +13,13 @@ import pytest
 from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
 from openended.harness.run import plan, run, run_judgments, settings as settings_module
-from openended.harness.run.artifacts import save_result
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.run_record import write_explanations, write_record
-from openended.harness.storage import store as store_module
+from openended.harness.storage import save_result, store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
 from openended.harness.storage.rows import Row, write_rows
-from openended.metrics._mauve.lattice import CELLS
+from openended.metrics._mauve.quantizers import LATTICE_CELLS
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
 from tests.harness.run.small import ONE_MODEL, make_executor, open_session, settings
@@ -146,7 +145,7 @@ def test_too_few_texts_for_an_option_that_was_set():
     assert Mauve(num_buckets=9, cluster_fit="joint").explain_too_few(4, 4) == ""
     assert Mauve(num_buckets=8, cluster_fit="reference").explain_too_few(4, 40) != ""
     assert Mauve(num_buckets=1000, quantizer="residual_kmeans").explain_too_few(5, 5) == ""
-    assert Mauve(num_buckets=CELLS, quantizer="lattice").explain_too_few(5, 5) == ""  # a lattice is not fitted
+    assert Mauve(num_buckets=LATTICE_CELLS, quantizer="lattice").explain_too_few(5, 5) == ""  # a lattice is not fitted
     assert KnnPrecisionRecall().explain_too_few(2, 2) == ""
     assert KnnPrecisionRecall(k=9).explain_too_few(9, 20).startswith("k=9")
 

@@ -12,6 +12,7 @@ import pytest
 from openended.harness.core import DataError, Ragged, SpecError, parse_signature
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Temperature
+from openended.harness.imported import digest_corpus, load_corpus
 from openended.harness.models import ModelSpec
 from openended.harness.report.build import build_report
 from openended.harness.run import import_texts
@@ -251,12 +252,12 @@ def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path
 
 def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
     path = write_jsonl(tmp_path / "train.jsonl", [{"text": "a b"}, {"text": "c"}])
-    assert import_texts.load_corpus(path) == ["a b", "c"]
-    first = import_texts.digest_corpus(path)
+    assert load_corpus(path) == ["a b", "c"]
+    first = digest_corpus(path)
     write_jsonl(path, [{"text": "a b"}])
-    assert import_texts.digest_corpus(path) != first
+    assert digest_corpus(path) != first
     with pytest.raises(DataError, match=r"no such file: .*; expected references, or a file of texts"):
-        import_texts.digest_corpus(tmp_path / "none.jsonl")
+        digest_corpus(tmp_path / "none.jsonl")
 
 
 def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):

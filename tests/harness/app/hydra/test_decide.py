@@ -7,7 +7,7 @@ import pytest
 
 from openended.harness.app.hydra.decide import name_by_records
 from openended.harness.app.hydra.grid_run import GridRun
-from openended.harness.report.looks import FILE
+from openended.harness.report.analysis.looks import FILE
 from openended.harness.results import DECISIONS, group_systems, read_results
 from tests.harness.report.synthetic import write_run
 from tests.helpers import openended

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from openended.harness.app.hydra import plan
+from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.grid import count_values, find_axes, list_jobs
@@ -88,11 +88,11 @@ def test_a_series_leaves_out_the_experiments_that_cannot_run(monkeypatch, caplog
     def find_missing(job, *_):
         return DataError("no such file") if "experiment=zipf_docs" in job.overrides else None
 
-    monkeypatch.setattr(plan, "_find_missing", find_missing)
+    monkeypatch.setattr(check_grid, "_find_missing", find_missing)
     line = ["experiment=paper_docs", "hydra.sweeper.experiments=[zipf,mauve_fig8_k]", "seed=0", "num_examples=6"]
     composer = Composer(parse_command_line(line))
     config = composer.compose_command()
-    jobs = plan.check_series(composer, config, list_jobs(composer, config))
+    jobs = check_grid.check_series(composer, config, list_jobs(composer, config))
     assert {job.settings.experiment for job in jobs} == {"mauve_fig8_k_docs"}
     assert len(jobs) == 6
     (line,) = [record.getMessage() for record in caplog.records]
@@ -116,12 +116,12 @@ def test_a_task_without_its_files_is_left_out_where_the_parts_of_an_experiment_a
     def find_missing(job, *_):
         return DataError("no such file") if "task=docs_topics" in job.overrides else None
 
-    monkeypatch.setattr(plan, "_find_missing", find_missing)
+    monkeypatch.setattr(check_grid, "_find_missing", find_missing)
     composer = Composer(parse_command_line(["experiment=mauve_table5_docs", "judgments=mine.csv", "num_examples=6"]))
     config = composer.compose_command()
     planned = list_jobs(composer, config)
     assert {"judgments=null" in job for job in planned if "task=docs_topics" in job} == {True}, "nobody rated them"
-    jobs = plan.check_series(composer, config, planned)
+    jobs = check_grid.check_series(composer, config, planned)
     assert {job.settings.task.name for job in jobs} == {"docs"}
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("left out   task=docs_topics: 4 of 4 jobs")

@@ -99,7 +99,7 @@ def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
 
     class Runner:
         def run_job(self, one):
-            logging.getLogger("openended.harness.run.artifacts").warning("made %d", one.number)
+            logging.getLogger("openended.harness.run.steps").warning("made %d", one.number)
             logging.getLogger("openended.harness.app.hydra.jobs").warning("grid %s", one.title)
 
     monkeypatch.setattr(launchers, "_runners", [Runner()])
@@ -134,12 +134,12 @@ class Engine:
 
 @pytest.fixture
 def engine(monkeypatch, tmp_path):
-    from openended.harness import backends
+    from openended.harness.backends.ray import cluster
 
     def start(launcher: Ray, *nodes: dict[str, float]) -> Engine:
         made = Engine(*nodes)
-        monkeypatch.setattr(backends, "connect_to_ray", lambda *_, **__: made, raising=False)
-        monkeypatch.setattr(backends, "ActorPool", lambda ray, actors, **_: actors, raising=False)
+        monkeypatch.setattr(cluster, "connect_to_ray", lambda *_, **__: made)
+        monkeypatch.setattr(cluster, "ActorPool", lambda ray, actors, **_: actors)
         launcher._create_actors(tmp_path)
         return made
 

@@ -106,9 +106,9 @@ def test_verbose_shows_ours_and_not_the_libraries(tmp_path):
     with as_a_process(("openended",), tmp_path):
         node = {"version": 1, "disable_existing_loggers": False}
         LogOptions(node, verbose=False, quiet=False).apply()
-        assert not logging.getLogger("openended.harness.run.artifacts").isEnabledFor(logging.INFO)
+        assert not logging.getLogger("openended.harness.run.steps").isEnabledFor(logging.INFO)
         LogOptions(node, verbose=True, quiet=False).apply()
-        assert logging.getLogger("openended.harness.run.artifacts").isEnabledFor(logging.INFO)
+        assert logging.getLogger("openended.harness.run.steps").isEnabledFor(logging.INFO)
         assert not logging.getLogger("urllib3").isEnabledFor(logging.INFO)
 
 

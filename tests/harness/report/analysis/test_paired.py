@@ -19,9 +19,8 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
 )
 from openended.harness.report.analysis.power import compute_needed_texts, format_power
+from openended.harness.report.analysis.uncertainty import Errors, check_with_uncertainty, join_components
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings.checks import join_components
-from openended.harness.report.findings.uncertainty import Errors, check_with_uncertainty
 from openended.harness.report.tables import compare
 from openended.harness.report.tables.agreement import stars
 from openended.harness.report.tables.compare import UNSURE, UNTESTED

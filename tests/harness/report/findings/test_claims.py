@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.report.analysis import uncertainty
+from openended.harness.report.analysis.uncertainty import Errors, Sample, Verdict, join_components
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings import uncertainty
-from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, join_components, parse_size
-from openended.harness.report.findings.claims import load_claims, write_headline
-from openended.harness.report.findings.uncertainty import Errors, Sample, Verdict
+from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, parse_size
+from openended.harness.report.findings.claims import load_claims
+from openended.harness.report.page.headline import write_headline
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.report.tables.values import build_value_frames

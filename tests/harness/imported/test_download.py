@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from openended.harness.core import DataError, SpecError, read_json, write_json
-from openended.tasks import download
-from openended.tasks.download import Remote, fetch, find_cache_root, verify
+from openended.harness.core import DataError, SpecError, find_cache_root, read_json, write_json
+from openended.harness.imported import download
+from openended.harness.imported.download import Remote, fetch, verify
 
 DATA = bytes(range(256)) * 5000
 SHA256 = hashlib.sha256(DATA).hexdigest()

@@ -7,9 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.app.commands import OUTPUTS, Arguments, make_main
-from openended.harness.app.commands.show import find_run
-from openended.harness.core import SpecError
+from openended.harness.core import OUTPUTS, Arguments, SpecError, make_main
+from openended.harness.results import find_run
 
 _ARGUMENTS: Arguments = {
     "models": {"nargs": 2, "metavar": "MODEL", "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
@@ -28,18 +27,19 @@ _ARGUMENTS: Arguments = {
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from openended.harness import fidelity, report
+    from openended.harness import report
     from openended.harness.decoders import parse_q_decoder
+    from openended.harness.fidelity.compare import compare_models, read_strings
     from openended.harness.models import ModelSpec, load_model
 
     decoders = [parse_q_decoder(words) for words in ("ancestral", *(args.decoder or ()))]
     dtypes = [word.strip() for word in args.dtype.split(",")]
     if len(dtypes) != len(args.models):
         raise SpecError(f"--dtype: expected one for each model, as float32,bfloat16, got {args.dtype!r}")
-    texts = list(islice(fidelity.read_strings(args.texts, lambda word: find_run(word, args.outputs)), args.num_texts))
+    texts = list(islice(read_strings(args.texts, lambda word: find_run(word, args.outputs)), args.num_texts))
     specs = [ModelSpec(path=path, dtype=dtype) for path, dtype in zip(args.models, dtypes, strict=True)]
     first, second = (load_model(spec, device=args.device) for spec in specs)
-    table = fidelity.compare_models(first, second, texts, decoders, progress=True)
+    table = compare_models(first, second, texts, decoders, progress=True)
     report.print_table(table)
     if args.report is not None:
         report.write_table(table, args.report)

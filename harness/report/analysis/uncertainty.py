@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from openended.harness import results as measured
 from openended.harness.core import F64, Replicates, make_random_stream
-from openended.harness.report.analysis.worsening import format_needed_texts
+from openended.harness.report.analysis.power import format_needed_texts
 from openended.harness.results import Pair, Results, SystemValue, find_human_value, orient, select_values
 
 DRAWS = 1999
@@ -152,6 +152,16 @@ class Sample:
 Outcome: TypeAlias = tuple[str, NDArray[np.bool_]]
 """What was measured, and whether each component holds in every draw, shape (1 + DRAWS, components)."""
 Check = Callable[[Sample], Outcome | None]
+
+
+def format_number(value: float) -> str:
+    """Format a value with three decimals if it is below 2, else with one."""
+    return f"{value:.3f}" if abs(value) < 2 else f"{value:.1f}"
+
+
+def join_components(text: str, components: Sequence[NDArray[np.bool_]]) -> Outcome:
+    """Return the outcome of a claim that holds if all of its components do."""
+    return text, np.stack(components, axis=1)
 
 
 def check_with_uncertainty(check: Check, items: Sequence[SystemValue], errors: Errors) -> Verdict | None:

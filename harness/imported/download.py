@@ -5,7 +5,6 @@ A file gets its name only when it is whole and its checksum is the one recorded 
 """
 
 import logging
-import os
 import shutil
 import time
 import urllib.error
@@ -19,8 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from openended.harness import core
-from openended.harness.core import DataError, SpecError
-from openended.harness.models import OFFLINE_VARIABLES, is_switched_off
+from openended.harness.core import OFFLINE_VARIABLES, DataError, SpecError, find_cache_root, is_switched_off
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 20
@@ -44,16 +42,6 @@ class Remote:
         if Path(self.path).is_absolute() or ".." in Path(self.path).parts:
             raise SpecError(f"expected the name of a public file, got {self.path!r:.80}, outside the cache folder")
         return find_cache_root(cache_dir) / self.path
-
-
-def find_cache_root(cache_dir: str | None = None) -> Path:
-    """Return the cache folder; it need not exist."""
-    if cache_dir:
-        return Path(cache_dir).expanduser()
-    if folder := os.environ.get("OPENENDED_CACHE"):
-        return Path(folder).expanduser()
-    home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "openended"
 
 
 def is_offline(*, offline: bool = False) -> bool:

@@ -8,13 +8,12 @@ import contextlib
 import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from openended.harness.core import StoreError, digest, write_text
-from openended.harness.report.analysis.group_sequential import OF_THE_SIZE, SIZE, EarlierLooks
-from openended.harness.results import RUNS, Results, read_grid_file
+from openended.harness.results import OF_THE_SIZE, RUNS, SIZE, Results, read_grid_file
 from openended.harness.storage import Store
 
 log = logging.getLogger(__name__)
@@ -26,6 +25,16 @@ _SIZES = (*OF_THE_SIZE, "samples")
 Look = Mapping[str, Mapping[str, str]]
 """Metric → digest of a system → digest of its seeds and numbers of texts; the alpha of `decide=`; and its origin."""
 _COMMAND, _EXPERIMENTS = _ORIGIN = ("command", "experiments")
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierLooks:
+    """The looks at a comparison so far, and their plan."""
+
+    alpha: float  # of the comparison
+    boundaries: Mapping[int, float]  # number of examples → the statistic that decides, also at looks to come
+    n: int  # number of examples of the last look
+    statistic: float  # its absolute value there
 
 
 def digest_system(axes: Mapping[str, Any]) -> str:

@@ -1,0 +1,164 @@
+"""Whether the jobs of a grid or a series can run at all: each is composed and planned before the first one starts."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from openended.harness import core, run, storage
+from openended.harness.app.hydra.compose import Composer, Job
+from openended.harness.app.hydra.errors import explain
+from openended.harness.app.hydra.grid import find_part
+from openended.harness.app.hydra.jobs import check_simulated_raters, use_metrics_of_file
+from openended.harness.results import FIXED, build_layout, format_axis_value
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
+Jobs = Sequence[Sequence[str]]
+Result = TypeVar("Result")
+
+
+def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
+    """Compose and plan the jobs of a grid or series; of a series, the experiments that cannot run are left out.
+
+    A job with a wrong value, or without its files, refuses its whole grid.
+    """
+    checked, left_out = try_experiments(config, jobs, lambda own_jobs: _check_grid(composer, config, own_jobs))
+    for line in format_left_out(left_out):
+        log.warning("%s", line)
+    if left_out and not checked:
+        raise core.DataError(f"none of {len(left_out)} experiments or parts can run")
+    return checked
+
+
+def try_experiments(
+    config: DictConfig, jobs: Jobs, work: Callable[[Jobs], list[Result]]
+) -> tuple[list[Result], dict[str, core.HarnessError]]:
+    """Do the work for the jobs of each experiment or part; return all results, and those that fail."""
+    members: dict[str, list[Sequence[str]]] = {}
+    for words in jobs:
+        members.setdefault(find_part(config, words), []).append(words)
+    results: list[Result] = []
+    left_out: dict[str, core.HarnessError] = {}
+    for member, own_jobs in members.items():
+        try:
+            results += work(own_jobs)
+        except core.HarnessError as err:
+            if not member:
+                raise
+            left_out[member] = err
+    reasons = {core.format_error(err): err for err in left_out.values()}
+    if len(reasons) == 1 and not results:  # said once
+        raise next(iter(reasons.values()))
+    return results, left_out
+
+
+def format_left_out(left_out: Mapping[str, core.HarnessError]) -> list[str]:
+    """Return a line for each experiment or part that cannot run."""
+    return [f"left out   {member}: {core.format_error(err)}" for member, err in left_out.items()]
+
+
+def open_session(config: DictConfig) -> run.Session:
+    """Return a session of the store of a command."""
+    return run.Session(storage.Store(Path(str(config.outputs_dir)) / "store"))
+
+
+def check_layout(jobs: Sequence[Job]) -> None:
+    """Refuse a layout that shows nothing of these jobs, before they run."""
+    settings = [job.settings for job in jobs]
+    if not settings or any(s.judgments is not None for s in settings):  # a file of judgments may choose the metrics
+        return
+    layout = build_layout(settings[0].report, "report")
+    layout.check_metrics({metric.name for s in settings for metric in s.metrics})
+    axes = [run.collect_axes(s, s.decoder) for s in settings] if layout.where else []
+    for axis, accepted in layout.where.items():
+        values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
+        if not any(axis in job_axes for job_axes in axes):
+            if axis.partition(".")[0] not in {*FIXED, *(metric.name for s in settings for metric in s.metrics)}:
+                names = set[str]().union(*axes)
+                full = " or ".join(sorted(name for name in names if name.endswith(f".{axis}")))
+                hint = f"; did you mean {full}?" if full else core.suggest(axis, names)
+                raise core.SpecError(f"report.where: no job has the axis {axis!r}{hint}")
+        elif not values & set(str(accepted).split("|")):
+            raise core.SpecError(f"report.where: no job has {axis}={accepted}; known: {', '.join(sorted(values))}")
+
+
+def plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
+    """Plan one job; return its settings, with the metrics that a file of judgments supports."""
+    settings = use_metrics_of_file(replace(job.settings, plan_only=True), job.overrides)
+    if settings.is_judgments_only(job.overrides):
+        return settings, run.run_judgments(settings, session, job.overrides)
+    return settings, run.plan(settings, session)
+
+
+def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
+    composed: list[Job] = []
+    errors: list[core.HarnessError] = []
+    for words in jobs:
+        try:
+            composed.append(composer.compose_job(words, unnamed=""))
+        except (HydraException, OmegaConfBaseException) as err:
+            errors.append(core.SpecError(explain(err)))
+        except core.HarnessError as err:
+            errors.append(err)
+    if errors:
+        _refuse(errors, len(jobs))
+    check_layout(composed)
+    check_simulated_raters(job.settings for job in composed)
+    run.check_players(job.settings for job in composed)
+    if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
+        return composed
+    session, plans = open_session(config), list[tuple[run.Settings, run.Outcome]]()
+    checked: dict[str, core.HarnessError | None] = {}
+    fetched: dict[str, core.DataError | None] = {}
+    for job in composed:
+        key = core.digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
+        if key not in checked:
+            checked[key] = _find_missing(job, session, plans, fetched)
+        if error := checked[key]:
+            errors.append(error)
+    blocking = [err for err in errors if isinstance(err, core.DataError | core.ExtraNotInstalled)]
+    if blocking or (errors and len(errors) == len(jobs)):
+        _refuse(blocking or errors, len(jobs), plans)
+    return composed
+
+
+def _find_missing(
+    job: Job, session: run.Session, plans: list[tuple[run.Settings, run.Outcome]],
+    fetched: dict[str, core.DataError | None],
+) -> core.HarnessError | None:  # fmt: skip
+    """Fetch the files of a job's task, once per task, and plan the job; return why it cannot run, and add its plan."""
+    task = job.settings.task
+    if (key := core.digest([task.name, core.canonicalize(task)])) not in fetched:
+        try:
+            task.fetch()
+            fetched[key] = None
+        except core.DataError as err:
+            fetched[key] = err
+    try:
+        settings, outcome = plan_job(job, session)
+    except core.HarnessError as err:
+        return err
+    error = outcome.missing[0] if outcome.missing else fetched[key]
+    if error is not None:
+        plans.append((settings, outcome))
+    return error
+
+
+def _refuse(
+    errors: Sequence[core.HarnessError], num_jobs: int, plans: Sequence[tuple[run.Settings, run.Outcome]] = ()
+) -> NoReturn:
+    """Raise one error for all jobs."""
+    reasons = list(dict.fromkeys(core.format_error(err) for err in errors))
+    reason = reasons[0] if len(reasons) == 1 else f"{len(reasons)} reasons, the first: {reasons[0]}"
+    commands = (
+        [command for command in run.forecast_plans(plans).list_commands() if command not in reason] if plans else []
+    )
+    fetch = f"; fetch what is missing with: {' && '.join(commands)}" if commands else ""
+    raise core.DataError(f"{len(errors)} of {num_jobs} jobs cannot run, so none was started: {reason}{fetch}")
