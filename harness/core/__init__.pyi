@@ -45,6 +45,7 @@ from .io import (
     open_for_replacement as open_for_replacement,
     open_text as open_text,
     parse_json as parse_json,
+    parse_yaml as parse_yaml,
     read_csv as read_csv,
     read_json as read_json,
     read_jsonl as read_jsonl,

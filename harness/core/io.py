@@ -221,6 +221,13 @@ def parse_json(data: bytes, where: str) -> Any:  # noqa: ANN401
         raise DataError(f"{where}: not JSON ({err})") from err
 
 
+def parse_yaml(text: str) -> Any:  # noqa: ANN401
+    """Parse YAML of an installed package, with libyaml where it is there: six times as fast as PyYAML's own parser."""
+    import yaml
+
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+
+
 def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, dataclass_transform
 
 from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
+from openended.harness.core.io import parse_yaml
 from openended.harness.core.spec import Spec, check_options, coerce
 
 log = logging.getLogger(__name__)
@@ -346,12 +347,10 @@ def list_options() -> list[str]:
 @lru_cache
 def read_node(group: str, name: str) -> Mapping[str, Any]:
     """Return the YAML node of an option, without interpolation; raise `SpecError` if the name is unknown."""
-    import yaml
-
     names = list_bundled_choices(group)
     if name not in names:
         raise SpecError(f"no {group} {name!r}{suggest(name, names)}")
-    node = yaml.safe_load(read_full_yaml(group, name))
+    node = parse_yaml(read_full_yaml(group, name))
     return node if isinstance(node, Mapping) else {}
 
 

@@ -147,10 +147,13 @@ def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> Non
 
 def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     """Coerce a YAML value to the annotation `hint` (int to float, list to tuple); raise `SpecError` for other types."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    # Most values have the type already, and a grid coerces hundreds of thousands.
+    if hint is Any or (type(value) is hint and hint is not int):
         return value
+    origin, args = _split_hint(hint)
     if origin in (typing.Union, pytypes.UnionType):
+        if value is None and pytypes.NoneType in args:
+            return None
         if int in args:
             _check_word(value, where)
         for option_hint in args:
@@ -176,6 +179,11 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
     raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}")
+
+
+@cache
+def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
+    return typing.get_origin(hint), typing.get_args(hint)
 
 
 def _check_word(value: object, where: str) -> None:
@@ -214,6 +222,8 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
     A spec becomes its group, its registered name, its version and all its options: not the path of its class, so
     that keys stay when code moves. What JSON cannot hold (NaN and infinity too) raises `TypeError`.
     """
+    if value is None or isinstance(value, (str, bool, int)):  # most are
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         facts = {name: getattr(type(value), name, None) for name in IDENTITY}
         if not all(facts.values()):
@@ -225,7 +235,7 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
         return [canonicalize(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise TypeError(f"no canonical form for {value!r}")
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, float):
         return value
     raise TypeError(f"no canonical form for a {type(value).__name__}: {value!r}")
 

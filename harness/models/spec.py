@@ -10,7 +10,7 @@ import difflib
 import importlib
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -372,6 +372,12 @@ def find_assets_folder() -> Path:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
+    state = path.stat()
+    return _parse_config(path, (state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=64)  # every job of a grid asks several times
+def _parse_config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:  # noqa: ARG001 - of the key
     config = core.read_json(path)
     if not isinstance(config, dict):
         raise DataError(f"{path}: expected a JSON object")

@@ -166,8 +166,7 @@ def build_report(
             except ModuleNotFoundError:  # a report can do without the folder of figures
                 log.warning("no figures: this installation has no openended.harness.report.figures")
             else:
-                chosen, earlier_figures = [loaded for _, loaded in layouts], Path(out_dir) / "figures"
-                pictures = draw_or_keep(results, folder / "figures", chosen, earlier=earlier_figures)
+                pictures = draw_or_keep(results, folder / "figures", [loaded for _, loaded in layouts])
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
         if "stress" in analyses:

@@ -8,6 +8,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import SpecError, compare_signatures, find_member, parse_signature, render_option
@@ -150,6 +151,7 @@ def group_by(items: Iterable[T], make_key: Callable[[T], K]) -> dict[K, list[T]]
     return groups
 
 
+@lru_cache(maxsize=10_000)  # sorting asks for the few values of the axes again and again
 def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
     """Return a sort key that compares numbers by value: `top_k k=5` before `top_k k=40`."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text)

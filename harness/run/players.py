@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ class JudgmentSource:
 
         path = Path(str(self.source))
         check_judgments_file(path)
-        return metric.read(path, self.columns, self.human_players)
+        state = path.stat()
+        changed = state.st_mtime_ns, state.st_size
+        return _read_file(metric, path, changed, tuple(self.columns.items()), self.human_players)
 
     def list_players(self) -> list[str]:
         """Return the players that `judgment_players` matches to the run's system; at most one of them is in a file."""
@@ -125,10 +128,20 @@ class JudgmentSource:
         )
 
 
+@lru_cache(maxsize=8)  # the jobs of a grid share a file
+def _read_file(
+    metric: core.ReadsFile,
+    path: Path,
+    changed: tuple[int, int],  # noqa: ARG001 - of the key
+    columns: tuple[tuple[str, str], ...],
+    human: tuple[str, ...],
+) -> Any:  # noqa: ANN401
+    return metric.read(path, dict(columns), human)
+
+
 def check_players(grid: Iterable[Settings]) -> None:
     """Refuse a grid in which one player, or one file of vectors, would give its value to several systems."""
     systems: dict[tuple[str, ...], dict[str, str]] = {}
-    read: dict[tuple[core.ReadsFile, str], Any] = {}
     for settings in grid:
         if settings.judgments is None and not settings.vector_files:
             continue
@@ -139,9 +152,7 @@ def check_players(grid: Iterable[Settings]) -> None:
         sources: set[tuple[str, ...]] = {("features.model", str(vectors["model"]))} if vectors else set()
         for metric in settings.list_judging() if path is not None and path.is_file() else ():
             try:
-                if (metric, str(path)) not in read:
-                    read[metric, str(path)] = judgments.read(metric)
-                player = judgments.find_player(metric, read[metric, str(path)])
+                _, player = judgments.read_player(metric)
             except core.HarnessError:
                 continue  # it has no value, or the run refuses it
             sources.add(("judgments", str(settings.judgments), player))

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -227,7 +228,7 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
     """Parse the fields of a record, each coerced to its annotation."""
     if not isinstance(value, Mapping):
         raise core.DataError(f"{where}: not a run record: expected a JSON object, got {_describe_value(value)}")
-    hints = {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
+    hints = _list_hints(cls)  # type: ignore[arg-type] # a class is hashable
     for name in value:
         if name not in hints:
             raise core.DataError(f"{where}: not a run record: no field {name!r}{core.suggest(str(name), hints)}")
@@ -237,10 +238,15 @@ def _read(cls: type[ResultRow | RunRecord], value: object, where: str) -> dict[s
     return {name: _coerce(value[name], hint, f"{where}: {name}") for name, hint in hints.items()}
 
 
+@cache
+def _list_hints(cls: type[ResultRow | RunRecord]) -> dict[str, Any]:
+    return {name: hint for name, hint in typing.get_type_hints(cls).items() if name not in _UNWRITTEN}
+
+
 def _coerce(value: object, hint: Any, where: str) -> Any:  # noqa: ANN401 - of the type of the hint
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
+    if hint is Any or type(value) is hint:
         return value
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is types.UnionType:  # only `str | None` occurs here
         return None if value is None else _coerce(value, args[0], where)
     if origin is tuple and isinstance(value, list):

@@ -38,7 +38,7 @@ KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
     "examples": 1, "human": 3, "chat": 1, "generate": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1, "rank": 1,
-    "gradients": 1, "next_token": 1, "measure": 2, "audit": 1,
+    "gradients": 1, "next_token": 1, "measure": 2, "audit": 1, "figures": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 
@@ -90,6 +90,7 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "measure": ("arrays.safetensors", "result.json"),
     "audit": ("audit.json",),
+    "figures": ("drawn.json",),
 }  # fmt: skip
 """Stage → files that each of its entries has."""
 EXAMPLE_FILES = STAGE_FILES["examples"]

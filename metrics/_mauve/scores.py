@@ -44,6 +44,7 @@ _EDGE = 1e-6  # mauve-text: the mixture weights stay this far from 0 and 1
 _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and pi / 2
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 HALF_ANGLES = 101  # of that curve of halves: a tenth of the value's, enough for a standard error
+_CELLS_AT_ONCE = 1 << 15  # of histograms at several angles: they fit into the processor's cache
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 Value = Any  # a number, or one a row
 Option = Any  # of `mauve_of_histograms`
@@ -190,10 +191,15 @@ def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
 
     At slope t = tan(angle): precision = sum of min(t p, q), recall = sum of min(p, q / t).
     """
-    slopes = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles))
-    precision = np.stack([np.minimum(t * p, q).sum(axis=-1) for t in slopes], axis=-1)
-    recall = np.stack([np.minimum(p, q / t).sum(axis=-1) for t in slopes], axis=-1)
-    return np.clip(precision, 0.0, 1.0), np.clip(recall, 0.0, 1.0)
+    slopes = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles)).reshape(-1, *[1] * p.ndim)
+    precision, recall = np.empty((2, num_angles, *p.shape[:-1]))
+    step = max(1, _CELLS_AT_ONCE // max(1, p.size))
+    for start in range(0, num_angles, step):
+        part = slice(start, start + step)
+        np.minimum(slopes[part] * p, q).sum(axis=-1, out=precision[part])
+        np.minimum(p, q / slopes[part]).sum(axis=-1, out=recall[part])
+    first, second = (np.clip(np.moveaxis(values, 0, -1), 0.0, 1.0) for values in (precision, recall))
+    return first, second
 
 
 def best_f(precision: F64, recall: F64, beta: float) -> Value:

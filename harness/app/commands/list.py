@@ -5,7 +5,7 @@ from importlib import resources
 from typing import Any
 
 from openended.harness.app.commands import make_main
-from openended.harness.core import GROUPS, SpecError, list_choices, print_line, suggest
+from openended.harness.core import GROUPS, SpecError, list_choices, parse_yaml, print_line, suggest
 
 _WORDS = (*GROUPS, "papers")
 _ARGUMENTS = {"group": {"nargs": "?", "help": f"one of {', '.join(_WORDS)}; default: all"}}
@@ -35,10 +35,8 @@ def _list(args: argparse.Namespace) -> None:
 
 def read_papers() -> dict[str, Any]:
     """Return paper → title and items: what each table and figure shows, its experiment, its state and what it needs."""
-    import yaml
-
     text = (resources.files("openended.harness") / "reference" / "papers.yaml").read_text(encoding="utf-8")
-    papers: dict[str, Any] = yaml.safe_load(text)
+    papers: dict[str, Any] = parse_yaml(text)
     return papers
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
@@ -53,7 +54,6 @@ def compute_resolution(
     target. The smaller of these is the difference of the distances; the other exceeds it by twice the smaller distance.
     NaN if it is unknown.
     """
-    from scipy.optimize import brentq
     from scipy.special import stdtr
 
     (apart, *errors), excess = estimate_difference(results, best, rival), 0.0
@@ -79,7 +79,8 @@ def compute_resolution(
 
     bounds = zip(tests, limits, strict=True)
     most = max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
-    return float(brentq(lambda difference: compute_power(difference) - POWER, 0.0, most))
+    steps = 1 << 52  # bisection: scipy.optimize would take longer to import than all of this
+    return bisect(range(steps), POWER, key=lambda step: compute_power(step / steps * most)) / steps * most
 
 
 def format_power(results: Results, metrics: Sequence[str], differences: Mapping[str, float]) -> Iterator[str]:

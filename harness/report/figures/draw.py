@@ -9,35 +9,42 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import HarnessError, SpecError, digest_bytes, digest_file, parse_json, write_text
+from openended.harness.core import (
+    SpecError,
+    StoreError,
+    digest,
+    digest_bytes,
+    digest_file,
+    parse_yaml,
+    read_json,
+    write_text,
+)
 from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures import drawing
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
+from openended.harness.storage import STAGES, Recipe, Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
-DRAWN = ".drawn.json"
-"""In the folder of figures: what they were drawn from, their digests, titles and content as plain data."""
+DRAWN = "drawn.json"
+"""In a store entry of figures: their names, titles, captions and content as plain data."""
 
 
 @cache
 def read_declarations() -> dict[str, Declaration]:
     """Return name → declared figure, in the order of a report."""
-    import yaml
-
     text = (resources.files("openended.harness.report.figures") / "figures.yaml").read_text(encoding="utf-8")
-    return {
-        name: Declaration(analysis="").change(node, f"figure {name}") for name, node in yaml.safe_load(text).items()
-    }
+    return {name: Declaration(analysis="").change(node, f"figure {name}") for name, node in parse_yaml(text).items()}
 
 
 def choose_figures(results: Results, layouts: Sequence[Layout]) -> dict[str, tuple[Declaration, Layout]]:
@@ -100,32 +107,47 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
     return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}
 
 
-def draw_or_keep(
-    results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),), *, earlier: Path
-) -> list[Picture]:
-    """Draw every figure as `draw_all`, or copy those of `earlier` if they were drawn from the same values by this code.
+def draw_or_keep(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:
+    """Draw every figure as `draw_all`, or copy those that this code drew from the same values for any earlier report.
 
-    Figures that were changed or removed since are drawn again.
+    They are kept in the store of the runs; where nothing can be written, they are drawn for this report.
     """
-    code = [
-        digest_file(path) for path in sorted(Path(__file__).parents[1].rglob("*.*")) if path.suffix in (".py", ".yaml")
-    ]
-    drawn_from = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
-    key = digest_bytes(repr((code, drawn_from, results.values, layouts)).encode())
+    recipe = _describe_figures(results, layouts)
+    store = next((Store(run.store) for run in results.runs if run.store is not None), None)
     try:
-        cached = parse_json((earlier / DRAWN).read_bytes(), DRAWN)
-        if cached["key"] == key and all(digest_file(earlier / name) == d for name, d in cached["files"].items()):
-            shutil.copytree(earlier, folder)
-            return [Picture(folder / name, *rest) for name, *rest in cached["pictures"]]
-    except (OSError, HarnessError, ValueError, KeyError, TypeError):
-        pass  # there are none, or they are not what they were
+        entry = store.find(recipe) if store is not None else None
+        if entry is not None:
+            described: Any = read_json(entry.path / DRAWN)
+            folder.mkdir()
+            for name in entry.files.keys() - {DRAWN}:
+                shutil.copyfile(entry.path / name, folder / name)
+            return [Picture(folder / name, *rest) for name, *rest in described]
+    except StoreError as err:
+        log.debug("no figures are taken from the store: %s", err)
     pictures = draw_all(results, folder, layouts)
-    if pictures and not results.damaged:
-        paths = [path for p in pictures for path in (p.png, p.png.with_suffix(".pdf"))]
-        files = {path.name: digest_file(path) for path in paths}
+
+    def keep(work: Path) -> Mapping[str, Any]:
+        for path in (path for p in pictures for path in (p.png, p.png.with_suffix(".pdf"))):
+            shutil.copyfile(path, work / path.name)
         named = [(p.png.name, p.title, p.caption, p.trace) for p in pictures]
-        write_text(folder / DRAWN, json.dumps({"key": key, "files": files, "pictures": named}))
+        write_text(work / DRAWN, json.dumps(named))
+        return {}
+
+    if pictures and store is not None and not (results.damaged or results.stored_only):
+        try:
+            store.make(recipe, keep)
+        except StoreError as err:
+            log.debug("the figures are not kept: %s", err)
     return pictures
+
+
+def _describe_figures(results: Results, layouts: Sequence[Layout]) -> Recipe:
+    """Return what identifies the figures of a report: its values, its layouts and the code that draws them."""
+    paths = sorted(Path(__file__).parents[1].rglob("*.*"))
+    code = [digest_file(path) for path in paths if path.suffix in (".py", ".yaml")] + [version("matplotlib")]
+    runs = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
+    drawn_from = digest_bytes(repr((runs, results.values, layouts)).encode())
+    return Recipe("figures", STAGES["figures"], {"code": digest(code)}, {"results": drawn_from})
 
 
 def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openended.harness.core import parse_signature, show_progress
+from openended.harness.core import parse_signature, parse_yaml, show_progress
 from openended.harness.report.findings import checks, uncertainty
 from openended.harness.report.findings.checks import format_number, join_components
 from openended.harness.report.findings.uncertainty import LEVEL, Check, Errors, Outcome, Sample
@@ -44,7 +44,6 @@ class Claim(NamedTuple):
 @cache
 def load_claims() -> tuple[Claim, ...]:
     """Return the claims of claims.yaml."""
-    import yaml
 
     def build_check(node: Mapping[str, Any]) -> Check:
         ((kind, options),) = node.items()
@@ -56,7 +55,7 @@ def load_claims() -> tuple[Claim, ...]:
         return partial(getattr(checks, f"check_{kind}"), **{**options, "values": values})
 
     text = (resources.files(__package__) / "claims.yaml").read_text(encoding="utf-8")
-    return tuple(Claim(**{**entry, "check": build_check(entry["check"])}) for entry in yaml.safe_load(text))
+    return tuple(Claim(**{**entry, "check": build_check(entry["check"])}) for entry in parse_yaml(text))
 
 
 def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from openended.harness import results as measured
-from openended.harness.core import DataError, SpecError, suggest
+from openended.harness.core import DataError, SpecError, parse_yaml, suggest
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import frame as frames
@@ -57,9 +57,7 @@ class PaperValue:
 @cache
 def load_metrics() -> dict[str, dict[str, Any]]:
     """Return what the names of metrics in published tables and correlations mean (`metrics.yaml`)."""
-    import yaml
-
-    nodes: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
+    nodes: dict[str, dict[str, Any]] = parse_yaml((FOLDER / "metrics.yaml").read_text(encoding="utf-8"))
     return nodes
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from openended.harness import core, results as measured
-from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature
+from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature, parse_yaml
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.tables import selection
@@ -373,7 +371,7 @@ def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
     The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
     run: `scripts/coverage.py` writes them.
     """
-    measured_shares = yaml.safe_load(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
+    measured_shares = parse_yaml(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
     listed = []
     for quantity in (c for c in quantities if c.interval):
         shares, sizes = (

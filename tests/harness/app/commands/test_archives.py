@@ -12,7 +12,6 @@ import pytest
 from openended.harness.app.commands import export
 from openended.harness.core import digest
 from openended.harness.report.cli import main as report
-from openended.harness.report.figures.draw import DRAWN
 from openended.harness.storage import MANIFEST, Recipe, Store, read_entry, save_record
 from tests.harness.report.page.made import make_report
 from tests.harness.report.synthetic import write_run
@@ -57,13 +56,13 @@ def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch
 
 
 def test_without_the_store_and_hidden_files_which_no_import_takes(here, tmp_path):
-    drawn = here / "outputs/reports/p-sweep" / DRAWN
-    drawn.touch()
+    hidden = here / "outputs/reports/p-sweep/.hidden"
+    hidden.touch()
     assert export.main(["p-sweep", str(tmp_path / "p.zip"), "--no-store"]) == 0
-    drawn.unlink()
+    hidden.unlink()
     with zipfile.ZipFile(tmp_path / "p.zip") as packed:
         assert {name.split("/")[0] for name in packed.namelist()} == {"runs", "reports", "grids"}
-        assert not [name for name in packed.namelist() if name.endswith(DRAWN)]
+        assert not [name for name in packed.namelist() if name.endswith(".hidden")]
 
 
 def test_a_dash_is_standard_output_and_a_device_is_refused(here, capsysbinary):

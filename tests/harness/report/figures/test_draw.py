@@ -227,19 +227,32 @@ def test_a_report_runs_without_the_folder_of_figures(tmp_path, monkeypatch, capl
 
 def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
     results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
+    results = replace(results, runs=tuple(replace(run, store=tmp_path / "store") for run in results.runs))
     only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
     layouts = [Layout(figures=only)]
-    first = draw_or_keep(results, tmp_path / "a", layouts, earlier=tmp_path / "none")
+    first = draw_or_keep(results, tmp_path / "a", layouts)
     monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: pytest.fail("drawn again"))
-    kept = draw_or_keep(results, tmp_path / "b", layouts, earlier=tmp_path / "a")
+    kept = draw_or_keep(results, tmp_path / "b", layouts)
     assert [p.png.read_bytes() for p in kept] == [p.png.read_bytes() for p in first]
     assert [p[1:] for p in kept] == [p[1:] for p in first]
     assert first[0].trace
-    kept[0].png.write_bytes(b"changed by hand")
     monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: [])
-    assert draw_or_keep(results, tmp_path / "c", layouts, earlier=tmp_path / "b") == []
     fewer = replace(results, runs=results.runs[:1])
-    assert draw_or_keep(fewer, tmp_path / "d", layouts, earlier=tmp_path / "a") == []
+    others = [(fewer, layouts), (results, [Layout(figures=only, bold="none")])]
+    assert not any(draw_or_keep(*other, tmp_path / "c") for other in others)
+    next((tmp_path / "store").glob("figures/*/*/*.png")).write_bytes(b"changed by hand")
+    assert draw_or_keep(results, tmp_path / "d", layouts) == []
+
+
+@pytest.mark.parametrize("at", [None, "a file"])
+def test_figures_are_drawn_without_a_store_that_can_keep_them(tmp_path, at):
+    results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
+    (tmp_path / "a file").touch()
+    store = at and tmp_path / at
+    results = replace(results, runs=tuple(replace(run, store=store) for run in results.runs))
+    only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
+    for name in ("first", "second"):
+        assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / name, [Layout(figures=only)])] == [True]
 
 
 @pytest.mark.slow
