@@ -13,7 +13,6 @@ from openended.harness import models
 from openended.harness.core import DataError, Thinking, Tokenizer, digest
 from openended.harness.models import BackendSpec, Markup, ReasoningCounts
 from openended.harness.run.dataset import CHAT, Dataset
-from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.steps import Step, TextRows
 from openended.harness.storage import Entry, Row, RowFile, write_rows
@@ -36,7 +35,7 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, s
     def write(folder: Path) -> Mapping[str, Any]:
         splitter = AnswerRows(thinking, markup, session.row_tokenizer(dataset.tokenizer_spec))
         answers = splitter.split_rows(rows, prompts)
-        count = write_rows(folder / DATA, answers, reasoning=True)
+        count = write_rows(folder / generated.file, answers, reasoning=True)
         notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
         if not count:
             raise DataError(f"{'; '.join(notes)}; no text is left to score")
