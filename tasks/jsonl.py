@@ -103,13 +103,13 @@ class JsonLines(UserFileTask):
             human = read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
-            meta: dict[str, Json] = {"references": [*references]} if references else {}
+            texts = references if human in references else [human, *references]
+            meta: dict[str, Json] = {"references": [*texts]} if references else {}
             if talk:
                 prompt, turns = make_turns(talk, where)
                 meta |= turns
             else:
                 prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
-            texts = references if human in references else [human, *references]
             if len(texts) < self.least_references:
                 skipped[f"fewer than {self.least_references} references"] += 1
             elif is_in_group(row, self.group_field, self.group_value, where, skipped):

@@ -36,7 +36,7 @@ _JSON = re.compile(r"[\[{]")
 _ITEM = re.compile(r"^[ \t]*(\d+)[.)][ \t]+(.*?)(?=^[ \t]*\d+[.)][ \t]|^[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 
 
-class Answer(NamedTuple):
+class ListedAnswer(NamedTuple):
     """One answer of a reply."""
 
     text: str
@@ -92,7 +92,7 @@ class PromptForm(Spec):
         template = self.template or _TEMPLATES[self.form]
         return template.replace("{answers}", str(self.answers)).replace("{prompt}", prompt)
 
-    def read_reply(self, reply: str, is_cut: bool, failures: Counter[str]) -> list[Answer]:
+    def read_reply(self, reply: str, is_cut: bool, failures: Counter[str]) -> list[ListedAnswer]:
         """Return the answers of a reply, at most as many as were asked for; count in `failures` what cannot be read."""
         listed = read_answers(self.start + reply, is_cut=is_cut)[: self.answers]
         failures["replies without a readable answer"] += not listed
@@ -106,7 +106,7 @@ class PromptForm(Spec):
             return []
         return weighted
 
-    def choose_texts(self, answers: Sequence[Answer], seed: int, example_id: str, reply: int) -> list[str]:
+    def choose_texts(self, answers: Sequence[ListedAnswer], seed: int, example_id: str, reply: int) -> list[str]:
         """Return the texts that a reply gives: its answers, or as many draws from them by their probabilities."""
         texts, weights = [answer.text for answer in answers], [answer.weight or 0.0 for answer in answers]
         if self.weights == "ignore" or not answers:
@@ -116,7 +116,7 @@ class PromptForm(Spec):
         return [texts[row] for row in rows]
 
 
-def read_answers(reply: str, *, is_cut: bool = False) -> list[Answer]:
+def read_answers(reply: str, *, is_cut: bool = False) -> list[ListedAnswer]:
     """Return the answers that a reply lists: in tags, as JSON, or numbered from 1; text around them is ignored.
 
     What is empty or unfinished is no answer: of a reply that was cut off (`is_cut`), nor is the last numbered item.
@@ -126,14 +126,14 @@ def read_answers(reply: str, *, is_cut: bool = False) -> list[Answer]:
     return next(filter(None, lists), [])
 
 
-def _read_tags(reply: str) -> Iterator[Answer]:
+def _read_tags(reply: str) -> Iterator[ListedAnswer]:
     for content in _RESPONSE.findall(reply):
         text, weight = (tag.search(content) for tag in _TAG.values())
         without = _TAG["probability"].sub("", content)
-        yield Answer((text[1] if text else without).strip(), read_probability(weight[1]) if weight else None)
+        yield ListedAnswer((text[1] if text else without).strip(), read_probability(weight[1]) if weight else None)
 
 
-def _read_json(reply: str) -> Iterator[Answer]:
+def _read_json(reply: str) -> Iterator[ListedAnswer]:
     """Yield objects with a text, wherever they stand, so that those before the end of a cut reply count."""
     decoder, at = json.JSONDecoder(), 0
     while (start := _JSON.search(reply, at)) is not None:
@@ -143,19 +143,19 @@ def _read_json(reply: str) -> Iterator[Answer]:
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and (text := next((value[k] for k in _KEYS if isinstance(value.get(k), str)), None)):
-            yield Answer(text.strip(), read_probability(value.get("probability")))
+            yield ListedAnswer(text.strip(), read_probability(value.get("probability")))
             at = end
         elif isinstance(value, list) and all(isinstance(item, str) for item in value):
-            yield from (Answer(item.strip(), None) for item in value)
+            yield from (ListedAnswer(item.strip(), None) for item in value)
             at = end
 
 
-def _read_numbered(reply: str, is_cut: bool) -> Iterator[Answer]:
+def _read_numbered(reply: str, is_cut: bool) -> Iterator[ListedAnswer]:
     items = list(_ITEM.finditer(reply))
     for number, item in enumerate(items, start=1):
         if int(item[1]) != number or (is_cut and item.end() >= len(reply.rstrip())):
             return
-        yield Answer(item[2].strip(), None)
+        yield ListedAnswer(item[2].strip(), None)
 
 
 def read_probability(value: object) -> float | None:

@@ -124,7 +124,10 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     left = {f.name for f in dataclasses.fields(spec)} - set(changed)
     one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
     # Only with a window, for another text, with each other, or for another quantizer.
-    with_others = {"stride", "split", "first_token", "group_field", "group_value", "training", "least_references"}
+    with_others = {
+        "stride", "split", "first_token", "group_field", "group_value", "training", "least_references",
+        "chat_template_kwargs",
+    }  # fmt: skip
     assert left <= {"temperature_order", *one_way, *with_others}, (
         "no other value was found; some decoders take one order alone"
     )

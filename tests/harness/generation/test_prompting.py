@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import SpecError
-from openended.harness.generation.prompting import Answer, PromptForm, read_answers, read_probability
+from openended.harness.generation.prompting import ListedAnswer, PromptForm, read_answers, read_probability
 
 TAGGED = "<response><text>{}</text><probability>{}</probability></response>"
 REPLIES = [
@@ -27,7 +27,7 @@ REPLIES = [
 
 @pytest.mark.parametrize(("reply", "expected"), [case[1:] for case in REPLIES], ids=[case[0] for case in REPLIES])
 def test_a_reply_is_read(reply, expected):
-    assert read_answers(reply) == [Answer(*pair) for pair in expected]
+    assert read_answers(reply) == [ListedAnswer(*pair) for pair in expected]
 
 
 def test_the_last_numbered_answer_of_a_cut_reply_is_none():
@@ -62,7 +62,7 @@ def test_failures_are_counted_and_give_no_text():
 
 def test_texts_are_drawn_by_the_stated_probabilities_whatever_they_sum_to():
     prompting, stated = PromptForm(form="verbalized", weights="draw"), np.array([0.3, 0.15, 0.09, 0.06, 0.0])
-    answers = [Answer(str(i), weight) for i, weight in enumerate(stated)]
+    answers = [ListedAnswer(str(i), weight) for i, weight in enumerate(stated)]
     drawn = [text for reply in range(2000) for text in prompting.choose_texts(answers, 7, "q", reply)]
     counts, expected = np.bincount(np.array(drawn, dtype=int), minlength=5), 10_000 * stated / stated.sum()
     assert np.all(np.abs(counts - expected) <= 4 * np.sqrt(expected))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation
-from openended.harness.imported import generations, import_rows, import_unpaired, pairing
+from openended.harness.imported import TextSelection, generations, import_rows, import_unpaired, pairing
 from openended.harness.imported.generations import ImportedText, compute_fingerprint
 from openended.harness.imported.pairing import decode_text, find_ids, load_within_memory, measure_free_memory
 from openended.harness.models import LengthLimit, ModelSpec, load_tokenizer
@@ -54,7 +54,7 @@ def lines(tmp_path: Path, rows: list[Any], name: str = "g.jsonl") -> Path:
 
 
 def take(path: Path, prompts: Path, tokenizer: Any = None, limit: int | None = None) -> tuple[list[Row], list[str]]:
-    imported = import_rows(path, prompts, tokenizer, LengthLimit(limit))
+    imported = import_rows(path, prompts, tokenizer, LengthLimit(limit), TextSelection())
     return list(imported), imported.notes
 
 
@@ -281,7 +281,7 @@ def test_line_ends_byte_order_marks_and_compression_change_nothing(tmp_path, pro
 
 
 def take_unpaired(path: Path, tokenizer: Any = None, count: int | None = None, name: Any = NAME) -> tuple[Any, Any]:
-    imported = import_unpaired(path, name, tokenizer, LengthLimit(None), count=count)
+    imported = import_unpaired(path, name, tokenizer, LengthLimit(None), count=count, selection=TextSelection())
     return [row.generation for row in imported], imported
 
 
