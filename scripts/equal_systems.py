@@ -49,7 +49,7 @@ from openended.metrics.families import NgramIndex
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts.coverage import replace_rows, resample_values
+from scripts.coverage import replace_rows
 from scripts.worlds import draw_passages
 
 Law = Literal["normal", "skewed", "share"]
@@ -253,14 +253,6 @@ def compare_passages(rng: Generator, n: int, metric: str) -> float:
     return spec.compute(features).values["p_value"]
 
 
-def compute_copying_p_value(rng: Generator, n: int) -> float:
-    """Return the p-value of C_T being 0 by its standard error, for passages against other passages."""
-    spec = core.load_members("metric")["copying"]()
-    features, _ = draw_passages(rng, n, spec)
-    value, replicates, _ = resample_values(spec, features)["c_t"]
-    return replicates.p_value(value)
-
-
 def leave_frontier(rng: Generator, n: int, kind: Literal["gap", "area"]) -> float:
     """Return 0 if the interval of the gap or the area between two frontiers does not contain 0.
 
@@ -304,7 +296,6 @@ TESTS: dict[str, Test] = {
         for n, metrics in ((30, (*PERMUTED, "typicality")), (100, PERMUTED))
         for metric in metrics
     },
-    **{f"C_T of equal texts, {n} texts": partial(compute_copying_p_value, n=n) for n in (100, 300)},
     **{f"Spearman's correlation, {n} systems": partial(correlate_noise, systems=n) for n in (8, 20)},
     "Kendall's correlation, 8 systems": partial(correlate_noise, systems=8, method="kendall"),
     **{
