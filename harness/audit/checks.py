@@ -22,7 +22,8 @@ PRIOR = 0.003
 """Variance of the logit errors, constant for each token id, for which the check of token counts is most powerful."""
 MOST_GROUPS = 128  # groups of texts whose token counts are compared
 GRID = np.unique(np.geomspace(1, 10**6, 121).round().astype(np.int64))  # ranks at which the mass beyond is summed
-BIG = 20.0  # a ratio of two probabilities counts up to exp(20)
+BIG = 0.25
+"""Log ratio of two probabilities that counts at most: a few large ones would make their sum skewed, not normal."""
 
 
 @dataclass
