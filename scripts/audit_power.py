@@ -8,7 +8,7 @@ own Q, and the audit compares them with the Q that was asked for, given the same
 
 faults: twelve faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
 a fault, for several decoders. half: honest engines in half precision that read one text at a time, against references
-in float32 and in the same precision that read 32; the random numbers are known.
+in float32 and in the same precision that read 32.
 """
 
 from __future__ import annotations
@@ -153,12 +153,9 @@ class RequestedQ:
         self.columns = {name: values[contexts.at] for name, values in columns.items()}
         self.totals = totals
 
-    def audit(
-        self, tokens: I64, rng: np.random.Generator, rounding: Rounding, stream: F64 | None = None
-    ) -> list[checks.Finding]:
+    def audit(self, tokens: I64, rng: np.random.Generator, rounding: Rounding) -> list[checks.Finding]:
         """Audit the tokens of an engine."""
         at, tokens = self.contexts.at, tokens.copy()
-        slack = rounding.nats + rounding.relative * np.abs(self.logits[at, tokens])
         outside, unknown = np.zeros(len(tokens)), np.full(len(tokens), np.nan)
         if len(missed := np.flatnonzero(self.q[at, tokens] == 0)):
             located = positions.locate_tokens(
@@ -167,7 +164,7 @@ class RequestedQ:
             )  # fmt: skip
             tokens[missed], outside[missed] = located["token"], located["outside"]
         uniforms, above = rng.random((2, len(tokens))), self.above[at, tokens]
-        mass, stream = self.q[at, tokens].astype(np.float64), unknown if stream is None else stream
+        mass = self.q[at, tokens].astype(np.float64)
         suspects = {}
         for name, other in self.others.items():
             with np.errstate(divide="ignore"):
@@ -178,18 +175,16 @@ class RequestedQ:
             by_rank=above + uniforms[0] * mass, by_id=self.before[at, tokens] + uniforms[1] * mass,
             phase=checks.hash_ids(tokens), rank=self.rank[at, tokens].astype(np.int64),
             repeats=self.contexts.seen[at, tokens].astype(float), outside=outside,
-            stream=np.maximum(0, np.maximum(above - stream, stream - above - mass) - slack), suspects=suspects,
-            **self.columns,
+            stream=unknown, suspects=suspects, **self.columns,
         )  # fmt: skip
         return checks.run_checks(facts, self.totals)
 
 
 class Engine:
-    """Draws tokens from its own Q, given logits of the same positions, in the order of ids or of probability."""
+    """Draws tokens from its own Q at the same positions."""
 
-    def __init__(self, contexts: Contexts, q: np.ndarray, order: np.ndarray | None = None) -> None:
-        self.at, self.order = contexts.at, order
-        self.below = (q if order is None else np.take_along_axis(q, order, 1)).cumsum(1, dtype=np.float64)
+    def __init__(self, contexts: Contexts, q: np.ndarray) -> None:
+        self.at, self.below = contexts.at, q.cumsum(1, dtype=np.float64)
         self.coarse = self.below[:, COARSE - 1 :: COARSE]
 
     def draw(self, u: F64) -> I64:
@@ -197,23 +192,19 @@ class Engine:
         u = u * self.below[self.at, -1]
         first = (self.coarse[self.at] <= u[:, None]).sum(1) * COARSE
         fine = np.minimum(first[:, None] + np.arange(COARSE), self.below.shape[1] - 1)
-        tokens = np.minimum(first + (self.below[self.at[:, None], fine] <= u[:, None]).sum(1), self.below.shape[1] - 1)
-        return tokens if self.order is None else self.order[self.at, tokens]
+        return np.minimum(first + (self.below[self.at[:, None], fine] <= u[:, None]).sum(1), self.below.shape[1] - 1)
 
     def draw_all(self, rng: np.random.Generator) -> I64:
         """Draw with a uniform number for each token."""
         return self.draw(rng.random(len(self.at)))
 
 
-def count_failures(
-    audited: RequestedQ, draw: Draw, audits: int, rounding: Rounding = EXACT, *, streams: bool = False
-) -> Failures:
-    """Audit many draws; with streams, their random numbers are known."""
+def count_failures(audited: RequestedQ, draw: Draw, audits: int, rounding: Rounding = EXACT) -> Failures:
+    """Audit many draws."""
     failures = []
     for number in range(audits):
-        rng = np.random.default_rng([1, number])  # its first numbers are those of the draws
-        stream = np.random.default_rng([1, number]).random(len(audited.contexts.at)) if streams else None
-        findings = audited.audit(draw(rng), rng, rounding, stream)
+        rng = np.random.default_rng([1, number])
+        findings = audited.audit(draw(rng), rng, rounding)
         failed = [finding.name for finding in checks.find_failures(findings)]
         failures.append((failed, bool(checks.find_failures(findings, RUN_SIZE))))
     return failures
@@ -285,9 +276,8 @@ def study_half(contexts: Contexts, audits: int) -> Iterator[Study]:
 
     def count(words: str, logits: torch.Tensor, alone: torch.Tensor, dtype: str) -> Failures:
         audited = RequestedQ(contexts, parse_q_decoder(words), logits, {})
-        order = torch.sort(alone, dim=1, descending=True, stable=True).indices.numpy()
-        engine = Engine(contexts, contexts.compute_q(parse_q_decoder(words), alone)[0], order)
-        return count_failures(audited, engine.draw_all, audits, Rounding.from_dtypes(dtype), streams=True)
+        engine = Engine(contexts, contexts.compute_q(parse_q_decoder(words), alone)[0])
+        return count_failures(audited, engine.draw_all, audits, Rounding.from_dtypes(dtype))
 
     for dtype in ("bfloat16", "float16"):
         model = load_model(ModelSpec(path="bundled:docs-m", dtype=dtype))

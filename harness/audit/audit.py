@@ -173,8 +173,8 @@ def audit_texts(
     request = TextRequest(prompts=read, continuations=Ragged.from_rows(tokens, np.int64))
     if not len(request.continuations.values):
         raise UndefinedMetric(f"{texts.title}: its texts have no tokens")
-    streams = None
-    if texts.streams and texts.seed is not None:
+    streams, rounding = None, positions.Rounding.from_dtypes(texts.dtype, lm.spec.dtype)
+    if texts.streams and texts.seed is not None and not rounding.relative:  # else two near ties exchange their masses
         keys = zip(texts.rows.ids, texts.rows.samples, request.continuations.lengths.tolist(), strict=True)
         streams = [core.row_uniforms(texts.seed, *key) for key in keys]
     lms = {"reference": lm}
@@ -182,7 +182,7 @@ def audit_texts(
         lms |= {name: positions.round_weights(lm, by_channel=i == 1) for i, name in enumerate(positions.INT8)}
     with core.show_progress("audit", len(request.continuations.values), unit="tokens", enabled=progress) as advance:
         facts, totals = positions.measure_positions(
-            lms, texts.decoder, request, streams, positions.Rounding.from_dtypes(texts.dtype, lm.spec.dtype),
+            lms, texts.decoder, request, streams, rounding,
             min_new_tokens=texts.min_new_tokens, batch_size=batch_size, advance=advance,
         )  # fmt: skip
     findings = checks.run_checks(facts, totals)

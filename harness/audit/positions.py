@@ -27,7 +27,7 @@ INT8 = ("int8 weights", "int8 weights, one scale per channel")
 class Rounding(NamedTuple):
     """By how much the logits of an honest engine may depart from the reference's."""
 
-    nats: float  # also a probability, for the draws with known random numbers
+    nats: float  # also a probability, for draws with known random numbers, which half precision leaves undecided
     relative: float  # of the logit
 
     @classmethod
@@ -119,7 +119,10 @@ def locate_tokens(
     distance = np.where(q > 0, np.abs(logits - logits[at, tokens][:, None]), np.inf)
     nearest = distance.argmin(1)
     slack = rounding.nats + rounding.relative * np.abs(logits[at, tokens])
-    outside = np.where(q[at, tokens] > 0, 0.0, np.maximum(distance[at, nearest] - slack, 0.0))
+    missing = distance[at, nearest]
+    if rounding.relative:  # a cut by cumulative mass, as of nucleus, may fall one token further
+        missing = np.minimum(missing, np.where(q > 0, -np.inf, logits).max(1) - logits[at, tokens])
+    outside = np.where(q[at, tokens] > 0, 0.0, np.maximum(missing - slack, 0.0))
     tokens = np.where(q[at, tokens] > 0, tokens, nearest)
     log_q = np.log(q, out=np.zeros_like(q), where=q > 0)
     mean = (q * log_q).sum(1)
