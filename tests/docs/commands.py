@@ -103,6 +103,7 @@ def build_folder(folder: Path) -> Path:
             "content": f"Life {i}. " * 40,
             "prompt": f"Prompt {i}",
             "human": f" a human text {i}.",
+            "gender": ("female", "male")[i % 2],
         }
         for i in range(30)
     ]
