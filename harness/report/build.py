@@ -124,16 +124,16 @@ def build_report(
         decided, results = [build_decision_frame(decisions, results)], select_last_looks(results)
     results = measured.filter_results(results, where) if where else results
     measured.check_axes(results, required_axes)
-    of_players = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
+    ability_layout = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
     tables: list[Table] = []
     rest: Results | None = results
     if any(item.axes.get("decoder") == selection.RATED for item in results.values):
         from openended.harness.report.tables.judgments import build_ability_frames, drop_abilities
 
         rated = selection.TablePart(results, results.values, "abilities", {}, ())
-        tables = build_tables(build_ability_frames(rated, of_players), of_players)
+        tables = build_tables(build_ability_frames(rated, ability_layout), ability_layout)
         rest = drop_abilities(results) if tables else results
-    others = [(name, loaded) for name, loaded in layouts if loaded is not of_players]
+    others = [(name, loaded) for name, loaded in layouts if not (tables and loaded is ability_layout)]
     tables += [t for name, loaded in others if rest is not None for t in make_tables(rest, loaded, name)]
     frames = list[Frame]()
     if compare or baseline is not None:

@@ -270,7 +270,7 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr(grid_run, "show_report", refuse)
+    monkeypatch.setattr(grid_run, "build_and_show_report", refuse)
     done = openended("-m", "decoder=nucleus,mdlm", "metric=[distinct_n]", *SMALL, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert f"openended: {expected}" in done.stderr or f"failed: {expected}" in done.stderr

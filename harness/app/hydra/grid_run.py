@@ -23,7 +23,7 @@ from openended.harness.app.hydra.jobs import (
     JobRunner,
     Launcher,
     LogOptions,
-    show_report,
+    build_and_show_report,
     simulate_judgments,
     write_experiment_report,
 )
@@ -151,7 +151,7 @@ class GridRun:
             target = outputs / "reports" / self.name
             options = to_plain(self.config.get("report"))
             decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
-            show_report(sorted(folders), target, options, self.detail, decisions)
+            build_and_show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
 

@@ -176,7 +176,7 @@ def write_experiment_report(folders: list[Path], target: Path, options: Mapping[
         log.info("report     %s", target / "report.html")
 
 
-def show_report(
+def build_and_show_report(
     folders: list[Path],
     target: Path,
     options: Mapping[str, Any],

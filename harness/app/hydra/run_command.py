@@ -12,7 +12,7 @@ from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, refuse_unused_options
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions, refuse_single_run, show_report
+from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report, refuse_single_run
 from openended.harness.core import FAILED, SpecError, run_command, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
 
@@ -102,7 +102,7 @@ def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) ->
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)
     report = outcome.folder / "report"
-    show_report([outcome.folder], report, settings.report, detail)
+    build_and_show_report([outcome.folder], report, settings.report, detail)
     track_runs([outcome.folder], job.tracker, settings.outputs_dir)
     track_report(report, job.tracker, settings.outputs_dir)
     if outcome.failed:

@@ -1,6 +1,6 @@
 """The tidy frame of a table: one entry per printed number, with its axes, its uncertainty and whether it is the best.
 
-An analysis turns results into a frame and knows nothing of print. `pivot.build_table` prints a frame as a layout says.
+An analysis turns results into a frame; `pivot.build_table` turns a frame into a table as a layout says.
 
 Which value is best is known only from the data, so any two systems may turn out to be the two that are compared. The
 p-values behind bold cells are therefore corrected for all pairs of systems: by Holm's method, where the pairs without
@@ -80,7 +80,7 @@ class Quantity:
     signature: str = ""
     gap: bool = False  # whether |model − human| is printed
     target: float | None = None  # the best possible value if the direction is `target`
-    bold: BoldRule = ""  # how the best cells were found; empty if none is marked
+    bold: BoldRule = ""  # how the best cells were found; empty: none is marked
     interval: bool = False  # whether its cells show a 95 % interval
     p_values: bool = False  # whether its cells are p-values
 
@@ -243,17 +243,15 @@ def mark_best_cells(
     """Mark the best cells of a quantity, and note in the quantity how they were found.
 
     Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
-    is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested, and one with the same
-    printed value as the best, is not separated from it. Nothing is marked in a quantity whose scoring model is out of
-    its domain.
+    is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested is not separated from the
+    best, nor is one whose cost (its value, or the distance to the human value or target) is equal after rounding to the
+    decimals of the quantity. Nothing is marked in a quantity whose scoring model is out of its domain.
     """
     costs = rank_cells(quantity, cells, kinds)
     if kinds.count("model") < 2 or not costs or quantity.out_of_domain:
         return quantity, list(cells)
     best = next(iter(costs))
-    texts = {
-        at: format_fixed(cost, quantity.decimals or 0) for at, cost in costs.items()
-    }  # printed alike, they are ties
+    texts = {at: format_fixed(cost, quantity.decimals or 0) for at, cost in costs.items()}  # equal ones are ties
     marked = {at for at in costs if texts[at] == texts[best]}
     others = [at for at in costs if at != best]
     tests: dict[BoldRule, dict[int, float]] = {
@@ -277,12 +275,12 @@ def rank_cells(quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str]) 
 
     Naive systems and damaged texts never are.
     """
-    systems = (at for at, kind in enumerate(kinds) if kind == "model" and _competes(cells[at].source))
+    systems = (at for at, kind in enumerate(kinds) if kind == "model" and competes(cells[at].source))
     costs = {at: compute_cost(quantity, cells[at], cells[at].value) for at in systems}
     return dict(sorted(((at, cost) for at, cost in costs.items() if math.isfinite(cost)), key=lambda item: item[1]))
 
 
-def _competes(source: SystemValue | None) -> bool:
+def competes(source: SystemValue | None) -> bool:
     """Whether a value may be best: not of a control, nor one that its metric does not rank for a reason in its note."""
     return source is None or (source.direction != "none" and not source.axes.get("model", "").startswith(CONTROLS))
 

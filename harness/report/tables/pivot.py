@@ -1,11 +1,20 @@
-"""Print a frame as a layout says: which axes are rows and columns, in which order, under which names, in which form."""
+"""Build the table of a frame as a layout says: which axes are rows and columns, in which order, names and form."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, compute_cost, format_fixed
+from openended.harness.report.tables.frame import (
+    BLANK,
+    Cell,
+    Frame,
+    FrameEntry,
+    Quantity,
+    competes,
+    compute_cost,
+    format_fixed,
+)
 from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
@@ -31,7 +40,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     rows, columns = (_Side(axes, entries, frame, layout) for axes in choose_axes(frame, layout))
     if layout.bold == "best":
         contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
-        entries = [entry for members in contests.values() for entry in _mark_best(members)]
+        entries = [entry for members in contests.values() for entry in _mark_best_printed(members)]
     if layout.bold == "first":
         others = rows if frame.measure in columns.axes else columns
         entries = [_mark_reference(entry, others) for entry in entries]
@@ -249,17 +258,22 @@ def _build_cell(entry: FrameEntry | None, column: Column) -> Cell:
     return entry.cell if column.key == entry.quantity.key else replace(entry.cell, quantity=entry.quantity)
 
 
-def _mark_best(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
-    """Mark the best printed values among systems or metrics."""
+def _mark_best_printed(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
+    """Mark the best printed values among systems or metrics, without a test."""
     texts: dict[int, tuple[float, str]] = {}
     for at, entry in enumerate(entries):
         cost = compute_cost(entry.quantity, entry.cell, entry.cell.value)
-        if math.isfinite(cost) and entry.role not in ("human", "summary"):
+        may_win = competes(entry.cell.source) and not entry.quantity.out_of_domain
+        if math.isfinite(cost) and may_win and entry.role not in ("human", "summary"):
             digits = entry.cell.decimals if entry.cell.decimals is not None else entry.quantity.decimals or 0
             texts[at] = cost, format_fixed(cost, digits)
     best = min(texts.values(), default=(0.0, ""))[1]
     return [
-        replace(entry, cell=replace(entry.cell, best=at in texts and texts[at][1] == best))
+        replace(
+            entry,
+            cell=replace(entry.cell, best=at in texts and texts[at][1] == best),
+            quantity=replace(entry.quantity, bold="printed"),
+        )
         for at, entry in enumerate(entries)
     ]
 

@@ -32,7 +32,7 @@ class Column(Quantity):
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One system."""
+    """One row: of a system, or of a metric where the systems are the columns."""
 
     label: str
     system: str  # `model`, `human`, or another kind of row that is not ranked
@@ -149,7 +149,7 @@ class Table:
         cells = ((row.cells[at], column) for at, column in enumerate(self.columns) for row in self.rows)
         pairs = [(cell.quantity or column, cell.best) for cell, column in cells]
         marked = list(dict.fromkeys(quantity for quantity, best in pairs if best or quantity.bold == "seeds"))
-        rules = {rule: [q.title for q in marked if (q.bold or "printed") == rule] for rule in BOLD}
+        rules = {rule: [q.title for q in marked if q.bold == rule] for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
 
     def explain_bold(self) -> list[str]:
