@@ -21,20 +21,25 @@ from openended.harness.core import (
     ranged,
     task,
 )
-from openended.harness.decoders import Decoder, QDecoder, SamplingDecoder, truncation_rules
+from openended.harness.core.types import Generation
+from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder, SamplingDecoder, truncation_rules
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
-from openended.harness.models import ModelSpec
+from openended.harness.models import BackendSpec, ModelSpec
 
 __all__ = [
+    "BackendSpec",
     "DataError",
     "Decoder",
     "DescendingLogits",
     "Example",
     "Features",
+    "Generation",
+    "GenerationRequest",
     "Metric",
     "MetricResult",
     "ModelSpec",
     "Need",
+    "Prompt",
     "QDecoder",
     "SamplingDecoder",
     "Side",

@@ -72,6 +72,7 @@ class BackendSpec(core.Spec):
 
     denoises: ClassVar[bool] = False  # true: a denoiser, which proposes tokens for positions in any order
 
+    # Options that every subclass declares as its own fields:
     path: str  # hub id or folder of the model, or the id by which a server knows it
     revision: str | None  # commit on the hub; null: the newest
 

@@ -91,12 +91,17 @@ def declare_generation(
             )  # fmt: skip
             # A model without a tokenizer writes texts alone.
             recode = session.row_tokenizer(dataset.tokenizer_spec) if lm.tokenizer is None else None
+            # The text of a server may be encoded again, to a few tokens more than it wrote.
+            longest = length if model.describe_service() is None else None
             blocks.note_facts(merge_facts(facts, describe_part(lm, runtime)))
             total = (blocks.count["n"] + len(todo)) * length
             with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
                 advance(blocks.count["tokens"])
-                lm.generate(request, partial(blocks.add, recode=recode), advance)
+                lm.generate(request, partial(blocks.add, recode=recode, longest=longest), advance)
             blocks.flush()
+            if missing := blocks.list_missing(None):
+                lost = f"{len(missing)} of {len(todo)} texts, the first of example {missing[0].example_id}"
+                raise core.DataError(f"model {model.title}: its backend did not return {lost}")
             facts = merge_facts(facts, describe_part(lm, runtime))
         blocks.join(folder / file)
         facts = {**facts, **blocks.count, "samples": texts.replies}
@@ -231,10 +236,28 @@ class RowBlocks:
         keys = [key for key in product(self._prompts, range(self._samples)) if key not in self._numbers]
         return [Prompt(i, s, read[i].prompt_ids, read[i].prompt) for i, s in keys]
 
-    def add(self, generations: Sequence[Generation], *, recode: Tokenizer | None = None) -> None:
-        """Take finished texts; they are on disk after `seconds` at the latest (once more come). `recode` makes ids."""
+    def add(
+        self, generations: Sequence[Generation], *, recode: Tokenizer | None = None, longest: int | None = None
+    ) -> None:
+        """Take finished texts; they are on disk after `seconds` at the latest (once more come).
+
+        Args:
+            generations: Of prompts of this generation.
+            recode: Makes token ids, in place of those of the model.
+            longest: Tokens that the model may write.
+
+        Raises:
+            DataError: If a text was not asked for, or is too long.
+        """
         for generation in generations:
-            row = self._prompts[generation.example_id]
+            row, count = self._prompts.get(generation.example_id), len(generation.token_ids)
+            if row is None:
+                raise core.DataError(
+                    f"the backend returned a text of example {generation.example_id!r:.60}: not asked for"
+                )
+            if longest is not None and count > longest:
+                example = generation.example_id
+                raise core.DataError(f"the backend wrote {count} tokens for {example}, max_new_tokens={longest}")
             if recode is not None:
                 ids = tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text)
                 generation = replace(generation, token_ids=tuple(ids))

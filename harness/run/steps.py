@@ -144,8 +144,9 @@ def resolve_input(value: Any) -> str | None:  # noqa: ANN401 - an input of a ste
 
 
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
-    """Return a digest that is equal for equal models."""
-    return core.digest(spec.identity())
+    """Return a digest that is equal for equal models, and for one version of the class that runs them."""
+    version = getattr(spec, "version", 1)
+    return core.digest(spec.identity() | ({"version": version} if version != 1 else {}))
 
 
 @dataclass

@@ -242,8 +242,10 @@ class TokenEnds:
         pieces = [self._texts[token] for token in ids]
         if "".join(pieces) != text and any(UNKNOWN in piece for piece in pieces):
             pieces = self._decode_by_prefix(ids)
+        if "".join(pieces) != text:
+            return None
         # Browsers count in UTF-16 units.
-        return [len(piece.encode("utf-16-le")) // 2 for piece in pieces] if "".join(pieces) == text else None
+        return [len(piece) if piece.isascii() else len(piece.encode("utf-16-le")) // 2 for piece in pieces]
 
     def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
         """Decode token by token; a character that several tokens share belongs to the last of them."""
@@ -284,5 +286,5 @@ def encode_tokens(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None
     """Return lengths and surprise as a letter per token: `DIGITS`; None where a token is too long for one."""
     if max(lengths, default=0) >= len(DIGITS):
         return None
-    steps = (min(int(max(float(x), 0.0) / STEP), len(DIGITS) - 1) for x in nll)
-    return "".join(DIGITS[n] for n in lengths), "".join(DIGITS[s] for s in steps)
+    steps = np.clip(np.asarray(nll, dtype=np.float64) / STEP, 0, len(DIGITS) - 1).astype(np.int64)
+    return "".join([DIGITS[n] for n in lengths]), "".join([DIGITS[s] for s in steps.tolist()])

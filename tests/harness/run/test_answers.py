@@ -56,7 +56,7 @@ def model(request, tmp_path_factory):
 def list_words(folder: str, kind: str, url: str) -> list[str]:
     server = [*SERVED, f"model.base_url={url}", f"model.tokenizer={folder}"]
     local = ["model=folder", f"model.path={folder}", "model.chat_template=true"]
-    return [*(local if kind == "local" else server), "metric=[length]", "scoring=none", "max_new_tokens=40"]
+    return [*(local if kind == "local" else server), "metric=[length]", "scoring=none", "max_new_tokens=120"]
 
 
 def replace_generation(monkeypatch, case: str, folder: str) -> None:
@@ -170,7 +170,7 @@ def test_arguments_of_the_template_go_to_the_server_and_into_the_key(tmp_path):
     fake = Reasoner("qwen3", "reasoning")
     arguments = "model.chat_template_kwargs={enable_thinking: false}"
     with served(fake) as (url,):
-        words = [*SERVED, f"model.base_url={url}", "metric=[length]", "scoring=none", "max_new_tokens=40"]
+        words = [*SERVED, f"model.base_url={url}", "metric=[length]", "scoring=none", "max_new_tokens=120"]
         plain, told = (make(tmp_path, *words, *more) for more in ([], [arguments]))
     sent = [body.get("chat_template_kwargs") for body in fake.bodies]
     assert sent == [None] * 8 + [{"enable_thinking": False}] * 8
@@ -195,7 +195,7 @@ def write_talks(folder):
 def test_a_prompt_that_is_a_conversation_goes_to_the_server_turn_by_turn(tmp_path):
     fake = Reasoner("qwen3", "reasoning")
     with served(fake) as (url,):
-        words = [*SERVED, f"model.base_url={url}", "metric=[length]", "scoring=none", "max_new_tokens=40"]
+        words = [*SERVED, f"model.base_url={url}", "metric=[length]", "scoring=none", "max_new_tokens=120"]
         texts = make(tmp_path, *words, write_talks(tmp_path))
     sent = sorted((body["messages"] for body in fake.bodies), key=str)
     assert len(sent) == 8

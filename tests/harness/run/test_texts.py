@@ -21,8 +21,9 @@ from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity
 from openended.harness.run.generate import declare_generation
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
+from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Executor, TextRows
+from openended.harness.run.steps import Executor, TextRows, digest_model
 from openended.harness.storage import RowFile, RunRecord, read_record
 from tests.harness.run.small import make_dataset, make_executor, measured, open_session, settings
 from tests.helpers import copy_without, generation, tiny_model, write_jsonl
@@ -66,6 +67,43 @@ def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(tmp_pa
     assert rows.samples == (0, 1) * 3
     assert rows.prompts[0] == "Return 0 and"
     assert 0 < max(rows.token_ids.lengths) <= 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[1:], "its backend did not return 1 of 3 texts, the first of example jsonl/00000"),
+        (lambda rows: [replace(row, example_id="no") for row in rows], "a text of example 'no': not asked for"),
+        (lambda rows: [replace(row, token_ids=(5,) * 9) for row in rows], "the backend wrote 9 tokens for .*tokens=4"),
+    ],
+)
+def test_what_a_backend_returns_is_what_was_asked_for(tmp_path, monkeypatch, change, message):
+    load = Session.model
+
+    class Faulty:
+        def __init__(self, lm):
+            self.lm = lm
+
+        def __getattr__(self, name):
+            return getattr(self.lm, name)
+
+        def generate(self, request, add, advance):
+            rows = []
+            self.lm.generate(request, rows.extend, advance)
+            add(change(rows))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "model", lambda self, *args: Faulty(load(self, *args)))
+        with pytest.raises(DataError, match=message):
+            generated(tmp_path, "decoder=greedy")
+    assert len(RowFile(generated(tmp_path, "decoder=greedy").path)) == 3
+
+
+def test_another_version_of_a_backend_is_another_model():
+    spec = ModelSpec(path="bundled:docs-s")
+    later = type("Later", (ModelSpec,), {"version": 2})(path="bundled:docs-s")
+    assert spec.identity() == later.identity()
+    assert digest_model(spec) != digest_model(later)
 
 
 def test_the_seed_is_in_the_key_where_something_is_drawn(tmp_path):
