@@ -169,8 +169,7 @@ class ImportedRows:
         thinking, markup = self._source.thinking, self._source.tags.find()
         for example, item in self._open_pairs():
             parts = models.split_reasoning(item.text or "", item.reasoning, markup, item.prompt or "")
-            scored = parts.choose(thinking, item.stop or "eos")
-            reasoning.add(parts, scored, item.stop or "eos")
+            scored = reasoning.choose(parts, thinking, item.stop or "eos")
             if scored is None:
                 continue
             generated_ids = find_ids(example, item, tokenizer) if scored == (item.text or "") else None

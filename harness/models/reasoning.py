@@ -89,12 +89,15 @@ class ReasoningCounts:
     lost: int = 0  # texts that ended inside it
     left_out: int = 0
 
-    def add(self, parts: SplitText, scored: str | None, stop: Stop | None) -> None:
+    def choose(self, parts: SplitText, thinking: Thinking, stop: Stop | None) -> str | None:
+        """Return what is scored of a text, None where it is left out, and count it."""
+        scored = parts.choose(thinking, stop)
         self.texts += 1
         self.reasoned += bool(parts.reasoning)
         self.characters += len(parts.reasoning or "")
         self.lost += parts.is_lost(stop)
         self.left_out += scored is None
+        return scored
 
     def list_notes(self, thinking: Thinking, title: str, advice: str) -> list[str]:
         """Return notes for the reader of a table; none for texts without reasoning."""

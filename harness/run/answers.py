@@ -93,8 +93,7 @@ class AnswerRows:
         for row, prompt in zip(rows, prompts, strict=True):
             generation = row.generation
             parts = models.split_reasoning(generation.text, generation.reasoning, self.markup, prompt)
-            text = parts.choose(self.thinking, generation.stop)
-            self.counts.add(parts, text, generation.stop)
+            text = self.counts.choose(parts, self.thinking, generation.stop)
             if text is None:
                 continue
             if text != generation.text:

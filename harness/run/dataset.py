@@ -199,16 +199,21 @@ def make_human(
 
 def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models.LengthLimit, sample: int = 0) -> Row:
     """Tokenize an example's human side and cut it; `stop` is `length` if it was cut."""
-    ids: tuple[int, ...] = ()
-    prompt_ids: tuple[int, ...] = ()
-    if tokenizer is not None:
-        prompt_ids = tuple(tokenizer.encode(example.prompt))
-        ids = tuple(models.tokenize_continuation(tokenizer, example.prompt, prompt_ids, example.human))
-    text, ids, cut = models.cut_continuation(tokenizer, prompt_ids, example.human, ids, limit)
-    stop: Stop = "length" if cut else "eos"
+    prompt_ids = tuple(tokenizer.encode(example.prompt)) if tokenizer is not None else ()
     # The turns of one conversation are resampled together.
     name, turn = str(example.meta.get("conversation", example.id)), int(str(example.meta.get("turn", sample)))
-    return Row(example.prompt, prompt_ids, Generation(name, turn, text, ids, stop, float("nan")))
+    return build_cut_row(_make_prompt_row(name, example.prompt, prompt_ids), turn, example.human, tokenizer, limit)
+
+
+def build_cut_row(prompt: Row, sample: int, text: str, tokenizer: Tokenizer | None, limit: models.LengthLimit) -> Row:
+    """Tokenize a text after the prompt of a row and cut it; `stop` is `length` if it was cut."""
+    ids: tuple[int, ...] = ()
+    if tokenizer is not None:
+        ids = tuple(models.tokenize_continuation(tokenizer, prompt.prompt, prompt.prompt_ids, text))
+    text, ids, cut = models.cut_continuation(tokenizer, prompt.prompt_ids, text, ids, limit)
+    stop: Stop = "length" if cut else "eos"
+    generation = Generation(prompt.generation.example_id, sample, text, ids, stop, float("nan"))
+    return replace(prompt, generation=generation)
 
 
 def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) -> Row:

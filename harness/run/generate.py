@@ -18,8 +18,8 @@ from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
-from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, declare_template, read_conversations
+from openended.harness.models import Backend, BackendSpec, LengthLimit, tokenize_continuation
+from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, build_cut_row, declare_template, read_conversations
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
 from openended.harness.run.steps import Step, TextRows, digest_model
@@ -140,15 +140,6 @@ def write_answers(
     """
     failures, left_out = Counter[str](), f"prompts with fewer than {samples} answers, left out"
 
-    def make_row(reply: storage.Row, sample: int, text: str) -> storage.Row:
-        ids: tuple[int, ...] = ()
-        if tokenizer is not None:
-            ids = tuple(tokenize_continuation(tokenizer, reply.prompt, reply.prompt_ids, text))
-        text, ids, cut = cut_continuation(tokenizer, reply.prompt_ids, text, ids, limit)
-        stop: core.Stop = "length" if cut else "eos"
-        answer = Generation(reply.generation.example_id, sample, text, ids, stop, float("nan"))
-        return storage.Row(reply.prompt, reply.prompt_ids, answer)
-
     def make_rows() -> Iterator[storage.Row]:
         for example, group in groupby(replies, key=lambda reply: reply.generation.example_id):
             answers: list[str] = []
@@ -156,7 +147,9 @@ def write_answers(
                 listed = prompting.read_reply(reply.generation.text, reply.generation.stop == "length", failures)
                 answers += prompting.choose_texts(listed, seed, example, reply.generation.sample)
             if len(answers) >= samples:
-                yield from (make_row(reply, at, text) for at, text in enumerate(answers[:samples]))
+                yield from (
+                    build_cut_row(reply, at, text, tokenizer, limit) for at, text in enumerate(answers[:samples])
+                )
             else:
                 failures[left_out] += 1
 

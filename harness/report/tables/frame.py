@@ -187,7 +187,7 @@ class Frame:
             options: Further fields of the frame.
         """
         kinds, axis = [kinds] * len(labels) if isinstance(kinds, str) else kinds, head.lower()
-        styled = [style_cells(quantity, cells, kinds if ranked else (), compare) for quantity, cells in columns]
+        styled = [_style_cells(quantity, cells, kinds if ranked else (), compare) for quantity, cells in columns]
         ids = [f"{q.metric}.{q.key}" if q.metric else q.key for q, _ in styled]
         entries = []
         for at, label in enumerate(labels):
@@ -209,9 +209,8 @@ class Frame:
 # Style ----------------------------------------------------------------------------------------------------------------
 
 
-def style_cells(
-    quantity: Quantity, contents: Iterable[Any], kinds: Sequence[str] = (),
-    compare: Callable[[Cell, Cell], float] | None = None,
+def _style_cells(
+    quantity: Quantity, contents: Iterable[Any], kinds: Sequence[str], compare: Callable[[Cell, Cell], float] | None
 ) -> tuple[Quantity, list[Cell]]:  # fmt: skip
     """Return the cells of a quantity with decimals chosen and, if their kinds are given, the best ones marked."""
     cells = list(map(to_cell, contents))

@@ -19,8 +19,8 @@ from openended.harness.report.tables.frame import (
     Quantity,
     choose_column_decimals,
     format_fixed,
+    mark_best_cells,
     rank_cells,
-    style_cells,
 )
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
@@ -64,7 +64,7 @@ def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
     frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
     column = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
     kinds = ["model"] * len(column.cells)
-    quantity, cells = style_cells(column.quantity, column.cells, kinds, frame.compare)
+    quantity, cells = mark_best_cells(column.quantity, column.cells, kinds, frame.compare)
     return [] if quantity.out_of_domain else [cells[at] for at in rank_cells(quantity, cells, kinds)]
 
 
@@ -118,7 +118,7 @@ class _ValueFrame:
         kinds = [role for role, *_ in rows]
         entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
         for at, column in enumerate(built):
-            quantity, cells = style_cells(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
+            quantity, cells = mark_best_cells(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
             styled.append((quantity, cells))
             entries += [
                 FrameEntry(
