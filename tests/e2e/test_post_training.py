@@ -97,3 +97,5 @@ def test_the_experiment_on_docs(tmp_path):
         [("one answer", "Base")], [("one answer", "SFT")],
         [("answers with probabilities", "Base")], [("answers with probabilities", "SFT")],
     ]  # fmt: skip
+    openended("report", "post_training_docs", "--out", "again", cwd=tmp_path, code=0)  # the stages in the same order
+    assert (tmp_path / "again/tables/results.md").read_text() == table

@@ -1,5 +1,6 @@
 """A grid of jobs: their launch, the metrics that wait for all of them, the report, and what failed."""
 
+import json
 import logging
 import time
 import traceback
@@ -131,7 +132,8 @@ class GridRun:
                 self.name: to_plain(self.config.get("report")),
             },
         }
-        core.write_json(self.folder / GRID, facts)
+        # Keys keep their order: that of a layout's `names` is the printed one.
+        core.write_text(self.folder / GRID, json.dumps(core.to_json(facts), indent=2, ensure_ascii=False) + "\n")
 
     def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
