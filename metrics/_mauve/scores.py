@@ -179,11 +179,27 @@ def divergence_curve(p: F64, q: F64, *, scaling_factor: float, curve_points: int
 
     With r = w p + (1 - w) q, a point is (exp(-c KL(q || r)), exp(-c KL(p || r))).
     """
-    mixtures = (w * p + (1 - w) * q for w in mixture_weights(curve_points, curve))
-    return curve_through([(kl_divergence(q, r), kl_divergence(p, r)) for r in mixtures], scaling_factor)
+    weights = mixture_weights(curve_points, curve)
+    if p.ndim == 1:
+        mixtures = (w * p + (1 - w) * q for w in weights)
+        return curve_through([(kl_divergence(q, r), kl_divergence(p, r)) for r in mixtures], scaling_factor)
+    # KL(p || r) = sum p ln p - sum p ln r, so that each mixture needs one logarithm; a cell without texts has ln 1.
+    empty = (p == 0) & (q == 0)
+    filled, divergences = (p + empty, q + empty), []
+    entropies = [_sum_products(side, np.log(side + (side == 0))) for side in (q, p)]
+    for w in weights:
+        logs = np.log(w * filled[0] + (1 - w) * filled[1])
+        both = zip(entropies, (q, p), strict=True)
+        divergences.append([np.maximum(entropy - _sum_products(side, logs), 0.0) for entropy, side in both])
+    return curve_through(divergences, scaling_factor)
 
 
-def curve_through(divergences: Sequence[tuple[Any, Any]], scaling_factor: float) -> F64:
+def _sum_products(a: F64, b: F64) -> F64:
+    """Return the sum of the products of each row, shape (rows, cells) → (rows,)."""
+    return np.asarray(np.einsum("rc,rc->r", a, b))
+
+
+def curve_through(divergences: Sequence[Sequence[Any]], scaling_factor: float) -> F64:
     """Return the curve of exp(-c KL(q || r)) and exp(-c KL(p || r)), with both end points."""
     inner = np.exp(-scaling_factor * np.array(divergences))
     ends = np.zeros((2, *inner.shape[1:]))
@@ -203,16 +219,16 @@ def curve_area(curve: F64) -> Value:
 def precision_recall(p: F64, q: F64, num_angles: int) -> tuple[F64, F64]:
     """Return precision and recall of q against p along the angles, each of shape (…, num_angles), in [0, 1].
 
-    At slope t = tan(angle): precision = sum of min(t p, q), recall = sum of min(p, q / t).
+    At slope t = tan(angle): precision = sum of min(t p, q), recall = sum of min(p, q / t) = precision / t.
     """
     slopes = np.tan(np.linspace(_ANGLE_EDGE, np.pi / 2 - _ANGLE_EDGE, num_angles)).reshape(-1, *[1] * p.ndim)
-    precision, recall = np.empty((2, num_angles, *p.shape[:-1]))
+    precision = np.empty((num_angles, *p.shape[:-1]))
     step = max(1, _CELLS_AT_ONCE // max(1, p.size))
     for start in range(0, num_angles, step):
         part = slice(start, start + step)
         np.minimum(slopes[part] * p, q).sum(axis=-1, out=precision[part])
-        np.minimum(p, q / slopes[part]).sum(axis=-1, out=recall[part])
-    first, second = (np.clip(np.moveaxis(values, 0, -1), 0.0, 1.0) for values in (precision, recall))
+    both = precision, precision / slopes[..., 0]
+    first, second = (np.clip(np.moveaxis(values, 0, -1), 0.0, 1.0) for values in both)
     return first, second
 
 
