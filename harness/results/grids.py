@@ -3,8 +3,11 @@
 import dataclasses
 import logging
 import math
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -16,6 +19,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
+_NAME = re.compile(r"\d+\.json$")  # of a job's file
 _STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
 # Facts of a grid's file and their types.
 _KINDS = {"name": str, "total": int, "started": float, "reports": dict, "command": str, "process": str, "titles": list,
@@ -94,11 +98,21 @@ def read_grid(folder: Path) -> GridFolder | None:
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:
-    """Read the states of the grid's jobs so far, in the order of their numbers; a damaged file is a failed job."""
-    return [_read_job(path) for path in sorted((grid / "jobs").glob("*.json")) if path.stem.isdecimal()]
+    """Read the states of the grid's jobs so far, in the order of their numbers; a damaged file is a failed job.
+
+    Every job of a grid asks; only files that are new since the last time are read.
+    """
+    try:
+        with os.scandir(grid / "jobs") as entries:
+            files = sorted((file.path, file.stat(follow_symlinks=False)) for file in entries if _NAME.match(file.name))
+    except FileNotFoundError:
+        return []
+    return [dict(_read_job(Path(path), at.st_mtime_ns, at.st_ino, at.st_size)) for path, at in files]
 
 
-def _read_job(path: Path) -> dict[str, Any]:
+@lru_cache(maxsize=1 << 14)
+def _read_job(path: Path, *_version: int) -> dict[str, Any]:
+    """Read the state of a job; a file that was replaced has another version, and is read again."""
     why = "it is not the state of a job"
     try:
         row = read_json(path)

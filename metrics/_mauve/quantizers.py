@@ -5,6 +5,7 @@ Another one is a function of type `Cluster` and its `Quantizer` in `QUANTIZERS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -135,7 +136,7 @@ def fit_quantizer(
 
         # Products of several threads differ in their last bits from those of one, and a training that goes on for
         # thousands of steps, or a row between two cells, turns last bits into other cells.
-        with threadpool_limits(limits=1 if kind.auto else None):
+        with threadpool_limits(limits=1) if kind.auto else nullcontext():
             options = {"restarts": restarts, "max_iter": max_iter, "seed": seed, "training": training}
             find_cells = kind.cluster(points, cells=buckets, **options)
             parts = np.split(find_cells(points), ends)

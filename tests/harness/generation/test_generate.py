@@ -286,7 +286,7 @@ def test_bytes_are_the_same_at_every_number_of_threads(name):
         made = []
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            made.append(plain(texts(family(name), Nucleus(), rows(), 3)))
+            made.append(plain(texts(family(name), Nucleus(), rows(), 64, limit=4)))
     finally:
         torch.set_num_threads(before)
     assert made[0] == made[1] == made[2]
