@@ -2,6 +2,7 @@ from .backend import (
     Backend as Backend,
     EmbeddingRequest as EmbeddingRequest,
     GradientRequest as GradientRequest,
+    KnownTexts as KnownTexts,
     QStatisticsRequest as QStatisticsRequest,
     ScoringRequest as ScoringRequest,
     TextRequest as TextRequest,

@@ -74,6 +74,15 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
+def find_batch_shapes(lengths: I64, batch_size: int) -> I64:
+    """Return rows and longest length of each row's batch in `run_in_batches`, shape (n, 2)."""
+    order = np.argsort(-lengths, kind="stable")
+    firsts = np.arange(len(order)) // batch_size * batch_size
+    shapes = np.zeros((len(order), 2), dtype=np.int64)
+    shapes[order] = np.stack([np.minimum(len(order) - firsts, batch_size), lengths[order[firsts]]], axis=1)
+    return shapes
+
+
 def run_in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
     """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
 

@@ -6,6 +6,7 @@ A bidirectional model gets the true mask.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, CausalModel, SpecError, copy_to_device
-from openended.harness.models.failures import run_in_batches
+from openended.harness.models.failures import find_batch_shapes, run_in_batches
 from openended.harness.models.families import get_body
 
 if TYPE_CHECKING:
     import torch
+
+    from openended.harness.models.backend import KnownTexts
 
 
 Pooling = Literal["last", "first", "mean"]
@@ -72,6 +75,52 @@ def run_forward(
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     with torch.inference_mode():
         run_in_batches(lengths, batch_size, step, advance)
+
+
+def copy_known_rows(
+    jobs: Sequence[ForwardRow], known: Sequence[tuple[Sequence[ForwardRow], KnownTexts]], *, rows: int,
+    pool: Pool | None, nll: F64 | None, batch_size: int,
+) -> list[ForwardRow]:  # fmt: skip
+    """Fill in the results of sequences that an earlier pass has read; return the jobs that are left to run.
+
+    The last bits of a result depend on the shape of its batch, though not on the rows beside it. So only sequences
+    from batches of the same shape are reused, and batches that lost rows to them are filled up with others of them.
+    """
+    stored = {
+        key: (job, texts)
+        for earlier, texts in known
+        for key, job in zip(_identify_results(earlier, batch_size), earlier, strict=True)
+    }
+    by_shape: dict[bytes, tuple[list[int], list[int]]] = {}  # shape → known and missing jobs
+    for i, key in enumerate(_identify_results(jobs, batch_size)):
+        hit, job = stored.get(key), jobs[i]
+        by_shape.setdefault(key[1], ([], []))[hit is None].append(i)
+        if hit is None:
+            continue
+        source, texts = hit
+        if nll is not None and texts.scores is not None:
+            count = len(job.ids) - job.first
+            nll[job.out : job.out + count] = texts.scores[source.out : source.out + count]
+        if pool is not None and job.row >= 0:
+            if not pool.vectors:
+                pool.vectors.extend(allocate_vectors(rows, vectors.shape[1]) for vectors in texts.vectors)
+            for vectors, earlier_vectors in zip(pool.vectors, texts.vectors, strict=True):
+                vectors[job.row] = earlier_vectors[source.row]
+    left: list[int] = []
+    for shape, (found, missing) in by_shape.items():
+        size = int(np.frombuffer(shape, dtype=np.int64)[0])
+        found.sort(key=lambda i: -len(jobs[i].ids))  # so that the batches stay as long
+        left += missing + found[: -len(missing) % size]
+    return [jobs[i] for i in sorted(left)]
+
+
+def _identify_results(jobs: Sequence[ForwardRow], batch_size: int) -> list[tuple[bytes, bytes, int, bool]]:
+    """Return what the bits of each job's result depend on: its ids, its batch's shape, and what it gives."""
+    shapes = find_batch_shapes(np.array([len(job.ids) for job in jobs], dtype=np.int64), batch_size)
+    return [
+        (hashlib.sha256(as_ids(job.ids).tobytes()).digest(), shape.tobytes(), job.first, job.row >= 0)
+        for job, shape in zip(jobs, shapes, strict=True)
+    ]
 
 
 def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:

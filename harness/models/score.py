@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 from openended.harness.models.failures import check_finite
-from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
+from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_known_rows
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from openended.harness.models.embedder import EmbedderSpec
 
 log = logging.getLogger(__name__)
+Request = TypeVar("Request", ScoringRequest, EmbeddingRequest)
 _CHUNK = 1 << 22  # parameters hashed at once
 
 
@@ -51,7 +53,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
-    lm.forward(jobs, rows=len(out), pool=None, nll=out.values, batch_size=request.batch_size, advance=advance)
+    _run_missing(lm, request, jobs, lambda known: plan_scoring(lm, known)[0], None, out.values, advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -60,16 +62,42 @@ def embed_and_score(
     lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model."""
-    spec, prompts, continuations = request.embedder, request.prompts, request.continuations
+    spec = request.embedder
     if spec.kind != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
-    limit, size = spec.limit(lm.context_length), request.batch_size
-    jobs, out = plan_scoring(lm, request.make_scoring_request())
-    lengths = join_rows(prompts, continuations, lm.bos_prefix).lengths
+    limit = spec.limit(lm.context_length)
+
+    def plan(request: EmbeddingRequest) -> tuple[list[ForwardRow], Ragged, I64]:
+        lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
+        return (*plan_scoring(lm, request.make_scoring_request()), lengths)
+
+    jobs, out, lengths = plan(request)
     pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
-    lm.forward(jobs, rows=len(out), pool=pool, nll=out.values, batch_size=size, advance=advance)
+
+    def plan_known(known: EmbeddingRequest) -> list[ForwardRow]:
+        earlier, _, known_lengths = plan(known)
+        # A text that is cut for its vector has another length here than where vectors alone were asked for.
+        is_cut = limit is not None and max(known_lengths.max(initial=0), lengths.max(initial=0)) > limit
+        return [] if is_cut else earlier
+
+    _run_missing(lm, request, jobs, plan_known, pool, out.values, advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
+
+
+def _run_missing(
+    lm: CausalModel, request: Request, jobs: Sequence[ForwardRow], plan: Callable[[Request], list[ForwardRow]],
+    pool: Pool | None, nll: F64 | None, advance: Advance | None,
+) -> None:  # fmt: skip
+    """Run what the request's known texts do not give; `plan` returns the jobs of a request."""
+    rows, size = len(request.continuations), request.batch_size
+    if request.known:
+        known = [(plan(replace(request, prompts=k.prompts, continuations=k.continuations)), k) for k in request.known]
+        todo = copy_known_rows(jobs, known, rows=rows, pool=pool, nll=nll, batch_size=size)
+        if advance is not None:
+            advance(len(jobs) - len(todo))
+        jobs = todo
+    lm.forward(jobs, rows=rows, pool=pool, nll=nll, batch_size=size, advance=advance)
 
 
 def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
@@ -156,21 +184,24 @@ def _embed(
     causal = spec.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
-    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
-    lengths = rows.lengths + special
-    longest = int(lengths.max(initial=special))
-    cuts = tuple(longest if limit is None else limit for limit in limits)
-    room = max(cuts, default=0) - special
-    if room < 1:
-        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
-    if special:
-        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
-    jobs = []
-    for i, row in enumerate(rows):
-        ids = row[: room + special] if len(row) else np.array([lm.start_id])
-        jobs.append(ForwardRow(i, ids, len(ids)))
+
+    def plan(request: EmbeddingRequest) -> tuple[list[ForwardRow], I64, tuple[int, ...]]:
+        """Return the sequences to run, the lengths of the texts and the lengths to cut at."""
+        rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
+        lengths = rows.lengths + special
+        longest = int(lengths.max(initial=special))
+        cuts = tuple(longest if limit is None else limit for limit in limits)
+        room = max(cuts, default=0) - special
+        if room < 1:
+            raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
+        if special:
+            rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
+        cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
+        return [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)], lengths, cuts
+
+    jobs, lengths, cuts = plan(request)
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    lm.forward(jobs, rows=len(jobs), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
+    _run_missing(lm, request, jobs, lambda known: plan(known)[0], pool, None, advance)
     return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
 
 

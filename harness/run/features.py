@@ -228,7 +228,7 @@ class FeatureTable:
         specs = [spec, *(replace(spec, max_length=number) for number in list(lengths.values())[1:])]
 
         def compute(missing: Sequence[Step]) -> Sequence[Build]:
-            return self.passes.embed(specs, source, need.scope, [lengths[step] for step in missing])
+            return self.passes.embed(specs, source, need.scope, {step: lengths[step] for step in missing})
 
         return {need: _read_vectors(next(iter(lengths)))}, [StepGroup(list(lengths), compute)]
 
@@ -268,7 +268,7 @@ class FeatureTable:
             features[vectors] = _read_vectors(steps[vectors])
 
         def compute(missing: Sequence[Step]) -> Sequence[Build]:
-            return self.passes.score_and_embed(spec, embedder, source, options, [step.stage for step in missing])
+            return self.passes.score_and_embed(spec, embedder, source, options, missing)
 
         return features, [StepGroup(list(steps.values()), compute)]
 

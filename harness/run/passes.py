@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from openended.harness import core, models, storage
 from openended.harness.decoders import QDecoder
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.session import Session
-from openended.harness.run.steps import Build, TextRows
+from openended.harness.run.steps import Build, Step, TextRows
 from openended.harness.storage import RowFile
 
 # Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
@@ -106,28 +106,34 @@ class ModelPasses:
 
     def score_and_embed(
         self, spec: models.BackendSpec, embedder: models.EmbedderSpec | None, source: TextRows, options: ScoringOptions,
-        requested: Sequence[str],
+        steps: Sequence[Step],
     ) -> list[Build]:  # fmt: skip
-        """Make what is requested of `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
-        if embedder is not None and list(requested) == ["embed"]:
-            return self.embed([embedder], source, "prompt_and_continuation", [embedder.max_length])
+        """Make steps of the stages `score`, `rank` and `embed` in one pass; `embedder` is the scorer's model."""
+        requested = [step.stage for step in steps]
+        if embedder is not None and requested == ["embed"]:
+            return self.embed([embedder], source, "prompt_and_continuation", {steps[0]: embedder.max_length})
         lm = self.session.model(spec, self.runtime)
-        prompts, texts = self._read_ids(source, spec, options)
+        read = partial(self._read_ids, spec=spec, options=options)
+        prompts, texts = read(source)
         whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
         ranks = "rank" in requested
+        known = [
+            models.KnownTexts(*read(other), scores=_load_scores(entries), vectors=_load_vectors(entries))
+            for other, entries in self._find_known(source, steps if "score" in requested else (), lm)
+        ]
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
                 both = models.EmbeddingRequest(
                     prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
-                    batch_size=batch,
+                    batch_size=batch, known=known,
                 )  # fmt: skip
                 vectors, scores = lm.embed_and_score(both, advance)
                 builds["embed"] = partial(_save_vectors, vectors, lm)
             else:
                 request = models.ScoringRequest(
                     prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
-                    window=options.window, stride=options.stride, batch_size=batch,
+                    window=options.window, stride=options.stride, batch_size=batch, known=known,
                 )  # fmt: skip
                 scores = lm.score(request, advance)
         nll, rank = models.split_columns(scores)
@@ -147,9 +153,10 @@ class ModelPasses:
         return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
 
     def embed(
-        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope, lengths: Sequence[int | None]
-    ) -> list[Build]:
-        """Embed at maximum lengths, those of `specs`, which differ in nothing else; in one pass where the model can."""
+        self, specs: Sequence[models.EmbedderSpec], source: TextRows, scope: core.Scope,
+        lengths: Mapping[Step, int | None],
+    ) -> list[Build]:  # fmt: skip
+        """Make steps that embed at maximum lengths, in one pass where the model can; `specs` are of all its lengths."""
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
         batch = self._choose_batch_size(model)
@@ -157,12 +164,23 @@ class ModelPasses:
             if spec.kind == "sentence":
                 embedded = models.embed_texts(model, spec, list(source.iterate_texts(scope)), batch_size=batch)
                 return [partial(_save_vectors, embedded, model)]
-            prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
-            if scope == "continuation":
-                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-            request = models.EmbeddingRequest(prompts=prompts, continuations=texts, embedder=spec, batch_size=batch)
+
+            def read(source: TextRows) -> tuple[core.Ragged, core.Ragged]:
+                prompts, texts = self._read_ids(source, spec.model_spec(), ScoringOptions(scope=scope))
+                if scope == "continuation":
+                    prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+                return prompts, texts
+
+            prompts, texts = read(source)
+            known = [
+                models.KnownTexts(*read(other), vectors=_load_vectors(entries))
+                for other, entries in self._find_known(source, list(lengths) if len(specs) == 1 else (), model)
+            ]
+            request = models.EmbeddingRequest(
+                prompts=prompts, continuations=texts, embedder=spec, batch_size=batch, known=known
+            )
             by_length = model.embed(request, advance)
-        return [partial(_save_vectors, by_length[length], model) for length in lengths]
+        return [partial(_save_vectors, by_length[length], model) for length in lengths.values()]
 
     def read_q(
         self, spec: models.BackendSpec, decoder: QDecoder, source: TextRows, min_new_tokens: int, folder: Path
@@ -191,6 +209,35 @@ class ModelPasses:
             )  # fmt: skip
             (stats,) = lm.q_statistics(request, advance)
         return stats, {"device": str(lm.device), **lm.provenance()}
+
+    def _find_known(
+        self, source: TextRows, steps: Sequence[Step], model: Any  # noqa: ANN401 - a language model
+    ) -> Iterator[tuple[TextRows, list[storage.Entry]]]:  # fmt: skip
+        """Yield the texts of runs with other numbers of examples for which all of `steps` are in the store.
+
+        Only on a CPU, and only what equal packages on an equal machine computed, so that the bits are those of a pass
+        over all texts.
+        """
+        store, recipe = self.session.store, source.step.recipe
+        is_steady = isinstance(model, models.LanguageModel) and model.device.type == "cpu"
+        if recipe is None or not steps or not is_steady:
+            return
+        here: Any = core.make_shareable(core.to_json(storage.describe_environment()))
+        relatives: Iterable[storage.Entry] = ()
+        if recipe.extent:
+            relatives = store.find_relatives(recipe)
+        elif recipe.stage == "human":
+            relatives = store.find_with_other_input(recipe, "examples")
+        recipes = [step.recipe for step in steps if step.recipe is not None]
+        for relative in relatives:
+            if source.file not in relative.files or relative.key == recipe.key:
+                continue
+            rows = {"rows": relative.files[source.file]}
+            found = [store.find(replace(each, inputs={**each.inputs, **rows})) for each in recipes]
+            entries = [entry for entry in found if entry is not None]
+            is_same_machine = all(e.maker.get(n) == here[n] for e in entries for n in ("packages", "hardware"))
+            if len(entries) == len(steps) and is_same_machine:
+                yield replace(source, step=replace(source.step, entry=relative)), entries
 
     def _choose_batch_size(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
         return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
@@ -230,6 +277,17 @@ def _read_prompt_ids(source: TextRows, spec: models.BackendSpec) -> core.Ragged:
     chat = RowFile(source.chat.entry.path / CHAT)
     ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
     return core.Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _load_scores(entries: Sequence[storage.Entry]) -> core.F64 | None:
+    """Load losses, or losses and ranks, as a pass gives them; None where it gave vectors alone."""
+    by_stage = {entry.stage: storage.load_ragged(entry.path).values for entry in entries if entry.stage != "embed"}
+    columns = [by_stage[stage].astype(np.float64) for stage in ("score", "rank") if stage in by_stage]
+    return np.stack(columns, axis=1) if len(columns) > 1 else columns[0] if columns else None
+
+
+def _load_vectors(entries: Sequence[storage.Entry]) -> list[Any]:
+    return [storage.load_vectors(entry.path) for entry in entries if entry.stage == "embed"]
 
 
 def _save_scores(scores: core.Ragged, model: models.Backend, folder: Path) -> Mapping[str, Any]:

@@ -366,15 +366,29 @@ class Store:
     def find_relatives(self, recipe: Recipe) -> Iterator[Entry]:
         """Yield sound entries whose recipes differ in their extent alone; unfinished ones without files and facts."""
         folder = self.get_entry_path(recipe)
-        facts: Any = core.make_shareable(core.to_json(recipe.canonical()))
         for path in sorted(folder.parent.glob(f"{folder.name[:FAMILY]}*")):
             if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
                 yield Entry(recipe.stage, path.name, path, {}, {})
             elif len(path.name) == len(folder.name):
-                with contextlib.suppress(core.DataError, core.StoreError):  # reported by the run that needs it
-                    entry, stated = _read(path, None)
-                    if not entry.is_untrusted and {**stated, "extent": 0} == {**facts, "extent": 0}:
-                        yield entry
+                yield from self._read_alike(path, recipe, lambda stated: {**stated, "extent": 0})
+
+    def find_with_other_input(self, recipe: Recipe, name: str) -> Iterator[Entry]:
+        """Yield sound entries whose recipes differ in one input alone; reads the manifests of a whole stage."""
+        for path in sorted((self.root / recipe.stage).glob("??/*")):
+            if ENTRY_NAME.fullmatch(path.relative_to(self.root).as_posix()):
+                yield from self._read_alike(
+                    path, recipe, lambda stated: {**stated, "inputs": {**stated["inputs"], name: 0}}
+                )
+
+    def _read_alike(self, folder: Path, recipe: Recipe, mask: Callable[[Any], Any]) -> Iterator[Entry]:
+        """Yield the entry in a folder if it is sound and its recipe is a given one but for what `mask` hides."""
+        expected = mask(core.make_shareable(core.to_json(recipe.canonical())))
+        # What is wrong with an entry is reported by the run that needs it.
+        with contextlib.suppress(core.DataError, core.StoreError, KeyError, TypeError):
+            if mask(core.read_json(folder / MANIFEST)["recipe"]) == expected:
+                entry, stated = _read(folder, None)
+                if not entry.is_untrusted and mask(stated) == expected:
+                    yield entry
 
     def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
         """Return the entry, building it if it is missing or damaged.

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric
+from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric, digest_file
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.models import EmbedderSpec, ModelSpec, digest_encoding
+from openended.harness.models import EmbedderSpec, LanguageModel, ModelSpec, digest_encoding
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
 from openended.harness.run.passes import ModelPasses, ScoringOptions
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.run.steps import Build, Executor, TextRows, resolve_input
+from openended.harness.run.steps import Build, Executor, Step, TextRows, resolve_input
 from openended.harness.storage import Entry, Row, load_next_token, load_ragged, load_vectors, write_rows
 from tests.harness.run.small import ONE_MODEL, make_executor, make_finished_step, measure_rows, open_session, settings
 from tests.helpers import q_request, ragged, write_jsonl
@@ -33,8 +33,6 @@ TWO_MODELS = ("embedder.path=bundled:docs-s", "scorer.path=bundled:docs-m")
 @pytest.fixture
 def counted(monkeypatch):
     """Of each pass of a model over a source: whether it scored, whether it embedded."""
-    from openended.harness.models.transformers import LanguageModel
-
     seen: list[tuple[bool, bool]] = []
     whole = LanguageModel.forward
 
@@ -66,6 +64,42 @@ def test_a_model_passes_once_over_a_source_and_what_is_there_is_not_made_again(
     run(settings(tmp_path, *models, f"metric=[{metrics}]"), session)
     assert Counter(counted) == passes
     assert models is TWO_MODELS or session.loads == ["docs-s"]
+
+
+def test_a_larger_run_reads_the_new_rows_alone_and_its_bytes_are_those_of_a_fresh_one(tmp_path, monkeypatch):
+    """Batches of four here. What is damaged is not reused, and batches of another length are read again."""
+    monkeypatch.setattr("openended.harness.run.passes.CPU_ROWS", 4)
+    lengths: list[int] = []
+    forward = LanguageModel.forward
+
+    def count(lm: Any, jobs: Any, **options: Any) -> Any:
+        lengths.append(len(jobs))
+        return forward(lm, jobs, **options)
+
+    monkeypatch.setattr(LanguageModel, "forward", count)
+    store = tmp_path / "out" / "store"
+
+    def read_passes(number: int, metrics: str = "frechet,gen_ppl") -> tuple[list[int], dict[str, str]]:
+        lengths.clear()
+        sizes = (f"num_examples={number}", "min_new_tokens=12", f"metric=[{metrics}]")
+        run(settings(tmp_path, *ONE_MODEL, "human_examples=null", *sizes), open_session(tmp_path))
+        paths = [path for stage in ("score", "rank", "embed") for path in (store / stage).glob("*/*/*.npy")]
+        return list(lengths), {str(path.relative_to(store)): digest_file(path) for path in paths}
+
+    fresh_rows, fresh = read_passes(16)
+    shutil.rmtree(store)
+    read_passes(8)
+    grown_rows, grown = read_passes(16)
+    assert fresh.items() <= grown.items()
+    assert sum(fresh_rows) == 32
+    assert 16 <= sum(grown_rows) < 32, grown_rows
+    shutil.rmtree(store)
+    read_passes(8)
+    for path in (*store.glob("score/*/*/values.npy"), *store.glob("embed/*/*/*.npy")):
+        path.write_bytes(path.read_bytes()[:-1] + b"!")
+    again_rows, again = read_passes(16)
+    assert again_rows == fresh_rows
+    assert fresh.items() <= again.items()
 
 
 def test_what_a_decoder_needs_of_the_human_side_is_a_need(tmp_path, counted):
@@ -183,6 +217,11 @@ def scores(build: Build, folder: Path) -> Ragged:
     return load_ragged(folder)
 
 
+def stand_in(stage: str) -> Step:
+    """Return a step that no run declared."""
+    return Step(stage, "", "model", {}, {}, lambda _: {})
+
+
 def vectors(build: Build, folder: Path) -> Any:
     folder.mkdir()
     build(folder)
@@ -208,13 +247,17 @@ def test_what_is_read_of_the_rows_themselves(tmp_path, passes, make_table):
 def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, passes):
     rows, scopes = source(tmp_path), ("continuation", WHOLE)
     tail, whole = (
-        scores(passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope=scope), ["score"])[0], tmp_path / scope)
+        scores(
+            passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope=scope), [stand_in("score")])[0],
+            tmp_path / scope,
+        )
         for scope in scopes
     )
     assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
     np.testing.assert_allclose(whole[0][-len(tail[0]) :], tail[0], rtol=1e-5)
     alone, after = (
-        vectors(passes.embed([EMBEDDER], rows, scope, [None])[0], tmp_path / f"v {scope}") for scope in scopes
+        vectors(passes.embed([EMBEDDER], rows, scope, {stand_in("embed"): None})[0], tmp_path / f"v {scope}")
+        for scope in scopes
     )
     assert not np.allclose(alone, after, atol=1e-3)
 
@@ -222,10 +265,13 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, pas
 def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(tmp_path, passes):
     rows = source(tmp_path)
     specs = [replace(EMBEDDER, max_length=n, lengths=(2, 4)) for n in (4, 2)]
-    made = [vectors(b, tmp_path / f"m{i}") for i, b in enumerate(passes.embed(specs, rows, WHOLE, [4, 2]))]
-    (last,) = passes.embed(specs, rows, WHOLE, [2])
+    made = [
+        vectors(b, tmp_path / f"m{i}")
+        for i, b in enumerate(passes.embed(specs, rows, WHOLE, {stand_in("embed"): n for n in (4, 2)}))
+    ]
+    (last,) = passes.embed(specs, rows, WHOLE, {stand_in("embed"): 2})
     for n, found in zip((4, 2), made, strict=True):
-        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, [n])
+        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, {stand_in("embed"): n})
         np.testing.assert_allclose(found, vectors(alone, tmp_path / f"a{n}"), rtol=1e-4, atol=1e-4)
     assert (vectors(last, tmp_path / "last") == made[1]).all()
 
@@ -245,7 +291,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
 def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
     own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
     kept, made = (
-        scores(passes.score_and_embed(SPEC, None, rows, TAIL, ["score"])[0], tmp_path / name)
+        scores(passes.score_and_embed(SPEC, None, rows, TAIL, [stand_in("score")])[0], tmp_path / name)
         for name, rows in (("own", own), ("other", other))
     )
     assert kept.lengths.tolist() == [3, 4, 5]
