@@ -1,8 +1,8 @@
 from .backend import (
     Backend as Backend,
+    EarlierPass as EarlierPass,
     EmbeddingRequest as EmbeddingRequest,
     GradientRequest as GradientRequest,
-    KnownTexts as KnownTexts,
     QStatisticsRequest as QStatisticsRequest,
     ScoringRequest as ScoringRequest,
     TextRequest as TextRequest,

@@ -26,11 +26,11 @@ class TextRequest:
 
     prompts: Ragged  # one row per text; rows may be empty
     continuations: Ragged  # the tokens that follow, whose losses or statistics count; as many rows
-    known: Sequence["KnownTexts"] = ()  # for a model in this process: results that it need not compute again
+    earlier: Sequence["EarlierPass"] = ()  # for a model in this process: results that it need not compute again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownTexts:
+class EarlierPass:
     """Texts, and what a pass with the same model and options gave for all of them."""
 
     prompts: Ragged
@@ -81,7 +81,7 @@ class EmbeddingRequest(TextRequest):
         """Return the request that scores the tokens of the same texts."""
         return ScoringRequest(
             prompts=self.prompts, continuations=self.continuations, include_prompt=self.include_prompt,
-            ranks=self.ranks, batch_size=self.batch_size, known=self.known,
+            ranks=self.ranks, batch_size=self.batch_size, earlier=self.earlier,
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from openended.harness.models.families import get_body
 if TYPE_CHECKING:
     import torch
 
-    from openended.harness.models.backend import KnownTexts
+    from openended.harness.models.backend import EarlierPass
 
 
 Pooling = Literal["last", "first", "mean"]
@@ -77,8 +77,8 @@ def run_forward(
         run_in_batches(lengths, batch_size, step, advance)
 
 
-def copy_known_rows(
-    jobs: Sequence[ForwardRow], known: Sequence[tuple[Sequence[ForwardRow], KnownTexts]], *, rows: int,
+def copy_earlier_results(
+    jobs: Sequence[ForwardRow], earlier: Sequence[tuple[Sequence[ForwardRow], EarlierPass]], *, rows: int,
     pool: Pool | None, nll: F64 | None, batch_size: int,
 ) -> list[ForwardRow]:  # fmt: skip
     """Fill in the results of sequences that an earlier pass has read; return the jobs that are left to run.
@@ -88,10 +88,10 @@ def copy_known_rows(
     """
     stored = {
         key: (job, texts)
-        for earlier, texts in known
-        for key, job in zip(_identify_results(earlier, batch_size), earlier, strict=True)
+        for earlier_jobs, texts in earlier
+        for key, job in zip(_identify_results(earlier_jobs, batch_size), earlier_jobs, strict=True)
     }
-    by_shape: dict[bytes, tuple[list[int], list[int]]] = {}  # shape → known and missing jobs
+    by_shape: dict[bytes, tuple[list[int], list[int]]] = {}  # shape → jobs with results, and without
     for i, key in enumerate(_identify_results(jobs, batch_size)):
         hit, job = stored.get(key), jobs[i]
         by_shape.setdefault(key[1], ([], []))[hit is None].append(i)
@@ -107,10 +107,10 @@ def copy_known_rows(
             for vectors, earlier_vectors in zip(pool.vectors, texts.vectors, strict=True):
                 vectors[job.row] = earlier_vectors[source.row]
     left: list[int] = []
-    for shape, (found, missing) in by_shape.items():
+    for shape, (copied, missing) in by_shape.items():
         size = int(np.frombuffer(shape, dtype=np.int64)[0])
-        found.sort(key=lambda i: -len(jobs[i].ids))  # so that the batches stay as long
-        left += missing + found[: -len(missing) % size]
+        copied.sort(key=lambda i: -len(jobs[i].ids))  # so that the batches stay as long
+        left += missing + copied[: -len(missing) % size]
     return [jobs[i] for i in sorted(left)]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 from openended.harness.models.failures import check_finite
-from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_known_rows
+from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_earlier_results
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
-    _run_missing(lm, request, jobs, lambda known: plan_scoring(lm, known)[0], None, out.values, advance)
+    _run_missing(lm, request, jobs, lambda other: plan_scoring(lm, other)[0], None, out.values, advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -74,13 +74,13 @@ def embed_and_score(
     jobs, out, lengths = plan(request)
     pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
 
-    def plan_known(known: EmbeddingRequest) -> list[ForwardRow]:
-        earlier, _, known_lengths = plan(known)
+    def plan_earlier(other: EmbeddingRequest) -> list[ForwardRow]:
+        earlier, _, earlier_lengths = plan(other)
         # A text that is cut for its vector has another length here than where vectors alone were asked for.
-        is_cut = limit is not None and max(known_lengths.max(initial=0), lengths.max(initial=0)) > limit
+        is_cut = limit is not None and max(earlier_lengths.max(initial=0), lengths.max(initial=0)) > limit
         return [] if is_cut else earlier
 
-    _run_missing(lm, request, jobs, plan_known, pool, out.values, advance)
+    _run_missing(lm, request, jobs, plan_earlier, pool, out.values, advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
 
@@ -89,11 +89,13 @@ def _run_missing(
     lm: CausalModel, request: Request, jobs: Sequence[ForwardRow], plan: Callable[[Request], list[ForwardRow]],
     pool: Pool | None, nll: F64 | None, advance: Advance | None,
 ) -> None:  # fmt: skip
-    """Run what the request's known texts do not give; `plan` returns the jobs of a request."""
+    """Run what the request's earlier passes do not give; `plan` returns the jobs of a request."""
     rows, size = len(request.continuations), request.batch_size
-    if request.known:
-        known = [(plan(replace(request, prompts=k.prompts, continuations=k.continuations)), k) for k in request.known]
-        todo = copy_known_rows(jobs, known, rows=rows, pool=pool, nll=nll, batch_size=size)
+    if request.earlier:
+        earlier = [
+            (plan(replace(request, prompts=e.prompts, continuations=e.continuations)), e) for e in request.earlier
+        ]
+        todo = copy_earlier_results(jobs, earlier, rows=rows, pool=pool, nll=nll, batch_size=size)
         if advance is not None:
             advance(len(jobs) - len(todo))
         jobs = todo
@@ -201,7 +203,7 @@ def _embed(
 
     jobs, lengths, cuts = plan(request)
     pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
-    _run_missing(lm, request, jobs, lambda known: plan(known)[0], pool, None, advance)
+    _run_missing(lm, request, jobs, lambda other: plan(other)[0], pool, None, advance)
     return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
 
 

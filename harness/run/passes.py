@@ -117,23 +117,23 @@ class ModelPasses:
         prompts, texts = read(source)
         whole, batch = options.scope == "prompt_and_continuation", self._choose_batch_size(lm)
         ranks = "rank" in requested
-        known = [
-            models.KnownTexts(*read(other), scores=_load_scores(entries), vectors=_load_vectors(entries))
-            for other, entries in self._find_known(source, steps if "score" in requested else (), lm)
+        earlier = [
+            models.EarlierPass(*read(other), scores=_load_scores(entries), vectors=_load_vectors(entries))
+            for other, entries in self._find_earlier_passes(source, steps if "score" in requested else (), lm)
         ]
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
             if embedder is not None and "embed" in requested:
                 both = models.EmbeddingRequest(
                     prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
-                    batch_size=batch, known=known,
+                    batch_size=batch, earlier=earlier,
                 )  # fmt: skip
                 vectors, scores = lm.embed_and_score(both, advance)
                 builds["embed"] = partial(_save_vectors, vectors, lm)
             else:
                 request = models.ScoringRequest(
                     prompts=prompts, continuations=texts, include_prompt=whole, bos=options.bos, ranks=ranks,
-                    window=options.window, stride=options.stride, batch_size=batch, known=known,
+                    window=options.window, stride=options.stride, batch_size=batch, earlier=earlier,
                 )  # fmt: skip
                 scores = lm.score(request, advance)
         nll, rank = models.split_columns(scores)
@@ -172,12 +172,12 @@ class ModelPasses:
                 return prompts, texts
 
             prompts, texts = read(source)
-            known = [
-                models.KnownTexts(*read(other), vectors=_load_vectors(entries))
-                for other, entries in self._find_known(source, list(lengths) if len(specs) == 1 else (), model)
+            earlier = [
+                models.EarlierPass(*read(other), vectors=_load_vectors(entries))
+                for other, entries in self._find_earlier_passes(source, list(lengths) if len(specs) == 1 else (), model)
             ]
             request = models.EmbeddingRequest(
-                prompts=prompts, continuations=texts, embedder=spec, batch_size=batch, known=known
+                prompts=prompts, continuations=texts, embedder=spec, batch_size=batch, earlier=earlier
             )
             by_length = model.embed(request, advance)
         return [partial(_save_vectors, by_length[length], model) for length in lengths.values()]
@@ -210,7 +210,7 @@ class ModelPasses:
             (stats,) = lm.q_statistics(request, advance)
         return stats, {"device": str(lm.device), **lm.provenance()}
 
-    def _find_known(
+    def _find_earlier_passes(
         self, source: TextRows, steps: Sequence[Step], model: Any  # noqa: ANN401 - a language model
     ) -> Iterator[tuple[TextRows, list[storage.Entry]]]:  # fmt: skip
         """Yield the texts of runs with other numbers of examples for which all of `steps` are in the store.
@@ -233,8 +233,8 @@ class ModelPasses:
             if source.file not in relative.files or relative.key == recipe.key:
                 continue
             rows = {"rows": relative.files[source.file]}
-            found = [store.find(replace(each, inputs={**each.inputs, **rows})) for each in recipes]
-            entries = [entry for entry in found if entry is not None]
+            matches = [store.find(replace(each, inputs={**each.inputs, **rows})) for each in recipes]
+            entries = [entry for entry in matches if entry is not None]
             is_same_machine = all(e.maker.get(n) == here[n] for e in entries for n in ("packages", "hardware"))
             if len(entries) == len(steps) and is_same_machine:
                 yield replace(source, step=replace(source.step, entry=relative)), entries
