@@ -49,8 +49,7 @@ def write_record(
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record = storage.RunRecord(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
-        command=tuple(sys.argv), git=storage.read_git_state(), packages=storage.list_package_versions(),
-        hardware=storage.describe_hardware(), inputs={"task": task, **executor.inputs},
+        command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
         provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
         results=tuple(storage.ResultRow.from_result(r.system, r.metric, r.result, r.artifact) for r in results),
     )  # fmt: skip

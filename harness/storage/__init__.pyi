@@ -12,13 +12,7 @@ from .artifacts import (
     save_result as save_result,
 )
 from .check import check_store as check_store, collect_garbage as collect_garbage
-from .provenance import (
-    compare_environments as compare_environments,
-    describe_environment as describe_environment,
-    describe_hardware as describe_hardware,
-    list_package_versions as list_package_versions,
-    read_git_state as read_git_state,
-)
+from .provenance import compare_environments as compare_environments, describe_environment as describe_environment
 from .record import (
     EXPLAIN as EXPLAIN,
     GRID as GRID,

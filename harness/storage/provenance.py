@@ -42,7 +42,7 @@ def read_git_state() -> dict[str, Json]:
     return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
 
 
-def describe_environment() -> dict[str, Json]:
+def describe_environment() -> dict[str, Any]:
     """Return code, packages and hardware, for the manifest of an artifact.
 
     Code and packages are read once per process, because loaded modules do not change with the checkout.

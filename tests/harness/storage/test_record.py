@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from openended.harness.core import DataError, Metric, MetricResult, write_json
-from openended.harness.storage import list_package_versions, provenance, read_git_state
+from openended.harness.storage import provenance
 from openended.harness.storage.record import RECORD, ResultRow, RunRecord, read_record, save_record
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy
 from openended.metrics.distinct_n import DistinctN
@@ -148,19 +148,19 @@ def test_keys_and_homes_stay_out_of_a_record(tmp_path: Path) -> None:
 
 
 def test_versions_are_those_that_are_installed():
-    found = list_package_versions()
+    found = provenance.list_package_versions()
     assert found["python"] == platform.python_version()
     assert found["numpy"] == importlib.metadata.version("numpy")
     assert all(found.values())
 
 
 def test_the_commit_is_the_harnesss_own(tmp_path, monkeypatch):
-    before = read_git_state()
+    before = provenance.read_git_state()
     monkeypatch.chdir(tmp_path)
     subprocess.run(["git", "init", "-q", "."], check=True, timeout=240)
-    assert read_git_state() == before
+    assert provenance.read_git_state() == before
 
 
 def test_outside_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance, "__file__", str(tmp_path / "provenance.py"))
-    assert read_git_state() == {"commit": None, "dirty": None}
+    assert provenance.read_git_state() == {"commit": None, "dirty": None}
