@@ -140,7 +140,7 @@ def test_one_clustering_over_all_systems_of_a_grid(tmp_path, texts):
 
 @pytest.mark.slow
 def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts):
-    rows = ["num_examples=24", "max_new_tokens=40", "runtime.batch_size=1", "runtime.flush_seconds=0"]
+    rows = ["num_examples=12", "max_new_tokens=40", "runtime.batch_size=1", "runtime.flush_seconds=0"]
     words = small(texts, *rows, "metric=[distinct_n]")
     openended(*words, "outputs_dir=calm", cwd=tmp_path, code=0)
     command = [sys.executable, "-m", "openended", *words, "outputs_dir=killed"]

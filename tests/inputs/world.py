@@ -110,8 +110,8 @@ def write_configs(folder: Path) -> None:
     (folder / "conf" / "decoder" / "mine.yaml").write_text("_target_: os.system\ncommand: ls\n")
     (folder / "conf" / "decoder" / "broken.yaml").write_text("a: [1\n")
     (folder / "conf" / "experiment").mkdir()
-    bomb = "".join(f"    b{i}: ${{report.where.a}}\n" for i in range(4000))
-    numbers = ", ".join(map(str, range(9000)))
+    bomb = "".join(f"    b{i}: ${{report.where.a}}\n" for i in range(1100))
+    numbers = ", ".join(map(str, range(1100)))
     (folder / "conf" / "experiment" / "bomb.yaml").write_text(
         f"# @package _global_\nreport:\n  where:\n    a: [{numbers}]\n{bomb}"
     )

@@ -107,6 +107,7 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
     for _ in range(50):  # a busy browser writes the closed tab's storage late
         if page.locator("#notice").text_content():
             break
+        page.wait_for_timeout(100)
         page.reload()
     assert f"of {len(ids)} are answered in this browser" in page.locator("#notice").text_content()
     page.click("#start")
