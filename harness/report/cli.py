@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import (
-    CommandParser,
+    Arguments,
     SpecError,
     find_repeated,
     get_version,
     list_bundled_choices,
+    make_parser,
     print_error,
     run_command,
     terminal,
@@ -38,63 +39,45 @@ Examples:
 """
 
 
-def parser() -> CommandParser:
-    """Return the argument parser of the command."""
-    command = CommandParser(
-        prog="openended report",
-        description="Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs.",
-        epilog=EPILOG.format(layouts=", ".join(list_bundled_choices("report"))),
-        example="openended report quickstart",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_argument(
-        "paths", nargs="+", metavar="NAME|GRID_FOLDER|RUNS", help="a name (name=…, experiment=…), a grid's folder, runs"
-    )
-    layout = "one or more layouts, separated by commas; default: the layout of the grid's own report, else full"
-    command.add_argument("--layout", action="append", metavar="NAME", help=layout)
-    command.add_argument(
-        "--outputs", metavar="DIR", default="outputs", help="where names are looked up; default: outputs"
-    )
-    command.add_argument("--compare", action="append", metavar="PAPER/TABLE", help="a published table, or several")
-    baseline = "test every other system against this label, this model, or the last-good checkpoint"
-    command.add_argument("--baseline", metavar="LABEL", help=baseline)
-    command.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="AXIS=VALUE",
-        help="keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE",
-    )
-    out = "where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or layouts/compare in it"
-    command.add_argument("--out", metavar="DIR", help=out)
-    command.add_argument("--metrics", metavar="NAMES", help="values to show; overrides the layout")
-    command.add_argument("--rows", metavar="AXES", help="axes of the rows (metric is one); overrides the layout")
-    command.add_argument("--columns", metavar="AXES", help="axes of the columns, each a level of the heading")
-    command.add_argument("--tables", metavar="AXES", help="axes that get one table per value; auto: as needed")
-    command.add_argument(
-        "--gaps", action="store_true", help="print |model - human| for values whose target is the human value"
-    )
-    command.add_argument(
-        "--intervals", action="store_true", help="print the 95 %% interval over examples next to every value"
-    )
-    width = "text width of the LaTeX tables: column (219 points), page (455), or points; default: that of the layout"
-    command.add_argument("--width", metavar="column|page|POINTS", help=width)
-    command.add_argument("--side-by-side", action="store_true", help="compare two: settings, numbers and texts")
-    command.add_argument("--methods", action="store_true", help="write the settings as methods.tex and references.bib")
-    command.add_argument("--checklist", action="store_true", help="write checklist.md (REFORMS) as far as it is known")
-    command.add_argument("--no-figures", action="store_true", help="draw no figures")
-    command.add_argument("--no-page", action="store_true", help="write no HTML page")
-    command.add_argument(
-        "-v", "--verbose", action="store_true", help="also print rules, dates, commands and signatures"
-    )
-    command.add_argument("-q", "--quiet", action="store_true", help="print only the output folder")
-    return command
+_ARGUMENTS: Arguments = {
+    "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS",
+              "help": "a name (name=…, experiment=…), a grid's folder, runs"},
+    "--layout": {"action": "append", "metavar": "NAME",
+                 "help": "one or more layouts, separated by commas; default: the layout of the grid's own report, "
+                         "else full"},
+    "--outputs": {"metavar": "DIR", "default": "outputs", "help": "where names are looked up; default: outputs"},
+    "--compare": {"action": "append", "metavar": "PAPER/TABLE", "help": "a published table, or several"},
+    "--baseline": {"metavar": "LABEL",
+                   "help": "test every other system against this label, this model, or the last-good checkpoint"},
+    "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE",
+                "help": "keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE"},
+    "--out": {"metavar": "DIR", "help": "where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or "
+                                        "layouts/compare in it"},
+    "--metrics": {"metavar": "NAMES", "help": "values to show; overrides the layout"},
+    "--rows": {"metavar": "AXES", "help": "axes of the rows (metric is one); overrides the layout"},
+    "--columns": {"metavar": "AXES", "help": "axes of the columns, each a level of the heading"},
+    "--tables": {"metavar": "AXES", "help": "axes that get one table per value; auto: as needed"},
+    "--gaps": {"action": "store_true", "help": "print |model - human| for values whose target is the human value"},
+    "--intervals": {"action": "store_true", "help": "print the 95 %% interval over examples next to every value"},
+    "--width": {"metavar": "column|page|POINTS",
+                "help": "text width of the LaTeX tables: column (219 points), page (455), or points; default: that of "
+                        "the layout"},
+    "--side-by-side": {"action": "store_true", "help": "compare two: settings, numbers and texts"},
+    "--methods": {"action": "store_true", "help": "write the settings as methods.tex and references.bib"},
+    "--checklist": {"action": "store_true", "help": "write checklist.md (REFORMS) as far as it is known"},
+    "--no-figures": {"action": "store_true", "help": "draw no figures"},
+    "--no-page": {"action": "store_true", "help": "write no HTML page"},
+    "-v/--verbose": {"action": "store_true", "help": "also print rules, dates, commands and signatures"},
+    "-q/--quiet": {"action": "store_true", "help": "print only the output folder"},
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     terminal.set_up()
-    args = parser().parse_args(argv)
+    about = "Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs."
+    epilog = EPILOG.format(layouts=", ".join(list_bundled_choices("report")))
+    args = make_parser("report", about, _ARGUMENTS, "openended report quickstart", epilog).parse_args(argv)
     return run_command(
         "openended report", lambda: _run(args), after_interrupt="files are replaced atomically; none is half-written"
     )
@@ -181,7 +164,3 @@ def _parse_width(text: str) -> float:
         if 100 <= width < math.inf:
             return width
     raise SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

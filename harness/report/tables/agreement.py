@@ -18,6 +18,7 @@ ORIENTED = (
     "Values are oriented so that larger is better and a positive correlation means agreement. If lower is better, the "
     "sign is changed; if a target is best (the human value or a fixed one), minus the distance to it is used."
 )
+STARS = "* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected."
 STAND_INS = ("mauve",)  # are compared with only where there are no people and no discriminator
 SET_AXES = ("task.start", "task.texts", "task.digest")  # of sets of human texts; the axis of generated ones is the seed
 SETS = ("Varying Q", "Varying P", "Varying P and Q")
@@ -108,28 +109,14 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
-    remarks = (
-        f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}",
-        *(
-            ["* p < 0.05, ** p < 0.01, *** p < 0.001: two-sided permutation test over systems, uncorrected."]
-            if layout.stars
-            else []
-        ),
-    )
-    title = f"{layout.title}{part.tasks}"
+    remarks = [f"Spearman's ρ over {sizes} systems, without the human row. {ORIENTED}"]
+    remarks += [STARS] if layout.stars else []
     return [
         Frame(
-            part.stem,
-            title,
-            tuple(entries),
-            remarks,
-            ("metric",),
-            ("target",),
-            {"metric": "Metric"},
-            "target",
-            show_seeds=False,
+            part.stem, f"{layout.title}{part.tasks}", tuple(entries), tuple(remarks), ("metric",), ("target",),
+            {"metric": "Metric"}, measure="target", show_seeds=False,
         )
-    ]
+    ]  # fmt: skip
 
 
 def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[float]], list[Pair], list[Pair]]:
@@ -145,11 +132,10 @@ def _collect_scores(part: TablePart, layout: Layout) -> tuple[dict[Pair, list[fl
         scores[pair] = [math.nan if v is None else orient_value(v, part.items) for v in values]
     enough = [pair for pair in targets if sum(map(math.isfinite, scores[pair])) > 2]
 
-    def repeats_criterion(pair: Pair) -> bool:
-        metric, key = pair
-        return key == metric and any(o[0] == metric and o != pair and scores[o] == scores[pair] for o in enough)
-
-    several = [pair for pair in enough if not repeats_criterion(pair)]
+    # A metric's own value may repeat that of its only criterion.
+    repeated = [p for p in enough if p[0] == p[1] and any(
+        other[0] == p[0] and other != p and scores[other] == scores[p] for other in enough)]  # fmt: skip
+    several = [pair for pair in enough if pair not in repeated]
     chosen = [pair for pair in several if pair in people] or several
     pairs = [pair for pair in metrics if pair not in chosen]
     if not chosen or not pairs:

@@ -124,8 +124,8 @@ class Cell:
 
 
 BLANK = Cell(blank=True)
-
-
+Comparison = Callable[[Cell, Cell], float]
+"""The p-value of two cells being equally good; NaN if it is unknown."""
 Filled = tuple[Quantity, Iterable[Any]]
 """A quantity, and what a frame says of it for each row: a `Cell`, a number, words, or None for an empty cell."""
 
@@ -167,7 +167,7 @@ class Frame:
     def build(
         cls, name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
         head: str = "System", kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
-        sections: Sequence[object] = (), ranked: bool = False, compare: Callable[[Cell, Cell], float] | None = None,
+        sections: Sequence[object] = (), ranked: bool = False, compare: "Comparison | None" = None,
         **options: Any,  # noqa: ANN401
     ) -> "Frame":  # fmt: skip
         """Build a frame from declared columns.
@@ -183,11 +183,15 @@ class Frame:
             seeds: Numbers of seeds of the rows, which add a column.
             sections: Of the rows, separated by lines.
             ranked: Whether to mark the best cells of each column.
-            compare: p-value of two cells being equally good, NaN if it is unknown.
+            compare: The test of two cells.
             options: Further fields of the frame.
         """
-        kinds, axis = [kinds] * len(labels) if isinstance(kinds, str) else kinds, head.lower()
-        styled = [_style_cells(quantity, cells, kinds if ranked else (), compare) for quantity, cells in columns]
+        kinds, axis, styled = [kinds] * len(labels) if isinstance(kinds, str) else kinds, head.lower(), []
+        for quantity, contents in columns:
+            cells = list(map(to_cell, contents))
+            digits = choose_column_decimals(cells) if quantity.decimals is None else quantity.decimals
+            filled = replace(quantity, decimals=digits)
+            styled.append(mark_best_cells(filled, cells, kinds, compare) if ranked else (filled, cells))
         ids = [f"{q.metric}.{q.key}" if q.metric else q.key for q, _ in styled]
         entries = []
         for at, label in enumerate(labels):
@@ -209,16 +213,6 @@ class Frame:
 # Style ----------------------------------------------------------------------------------------------------------------
 
 
-def _style_cells(
-    quantity: Quantity, contents: Iterable[Any], kinds: Sequence[str], compare: Callable[[Cell, Cell], float] | None
-) -> tuple[Quantity, list[Cell]]:  # fmt: skip
-    """Return the cells of a quantity with decimals chosen and, if their kinds are given, the best ones marked."""
-    cells = list(map(to_cell, contents))
-    if quantity.decimals is None:
-        quantity = replace(quantity, decimals=choose_column_decimals(cells))
-    return mark_best_cells(quantity, cells, kinds, compare) if kinds else (quantity, cells)
-
-
 def to_cell(content: Cell | float | str | None) -> Cell:
     """Return the cell of a number, of words or of nothing."""
     if isinstance(content, Cell):
@@ -234,10 +228,7 @@ def choose_column_decimals(cells: Sequence[Cell]) -> int:
 
 
 def mark_best_cells(
-    quantity: Quantity,
-    cells: Sequence[Cell],
-    kinds: Sequence[str],
-    compare: Callable[[Cell, Cell], float] | None = None,
+    quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str], compare: Comparison | None = None
 ) -> tuple[Quantity, list[Cell]]:
     """Mark the best cells of a quantity, and note in the quantity how they were found.
 

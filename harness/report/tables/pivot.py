@@ -72,8 +72,8 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         )  # fmt: skip
         before = section
     return Table(
-        frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, titles[0],
-        tuple(titles) if len(titles) > 1 else (), frame.show_seeds and layout.seeds and frame.measure in columns.axes,
+        frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, tuple(titles),
+        frame.show_seeds and layout.seeds and frame.measure in columns.axes,
         warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
         caption=layout.caption, show_notes=layout.notes, over=frame.over,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """A printed table: rows and columns of cells with levels of labels, and the lines around it. Writers know only this."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
@@ -55,8 +56,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     remarks: tuple[str, ...] = ()  # how to read the values
-    head: str = "System"
-    heads: tuple[str, ...] = ()  # of the levels of the row labels; empty: `head`
+    heads: tuple[str, ...] = ("System",)  # of the levels of the row labels
     show_seeds: bool = True
     over: str = "seeds"  # what the standard deviations of its cells are over
     about: tuple[str, ...] = ()
@@ -67,14 +67,14 @@ class Table:
     caption: str = ""  # of the float in an article, before data and signs; empty: the title
     show_notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 
-    def list_heads(self) -> tuple[str, ...]:
-        """Return the titles of the columns of row labels."""
-        return self.heads or (self.head,)
-
     def list_quantities(self) -> list[Quantity]:
         """Return what the cells are, in the order of the columns."""
-        cells = ((row.cells[at], column) for at, column in enumerate(self.columns) for row in self.rows)
-        return list(dict.fromkeys(cell.quantity or column for cell, column in cells)) or list(self.columns)
+        return list(dict.fromkeys(quantity for quantity, _ in self.iterate_cells())) or list(self.columns)
+
+    def iterate_cells(self) -> Iterator[tuple[Quantity, Cell]]:
+        """Yield each cell with what it is, column by column."""
+        for at, column in enumerate(self.columns):
+            yield from ((row.cells[at].quantity or column, row.cells[at]) for row in self.rows)
 
     def transpose(self) -> "Table":
         """Return the table with its rows as columns, without the numbers of seeds."""
@@ -88,7 +88,7 @@ class Table:
             for at, column in enumerate(self.columns)
         )  # fmt: skip
         heads = tuple("" for _ in self.columns[0].levels) if self.columns else ()
-        return replace(self, columns=columns, rows=rows, head="Metric", heads=heads, show_seeds=False)
+        return replace(self, columns=columns, rows=rows, heads=heads or ("Metric",), show_seeds=False)
 
     def marks(self) -> dict[str, str]:
         """Return each note of the cells, in reading order → its mark: a, b, …, z, aa, ab, …; without a note, none."""
@@ -146,9 +146,7 @@ class Table:
 
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
         """Return how the cells in bold were found, or why there are none → the titles of these values."""
-        cells = ((row.cells[at], column) for at, column in enumerate(self.columns) for row in self.rows)
-        pairs = [(cell.quantity or column, cell.best) for cell, column in cells]
-        marked = list(dict.fromkeys(quantity for quantity, best in pairs if best or quantity.bold == "seeds"))
+        marked = dict.fromkeys(q for q, cell in self.iterate_cells() if cell.best or q.bold == "seeds")
         rules = {rule: [q.title for q in marked if q.bold == rule] for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
 

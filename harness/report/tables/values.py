@@ -48,8 +48,8 @@ class _Column:
     """The cells of one value of one metric, one per system, where it belongs, and the signatures of the systems."""
 
     quantity: Quantity
-    axes: Mapping[str, str]
-    settings: Mapping[str, str]
+    axes: dict[str, str]
+    settings: dict[str, str]
     cells: list[Cell]
     signatures: set[str]
 
@@ -109,11 +109,12 @@ class _ValueFrame:
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
-        rows: list[tuple[str, dict[str, str], Mapping[str, str], int, tuple[Cell, ...]]]
+        rows: list[tuple[str, dict[str, str], dict[str, str], int, tuple[Cell, ...]]]
         rows = [("human", {"system": label}, {}, 0, cells) for label, cells in humans]
         for at, (key, items) in enumerate(self.rows.items()):
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
-            rows.append(("model", axes, items[0].axes, max(i.seeds for i in items), tuple(c.cells[at] for c in built)))
+            printed_cells = tuple(column.cells[at] for column in built)
+            rows.append(("model", axes, {**items[0].axes}, max(i.seeds for i in items), printed_cells))
 
         kinds = [role for role, *_ in rows]
         entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
@@ -121,14 +122,7 @@ class _ValueFrame:
             quantity, cells = mark_best_cells(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
             styled.append((quantity, cells))
             entries += [
-                FrameEntry(
-                    {**axes, **column.axes},
-                    quantity,
-                    cell,
-                    settings={**settings, **column.settings},
-                    role=role,
-                    seeds=seeds,
-                )
+                FrameEntry(axes | column.axes, quantity, cell, {}, settings | column.settings, role, seeds)
                 for (role, axes, settings, seeds, _), cell in zip(rows, cells, strict=True)
             ]
 
@@ -148,7 +142,7 @@ class _ValueFrame:
             tuple(entries),
             (
                 *describe_coverage(quantity for quantity, _ in styled), *estimates,
-                *describe_resolution(styled, kinds, results, part.items),
+                *describe_resolution(styled, kinds, part),
                 *(note for note in notes if note not in alarms),
             ),
             heads={"system": "System"},
@@ -168,10 +162,7 @@ class _ValueFrame:
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
         titles = {metric: getattr(find_member("metric", metric), "titles", {}) for metric, _ in self.pairs}
-        keys = {
-            metric: sorted({*titles[metric], *(i.key for i in self.models if i.metric == metric)})
-            for metric, _ in self.pairs
-        }
+        keys = {m: sorted({*of, *(i.key for i in self.models if i.metric == m)}) for m, of in titles.items()}
         requested = [pattern.partition(".") for pattern in self.layout.metrics]
         return [
             f"{metric} has no value {key!r}{core.suggest(key, keys[metric])}"
@@ -216,7 +207,10 @@ class _ValueFrame:
         for item in models:
             other = filled.setdefault(key := self.get_row(item), item)
             if other is not item:
-                raise self.describe_crowd(other, item)
+                first_fields, fields = (parse_signature(i.signature) for i in (other, item))
+                differ = measured.describe_differences(first_fields, fields)
+                what = f"{item.metric} has several values of one system, which differ in {differ}"
+                raise SpecError(f"table {self.part.stem}: {what}")
             cells[key] = self.build_cell(item, references, gap=gap)
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         title = f"|Δ {first.title}|" if gap else first.title
@@ -241,25 +235,15 @@ class _ValueFrame:
         if gap and human is None:
             return Cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
-        if (
-            interval is None
-            and not gap
-            and self.layout.uncertainty == "interval"
-            and (over := find_interval(self.part.results, item))
-        ):
-            interval = over.low, over.high
+        if interval is None and not gap and self.layout.uncertainty == "interval":
+            over = find_interval(self.part.results, item)
+            interval = (over.low, over.high) if over is not None else None
         varies = interval is None or interval[0] < interval[1]
         return Cell(
             abs(item.mean - human.mean) if gap and human is not None else item.mean, item.sd, item.seeds,
             item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
             source=item, human=human,
         )  # fmt: skip
-
-    def describe_crowd(self, first: SystemValue, second: SystemValue) -> SpecError:
-        """Return the error for two values of one system."""
-        differ = measured.describe_differences(parse_signature(first.signature), parse_signature(second.signature))
-        what = f"{first.metric} has several values of one system, which differ in {differ}"
-        return SpecError(f"table {self.part.stem}: {what}")
 
     def build_human_rows(self, columns: Sequence[tuple[Quantity, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
@@ -374,34 +358,27 @@ def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
     measured_shares = parse_yaml(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
     listed = []
     for quantity in (c for c in quantities if c.interval):
-        shares, sizes = (
-            measured_shares.get(quantity.metric, {}).get(quantity.key),
-            measured.parse_sizes(quantity.signature),
-        )
+        shares = measured_shares.get(quantity.metric, {}).get(quantity.key)
+        sizes = measured.parse_sizes(quantity.signature)
         if shares and sizes:
             nearest = min(shares, key=lambda size: abs(math.log(size / max(min(sizes), 1))))
             low, high = shares[nearest]
             if low < LEAST_COVERED or high > MOST_COVERED:
                 span = f"{low}" if low == high else f"{low} to {high}"
                 listed.append(f"{quantity.title} {span} % ({nearest} texts)")
-    line = (
-        f"Coverage of 95 % intervals by kind of real text, as measured, where it is far from 95 %: {', '.join(listed)}."
-    )
-    return (line,) if listed else ()
+    head = "Coverage of 95 % intervals by kind of real text, as measured, where it is far from 95 %"
+    return (f"{head}: {', '.join(listed)}.",) if listed else ()
 
 
 def describe_resolution(
-    styled: Iterable[tuple[Quantity, Sequence[Cell]]],
-    kinds: Sequence[str],
-    results: Results,
-    items: Sequence[SystemValue],
+    styled: Iterable[tuple[Quantity, Sequence[Cell]]], kinds: Sequence[str], part: TablePart
 ) -> tuple[str, ...]:
     """Return a line with the smallest difference at which the tests separate the best system from its nearest rival."""
     listed, targets = list[str](), False
     for quantity, cells in styled:
         ranked = [source for i in rank_cells(quantity, cells, kinds) if (source := cells[i].source) is not None]
         if quantity.bold == "tests" and len(ranked) > 1:
-            resolved = compute_resolution(results, items, ranked[0], ranked[1], len(ranked))
+            resolved = compute_resolution(part.results, part.items, ranked[0], ranked[1], len(ranked))
             low, high = getattr(find_member("metric", quantity.metric), "bounds", (-math.inf, math.inf))
             if resolved <= high - low:
                 listed.append(f"{quantity.title} {resolved:.2g}")

@@ -197,7 +197,7 @@ def lay_out(table: Table) -> Grid:
         count = sum(1 for _ in same)
         labels[at] = ("",) * count + labels[at][count:]
     columns = tuple(_format_column(table, at) for at in range(len(table.columns)))
-    heads = table.list_heads()
+    heads = table.heads
     visible = [row.system != "heading" for row in table.rows]  # a heading spans the columns
     points = [
         max(map(estimate_points, [head, *itertools.compress(level, visible)]))

@@ -48,7 +48,7 @@ def split_columns(table: Table, cells: Sequence[Sequence[str]], width: int) -> l
         max(min(len(text), PROSE) for text in (*column.lines, *(row[i] for row in cells))) + GAP
         for i, column in enumerate(table.columns)
     ]
-    labels = zip(table.list_heads(), *(row.labels for row in table.rows), strict=True)
+    labels = zip(table.heads, *(row.labels for row in table.rows), strict=True)
     label = sum(max(min(len(text), PROSE) for text in level) for level in labels)
     return split_widths(widths, label + (len("seeds") + GAP if table.show_seeds else 0), width)
 
@@ -119,7 +119,7 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
     from rich.text import Text
 
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in table.list_heads():
+    for head in table.heads:
         grid.add_column(Text(head), overflow="fold")
     if table.show_seeds:
         grid.add_column("seeds", justify="right")
@@ -155,9 +155,9 @@ def to_markdown(table: Table) -> str:
     for part in split_columns(table, texts, PAGE_WIDTH):
         seeds = ["seeds"] if table.show_seeds else []
         headings = ("<br>".join(map(_escape, table.columns[i].lines)) for i in part)  # Markdown has one row of them
-        heads = [*map(_escape, (*table.list_heads(), *seeds)), *headings]
+        heads = [*map(_escape, (*table.heads, *seeds)), *headings]
         aligns = [
-            *("---" for _ in table.list_heads()),
+            *("---" for _ in table.heads),
             *("---:" for _ in seeds),
             *("---" if has_words(table, i) else "---:" for i in part),
         ]
@@ -202,7 +202,7 @@ def to_csv(table: Table) -> str:
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     names = [c.title if names.count(n) > 1 else n for n, c in zip(names, table.columns, strict=True)]
     heads = [f"{n}{word}" for n in names for word in ("", " sd", " own sd", " seeds", " note")]
-    writer.writerow(map(escape_csv_cell, (*map(str.lower, table.list_heads()), "kind", *heads)))
+    writer.writerow(map(escape_csv_cell, (*map(str.lower, table.heads), "kind", *heads)))
     for row in table.rows:
         line = [*map(escape_csv_cell, row.labels), row.system]
         for cell in row.cells:

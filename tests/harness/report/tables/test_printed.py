@@ -137,7 +137,7 @@ def check(table, facts):
     ):
         assert len(printed) == len(expected), (printed, expected)
         assert all(map(fits, printed, expected)), (printed, expected)
-    assert list(table.list_heads()) == facts["stub"]
+    assert list(table.heads) == facts["stub"]
     assert not table.show_seeds
     assert len(re.findall(r"begin{(table\*?)}", to_latex(table))) == 1, "one float"
     if "all" in facts.get("decimals", {}):
