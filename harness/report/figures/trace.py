@@ -51,7 +51,8 @@ def _trace_panel(axes: Axes) -> dict[str, Any] | None:
         # Lines across the whole panel.
         "rules": [_trace_rule(line) for line in lines if line.get_transform() != axes.transData],
         "bands": [
-            {"points": _round(c.get_paths()[0].vertices), "color": to_hex(c.get_facecolor()[0])} for c in bands
+            {"points": _round(path.vertices), "color": to_hex(band.get_facecolor()[0])}
+            for band in bands for path in band.get_paths()[:1]  # none if no point has both ends
         ],
         "ellipses": [
             {"x": e.center[0], "y": e.center[1], "width": e.width, "height": e.height, "angle": e.angle,

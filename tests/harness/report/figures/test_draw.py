@@ -283,6 +283,7 @@ def test_lines_bands_rules_and_powers_are_traced():
     figure, (axes,) = drawing.create_panels(1, 1.9)
     axes.plot([1, 10, 1000], [0, 1, float("nan")], label="a", linestyle="--", color="black", linewidth=2)
     axes.fill_between([1, 10], [0, 0], [1, 2])
+    axes.fill_between([1, 10], [0, 0], [float("nan")] * 2)  # of one seed: no interval
     axes.axhline(0.5)
     axes.set_xscale("log")
     figure.canvas.draw()
