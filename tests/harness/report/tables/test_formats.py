@@ -52,7 +52,7 @@ def hostile(text: str) -> Table:
         TableRow(text, "model", (Cell(0.5, note=text),)),
         TableRow("human", "human", (Cell(words=text),), rule=True),
     )
-    return Table("name", text, (column,), rows, (text,), head=text)
+    return Table("name", text, (column,), rows, (text,), heads=(text,))
 
 
 def wide(columns: int, rows: int = 3) -> Table:
@@ -97,10 +97,10 @@ def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
     assert "<j>" not in to_markdown(TABLE)
     words = (TableRow("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
     columns = (Column("", "source", "source"), Column("m", "m", "M", "higher"))
-    text = to_markdown(Table("t", "T", columns, words, head="Claim", show_seeds=False))
+    text = to_markdown(Table("t", "T", columns, words, heads=("Claim",), show_seeds=False))
     assert text.splitlines()[3] == "| --- | --- | ---: |", "words begin at the left"
     columns = (replace(columns[0], levels=("GPT-2", "Small")), replace(columns[1], levels=("M ↑", "")))
-    text = to_markdown(Table("t", "T", columns, words, head="Claim", show_seeds=False))
+    text = to_markdown(Table("t", "T", columns, words, heads=("Claim",), show_seeds=False))
     assert text.splitlines()[2] == "| Claim | GPT-2<br>Small | M ↑ |"
 
 
