@@ -737,8 +737,9 @@ def test_lengths_and_families_that_sway_judges_are_removed(tmp_path):
     assert np.abs(scores["length", "family"] - [0.5, 0, -0.5]).max() < 0.05
     for name, effect in (("length", slope), ("family", 0.8)):
         (note,) = (note for note in result.notes if f"control {name}" in note)
-        low, high = map(float, re.search(r"\[(\S+), (\S+)\] to the log odds", note).groups())
+        found, low, high = map(float, re.search(r"(\S+) \[(\S+), (\S+)\] to the log odds", note).groups())
         assert low < effect < high
+        assert found - low == pytest.approx(high - found, abs=0.011)
     assert "control" not in signatures[0]
     assert "|control:" in signatures[1]
 

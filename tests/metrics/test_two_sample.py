@@ -63,6 +63,9 @@ def test_clipped_by_hand():
     f(2) = 1 - B(1, 5) / B(1, 3) = 2/5 < 1/2, so all of f(0), f(1), f(2) are below: 1."""
     result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(1.1, 9), k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 1.0}
+    # 4 lies on the edge of the ball of 3: inside for the density, outside for the coverage.
+    result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(4, 9), k=1)
+    assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 0.0}
     assert compute_expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
     expected = [oracle.expected_share(m, 40, 5) for m in range(31)]
     assert compute_expected_shares(40, 30, 5) == pytest.approx(expected, abs=1e-9)
@@ -582,10 +585,13 @@ def test_joint_estimates_are_values_against_all_human_texts_in_one_space(metric)
     else:
         human_rows, *others = project(rows, metric.pca_share) if metric.pca_share else rows
         expected = [{"frechet": frechet_distance(human=human_rows, model=row)} for row in others]
-    for (values, replicates), right in zip(estimates, expected, strict=True):
+    for (values, replicates), right, side in zip(estimates, expected, systems, strict=True):
         assert replicates.keys() <= values.keys()
+        features = Features(human, side)
+        alone = metric.replicates(features, metric.compute(features), Plan(40))
         for key in replicates:
             assert values[key] == pytest.approx(right[key], abs=1e-5), key
+            assert replicates[key].std_error() < 1.4 * alone[key].std_error(), key
 
 
 def project(sides, share):
@@ -595,6 +601,18 @@ def project(sides, share):
     _, values, axes = np.linalg.svd(centered, full_matrices=False)
     keep = int(np.searchsorted(np.cumsum(values**2) / np.sum(values**2), share)) + 1
     return np.split(centered @ axes[:keep].T, np.cumsum([len(side) for side in sides])[:-1])
+
+
+@pytest.mark.parametrize(
+    ("human", "model", "together"),
+    [("abc", "cab", False), ("abc", "def", False), ("abc", "bcd", True), ("aab", "aab", True), ("aab", "cde", True)],
+)
+def test_rows_of_a_prompt_are_drawn_together_unless_that_changes_nothing(human, model, together):
+    metric = Kid()
+    sides = (
+        Side(name, list(ids), {metric.needs()[0]: normal(3)}) for name, ids in (("human", human), ("model", model))
+    )
+    assert (metric.prompts(Features(*sides)) is not None) == together
 
 
 def test_the_noise_that_systems_share_cancels_in_the_joint_estimate():

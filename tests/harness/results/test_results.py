@@ -10,10 +10,17 @@ import pytest
 
 from openended.harness.core import DataError, write_json
 from openended.harness.report.cli import main
-from openended.harness.results import INTERNAL, find_varying_axes, format_axis_value, label_system, label_systems
+from openended.harness.results import (
+    INTERNAL,
+    count_prompts,
+    find_varying_axes,
+    format_axis_value,
+    label_system,
+    label_systems,
+)
 from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
 from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
-from openended.harness.results.runs import describe_reused_artifacts, read_run, serialize_axes
+from openended.harness.results.runs import describe_reused_artifacts, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments, mark_record
 from tests.harness.report.synthetic import change_record, result, write_run
 
@@ -354,6 +361,7 @@ def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_
     write_json(grid / "jobs/00001.json", {**done, "folder": str(outside)})
     assert resolve_report_request(["mine"], outputs).options == OPTIONS
     assert resolve_report_request([str(outputs / "runs//mine")], outputs).options == OPTIONS
+    assert resolve_report_request(["mine", str(outside)], outputs).options is None, "of one of them alone"
     with pytest.raises(DataError, match="no job of this grid has finished"):
         resolve_report_request([str(grid)], outputs)
 
@@ -362,6 +370,20 @@ def test_a_word_that_is_nothing_names_what_there_is(outputs):
     with pytest.raises(DataError, match="no run folder or run name 'mone'; did you mean 'mine'"):
         resolve_report_request(["mone"], outputs)
     assert read_grid(outputs) is None
+
+
+def test_an_end_of_several_names_is_refused(tmp_path):
+    for decoder in ("greedy", "nucleus"):
+        write_run(tmp_path, decoder, 0)
+    with pytest.raises(DataError, match="2 runs end with ''"):
+        find_run("", tmp_path)
+
+
+def test_a_value_rests_on_the_prompts_of_its_smaller_side(tmp_path):
+    for decoder, sizes in (("greedy", "100/40"), ("nucleus", "80")):
+        line = result("model", "m", {"m": 1.0}) | {"signature": f"m|v:1|n:{sizes}"}
+        write_run(tmp_path, decoder, 0, results=[line], axes={"samples": 4})
+    assert sorted(map(count_prompts, read_results([tmp_path]).values)) == [20, 40]
 
 
 def test_a_rebuilt_report_is_laid_out_as_the_grids(outputs, tmp_path, capsys):

@@ -6,9 +6,8 @@ import pytest
 
 from openended.harness.app.commands import show, status, store
 from openended.harness.app.hydra.grid_state import mark_interrupted
-from openended.harness.core import DataError, write_json
+from openended.harness.core import write_json
 from openended.harness.core.temporary_files import create_temporary_name
-from openended.harness.results import find_run
 from openended.harness.results.grids import read_grid
 
 
@@ -32,11 +31,6 @@ def test_the_runs_of_a_name_are_one_line_each(here, capsys):
     assert [line.split()[0] for line in lines] == [folder.name[-8:] for folder in folders]
     assert all("distinct_" in line for line in lines)
     assert any("nucleus p=0.95, seed 1: " in line for line in lines)
-
-
-def test_an_end_of_several_names_is_refused(here):
-    with pytest.raises(DataError, match="3 runs end with ''"):
-        find_run("", here / "outputs")
 
 
 def test_a_finished_grid(here, capsys):

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -214,6 +215,17 @@ def systems(rng, shifts):
     prompt = rng.normal(size=120)
     decoders = zip(("greedy", "ancestral", "nucleus"), shifts, strict=True)
     return {decoder: prompt + shift + 0.3 * rng.normal(size=120) for decoder, shift in decoders}
+
+
+def test_distances_are_equal_where_the_center_lies_between_the_systems(monkeypatch):
+    """Values 3 and 2 of 20 texts and human values of 2 and 3 in turn: a + b - 2 h is 1 and -1."""
+    sides = {"b": (np.full(20, 3.0), np.full(20, 2.0)), "human": (np.full(20, 3.0), np.tile([2.0, 3.0], 10))}
+    monkeypatch.setattr(paired, "_combine_middle", lambda *_: (0.0, None))
+    monkeypatch.setattr(paired, "_load_examples", lambda results, a, b: sides[b.system])
+    a, b, human = (SimpleNamespace(system=name, metric="m", key="m") for name in ("a", "b", "human"))
+    test = paired.SystemComparison(1.0, 0.001, "examples", 20)
+    assert paired._test_distances(None, a, b, test, human, math.nan) == 1.0
+    assert paired._test_distances(None, a, b, test, None, 1.0) == 0.001
 
 
 def compare_pairs(results):

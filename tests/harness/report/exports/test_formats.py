@@ -122,7 +122,7 @@ def test_results_for_the_hub_are_filed_under_a_dataset(runs, tmp_path):
     assert [entry["dataset"] for entry in entries] == [
         {"id": "someone/texts", "task_id": "gen_ppl"}, {"id": "someone/texts", "task_id": "mauve"}
     ]  # fmt: skip
-    assert entries[1]["value"] == 0.8
+    assert (entries[1]["value"], entries[1]["date"]) == (0.8, "2026-01-02")
     assert "signature: mauve|" in entries[1]["notes"]
 
 

@@ -181,7 +181,7 @@ def test_tokens_spell_their_text_or_are_not_told(shelf):
         f"{page_parts.DIGITS[3]}{page_parts.DIGITS[1]}",
         f"{page_parts.DIGITS[2]}{page_parts.DIGITS[-1]}",
     )
-    assert page_parts.encode_tokens([64], np.array([1.0])) is None
+    assert page_parts.encode_tokens([1, 64], np.ones(2)) is None
     assert page_parts.load_token_ends(shelf.sources[0].results.runs[0]) is not None
 
 

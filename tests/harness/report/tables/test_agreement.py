@@ -149,6 +149,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
     (table,) = build_tables(build_ability_frames(part, Layout()))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
     assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
+    assert [column.title for column in table.columns] == ["human like" if criterion else "preferred"]
     for row in table.rows:
         (cell,) = row.cells
         i = players.index(row.label)
@@ -327,6 +328,7 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
     assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]
     told = " ".join(best.remarks)
+    assert "num_examples 50 ran first" in told
     assert "3 complete, 1 pruned, 1 failed" in told
     assert "top_k k=0: k: expected 1 or more" in told
     assert "no selection bias" in told

@@ -291,6 +291,7 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
         assert detail in long
     for part in ("human", "0.900±0.010", "[b]", "↑ higher, ≈ closer to human is better"):
         assert part in long
+    assert re.search(r"\n x a_b.* 3 +0\.900±0\.010", long), "of three seeds"
     assert "Bold" not in long, "nothing is bold where there is no terminal"
     assert "(more columns)" in console(TABLE, 60)
 

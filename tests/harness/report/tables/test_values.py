@@ -365,6 +365,7 @@ def test_the_target_has_the_unit_of_the_column(tmp_path, unit):
         [True] * 2,
     ]
     assert table.columns[1].target == (0.5 if unit == "fraction" else 50)
+    assert [column.decimals for column in table.columns] == [3 if unit == "fraction" else 1] * 2
 
 
 def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp_path):
