@@ -189,7 +189,11 @@ def unit(rows):
 
 def test_the_slope_of_the_loss_is_that_of_differences():
     images = unit(np.random.default_rng(0).normal(size=(18, 4)))
-    _, slope = lattice.loss_and_slope(images, 0.7)
+    loss, slope = lattice.loss_and_slope(images, 0.7)
+    rows, near, far = images[:6], images[6:12], images[12:]
+    apart = [min(np.linalg.norm(rows[i] - rows[j]) for j in range(6) if j != i) for i in range(6)]
+    pulls = np.linalg.norm(rows - near, axis=1) - np.linalg.norm(rows - far, axis=1)
+    assert loss == pytest.approx(np.maximum(pulls, 0).mean() - 0.7 * np.log(6 * np.array(apart)).mean())
     for at in [(0, 0), (3, 2), (7, 1), (14, 3)]:
         moved = [images.copy(), images.copy()]
         moved[0][at] += 1e-6

@@ -73,6 +73,16 @@ def test_a_draw_is_the_metric_of_the_drawn_texts(metric):
     assert seen
 
 
+def test_a_draw_of_a_median_is_that_of_the_drawn_lengths():
+    metric, plan = METRICS["length"](), Plan(40)
+    (features,) = draw(np.random.default_rng(0), 25, metric, MODEL)
+    result = metric.compute(features)
+    drawn = [np.repeat(result.per_example["length"], weights) for weights in plan.weights(features.model.ids)]
+    made = metric.replicates(features, result, plan)
+    assert made["length_median"].draws[0].tolist() == [np.median(lengths) for lengths in drawn]
+    assert made["length_sd"].draws[0] == pytest.approx([lengths.std() for lengths in drawn])
+
+
 @build(
     ("mauve", {"restarts": 1, "clustering_seeds": 2, "quantizer": "residual_kmeans"}), ("mauve", {"estimator": "gaussian"}),
     ("precision_recall_curve", {"restarts": 1, "clustering_seeds": 2}), ("knn_precision_recall", {}),

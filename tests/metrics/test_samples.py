@@ -30,6 +30,7 @@ def test_hand_values():
     found = prompt_similarity(rows, ["a", "a", "a", "b", "b"], threshold=0.7)
     assert found["prompt_similarity"] == pytest.approx((1.4 / 3 + 1) / 2)
     assert found["similar_share"] == pytest.approx((1 / 3 + 1) / 2)
+    assert prompt_similarity(np.eye(2), ["a", "a"], threshold=0)["similar_share"] == 0, "as near, not nearer"
     # of different prompts: (1, 0), (0.6, 0.8), (0, 1) with (1, 1) / sqrt 2: 1, 1.4 and 1 over sqrt 2
     assert found["other_prompts"] == pytest.approx(3.4 / 3 / 2**0.5)
     # a: yes, no; b: yes: (2 + 1) / 2

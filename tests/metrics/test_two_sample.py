@@ -422,6 +422,9 @@ def test_blocks_of_neighbors_do_not_matter(monkeypatch):
     monkeypatch.setattr(neighbors, "_BLOCK", 7)
     monkeypatch.setattr(neighbors, "_PAIRS", 30)
     assert knn_precision_recall(human=human, model=model) == whole
+    distance = kid(human=human, model=model)
+    monkeypatch.setitem(kid.__globals__, "_BLOCK", 7)
+    assert dict(kid(human=human, model=model)) == pytest.approx(dict(distance))
 
 
 @pytest.mark.reference

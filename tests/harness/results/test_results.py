@@ -377,6 +377,9 @@ def test_an_end_of_several_names_is_refused(tmp_path):
         write_run(tmp_path, decoder, 0)
     with pytest.raises(DataError, match="2 runs end with ''"):
         find_run("", tmp_path)
+    (folder,) = (tmp_path / "runs").iterdir()
+    asked = resolve_report_request([str(folder)], tmp_path)
+    assert (asked.paths, asked.options) == ((folder,), None), "of no grid"
 
 
 def test_a_value_rests_on_the_prompts_of_its_smaller_side(tmp_path):

@@ -317,7 +317,9 @@ def test_a_difference_is_that_of_the_value_which_it_names(tmp_path):
     del texts["nucleus"]
     for number, (decoder, values) in enumerate(texts.items()):
         lines = [
-            stored(tmp_path, f"{decoder}{number}{m}", values * scale, metric=m) for m, scale in (("m", 1), ("p", 99))
+            stored(tmp_path, f"{system}{number}{m}", values * scale, metric=m)
+            for m, scale in (("m", 1), ("p", 99))
+            for system in (decoder, "human")
         ]
         write_run(tmp_path, decoder, 0, results=lines)
     results = read_results([tmp_path])

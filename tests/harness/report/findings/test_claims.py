@@ -32,7 +32,7 @@ def items(folder, decoders, **more):
 
 @pytest.mark.parametrize(
     ("relation", "holds"),
-    [("greedy << ancestral < nucleus", True), ("greedy > ancestral", False), ("greedy << greedy", False),
+    [("greedy << ancestral < nucleus", True), ("greedy > ancestral", False), ("greedy << greedy", False), ("greedy > greedy", False),
      ("ancestral ~ nucleus > greedy", True), ("greedy ~ ancestral", False)],
 )  # fmt: skip
 def test_relations_compare_neighbors(relation, holds):

@@ -148,7 +148,8 @@ def shelf(results):
     return collect_page_texts([("", results)])
 
 
-def test_values_of_texts_come_from_the_store(shelf):
+def test_values_of_texts_come_from_the_store(shelf, monkeypatch):
+    monkeypatch.setattr(page_parts, "ROWS", 3)
     human, greedy, *_ = shelf.sources
     values = page_parts.compute_text_values(greedy, page_parts.read_token_nll(greedy))
     assert values["gen_ppl.gen_ppl"].values[:3].tolist() == [100, 99, 98]

@@ -149,7 +149,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
     (table,) = build_tables(build_ability_frames(part, Layout()))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
     assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
-    assert [column.title for column in table.columns] == ["human like" if criterion else "preferred"]
+    assert [column.title for column in table.columns] == ["preferred"]
     for row in table.rows:
         (cell,) = row.cells
         i = players.index(row.label)
