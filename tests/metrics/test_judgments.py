@@ -24,6 +24,7 @@ from openended.metrics.judgments import (
     ItemEstimate,
     are_ratings,
     correct_judge,
+    format_raters_fact,
     count_wins,
     read_comparisons,
     read_judgments,
@@ -706,6 +707,12 @@ def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():
     assert (equal.values[0], equal.weights[0], np.isnan(equal.low[0])) == (pytest.approx(0.3), 0, True)
     with pytest.raises(ValueError, match="expected the same 3 items or more"):
         correct_judge(sides[0], sides[2], None)
+
+
+def test_people_judges_and_simulated_raters_are_counted_apart():
+    raters = ["ann", "simulated:a", "simulated:b", "judge:m", "ben", "ann"]
+    counted = "2 people and 2 simulated raters and judge m, not calibrated"
+    assert format_raters_fact(raters, "") == counted
 
 
 def write_swayed(path, judges=("judge:m", "judge:n"), items=1500):

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from openended.harness.core import Features, Side, UndefinedMetric
-from openended.metrics._embeddings.blocks import check_side, fit_pca
+from openended.metrics._embeddings.blocks import check_side, fit_pca, limit_magnitude
 from openended.metrics._mauve import scores
 from openended.metrics._mauve.scores import frontier_integral, mauve_of_cells
+from openended.metrics.families import CellCounts
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve, find_distinguishing_cells, find_distinguishing_texts, mauve
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
@@ -349,3 +350,16 @@ def test_the_curve_as_a_metric():
     assert other.arrays["precision"].shape == (1001,)
     with pytest.raises(UndefinedMetric):
         spec.compute(features(spec, human=human[:1], model=model, n_human=1, n_model=60))
+
+
+def test_empty_cells_are_left_out_where_a_quantizer_has_many_more_than_texts():
+    cells = CellCounts(np.array([7, 0]), np.array([7, 500]), 744)
+    kept = Mauve(quantizer="lattice").select_cells_of_halves(cells)
+    assert (kept.human.tolist(), kept.model.tolist(), kept.count) == ([1, 0], [1, 2], 3)
+    assert Mauve().select_cells_of_halves(cells) is cells
+
+
+def test_one_side_of_huge_numbers_scales_both():
+    human, model = limit_magnitude(human=np.ones((2, 2)), model=np.full((2, 2), 1e200))
+    assert np.isfinite((model**2).sum())
+    assert model / human == pytest.approx(1e200)

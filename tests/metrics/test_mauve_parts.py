@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from openended.harness.core import Features, Side, SpecError, UndefinedMetric, make_random_stream
-from openended.metrics._mauve import lattice
+from openended.metrics._mauve import drmm, lattice
 from openended.metrics._mauve.density_ratio import log_ratios
 from openended.metrics._mauve.drmm import MixtureLayer, fit_mixture
 from openended.metrics._mauve.kmeans import kmeans, nearest, residual_cells, residual_kmeans
@@ -208,6 +208,8 @@ def test_the_gradients_of_the_network_are_those_of_differences():
     net.weights = {name: value.astype(np.float64) for name, value in net.weights.items()}
     rows, goal = rng.normal(size=(12, 5)), rng.normal(size=(12, 4))
     _, kept = net.forward(rows)
+    spread = (rows @ net.weights["w0"]).var(axis=0, ddof=1)
+    assert net.running["var0"] == pytest.approx(1 + lattice._STATISTICS * (spread - 1))
     found = net.gradients(goal, kept)
     for name, value in net.weights.items():
         at = tuple(rng.integers(0, size) for size in value.shape)
@@ -217,6 +219,33 @@ def test_the_gradients_of_the_network_are_those_of_differences():
             sums.append(float(np.sum(goal * net.forward(rows)[0])))
             value[at] -= step
         assert found[name][at] == pytest.approx((sums[0] - sums[1]) / 2e-6, rel=1e-3, abs=1e-5), name
+
+
+def test_the_published_schedule_of_drmm(monkeypatch):
+    """100 rows in batches of 64, 20 times; with a gradient of 1, Adam's step is the rate, which falls after one half."""
+    seen, values = [], []
+
+    class Layer:
+        def read_parameters(self):
+            return {"table": np.array(values[-1] if values else 0.0)}
+
+        def compute_gradients(self, batch, streams, weight):
+            seen.append((len(batch), weight))
+            return {"table": np.ones(())}
+
+        def forward(self, batch, streams):
+            return None, batch, streams
+
+        @staticmethod
+        def from_parameters(parameters):
+            values.append(float(parameters["table"]))
+            return Layer()
+
+    monkeypatch.setattr(drmm, "MixtureLayer", Layer)
+    drmm._train_layers(np.zeros((100, 2)), [Layer()], np.random.default_rng(0))
+    assert seen == [(64, 0.0), (36, 0.0)] * 10 + [(64, 1.0), (36, 1.0)] * 10
+    rates = [0.005 * min(1, (2 - step / 20) ** 2) for step in range(40)]
+    assert -np.diff([0.0, *values]) == pytest.approx(rates, rel=1e-6)
 
 
 def entropy(cells):

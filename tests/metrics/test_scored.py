@@ -475,8 +475,8 @@ def test_both_sides_of_a_prompt_are_held_out_together_and_train_no_classifier():
 
 
 def test_what_cannot_be_computed_is_said():
-    metric, features = compare_texts(["a"] * 9, ["b"] * 9)
-    with pytest.raises(UndefinedMetric, match="10 texts per side, got 9 and 9"):
+    metric, features = compare_texts(["a"] * 9, ["b"] * 20)
+    with pytest.raises(UndefinedMetric, match="10 texts per side, got 9 and 20"):
         metric.compute(features)
     with pytest.raises(core.SpecError, match="classifiers"):
         FinetunedDiscriminator(classifiers=("gpt2", "gpt2"))

@@ -15,7 +15,8 @@ from openended.harness.report import build_report
 from openended.harness.report.analysis.looks import FILE
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.cli import main
-from openended.harness.report.methods import CITED, read_entries
+from openended.harness.report.methods import CITED, read_entries, write_methods
+from openended.harness.results import read_results
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 
 
@@ -114,6 +115,13 @@ def test_the_settings_are_said_and_cited(folder):
     entries = (folder / "references.bib").read_text()
     cited = {key for group in re.findall(r"\\citep\{([^}]*)\}", text) for key in group.split(",")}
     assert {line.partition("{")[2].partition(",")[0] for line in entries.splitlines()} == cited
+
+
+def test_metrics_without_a_value_of_a_model_are_not_cited(tmp_path):
+    lines = [result("human", "zipf", {"zipf": 1.0}), result("model", "kid", {"kid": None}, status="failed")]
+    write_run(tmp_path, "nucleus", 0, results=[*lines, result("model", "mauve", {"mauve": 0.5})])
+    text = write_methods(read_results([tmp_path]), tmp_path, "1")[0].read_text()
+    assert [name in text for name in ("zipf", "kid", "mauve")] == [False, False, True]
 
 
 def test_every_key_has_an_entry_and_every_name_exists():

@@ -144,6 +144,8 @@ def test_too_few_texts_for_an_option_that_was_set():
     assert Mauve(num_buckets=9).explain_too_few(4, 4).startswith("num_buckets=9: needs 9 texts")
     assert Mauve(num_buckets=9, cluster_fit="joint").explain_too_few(4, 4) == ""
     assert Mauve(num_buckets=8, cluster_fit="reference").explain_too_few(4, 40) != ""
+    assert Mauve(estimator="knn", neighbors=8).explain_too_few(4, 4) == ""
+    assert Mauve(estimator="knn", neighbors=9).explain_too_few(4, 4).startswith("neighbors=9: both sides have 8 texts")
     assert Mauve(num_buckets=1000, quantizer="residual_kmeans").explain_too_few(5, 5) == ""
     assert Mauve(num_buckets=LATTICE_CELLS, quantizer="lattice").explain_too_few(5, 5) == ""  # a lattice is not fitted
     assert KnnPrecisionRecall().explain_too_few(2, 2) == ""

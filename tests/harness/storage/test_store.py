@@ -392,7 +392,7 @@ def test_a_sealed_entry_that_cannot_be_read_is_computed_again(stage, forgery, tm
     [
         ([], "expected a result whose metric"),
         ({"metric": "m"}, "expected a result whose signature"),
-        ({"metric": "m", "signature": "s", "primary": "p", "values": {"p": "x"}, "sd": {}, "n_human": 1, "n_model": 1,
+        ({"metric": "m", "signature": "s", "primary": "p", "values": {"o": 1.0, "p": "x"}, "sd": {}, "n_human": 1, "n_model": 1,
           "status": "ok", "notes": []}, "expected numbers"),
     ],
 )  # fmt: skip

@@ -237,6 +237,9 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
     results = written(tmp_path, systems(np.random.default_rng(0), (0.0, 0.0, 0.5)))
     tests = compare_pairs(results)
     assert len(tests) == 3
+    first, *_, last = group_systems(results.values)
+    unmeasured = dataclasses.replace(last, items=())
+    assert paired.compare_systems(results, results.values, first, unmeasured, ("m", "m")) is None
     assert {(t.over, t.n) for t in tests.values()} == {("draws", 200)}
     same = tests["greedy", "ancestral"]
     assert same.p_value > 0.01
@@ -306,6 +309,7 @@ def test_power_is_that_of_paired_differences(tmp_path):
     (text,) = [t for t in format_power(results, ["m"], {"m": resolved / 2}) if "nucleus" not in t]
     needed = int(text.partition(" needs ")[2].partition(" ")[0].replace(",", ""))
     assert needed == pytest.approx(4 * 120, rel=0.35), "half the difference, four times the texts"
+    assert f"(up to {needed * 96:,} tokens" in text
     for n, error, difference in ((100, 0.01, 0.014), (500, 0.3, 0.84)):
         shift = difference / (error * math.sqrt(n / compute_needed_texts(n, error, difference)))
         assert NormalDist().cdf(shift - 1.959964) == pytest.approx(0.8, abs=0.002)

@@ -40,7 +40,8 @@ def measured(tmp_path_factory):
         "model", "accuracy", {"accuracy": 0.75}, bounds={"accuracy": (0.0, 1.0)}, directions={"accuracy": "nearest 0.5"}
     )
     human = result("human", "gen_ppl", {"gen_ppl": 32.0})
-    write_run(folder, "nucleus", 0, results=[ppl, human, accuracy])
+    loops = [result(system, "loops", {"loops": value}) for system, value in (("model", 0.0), ("human", 0.125))]
+    write_run(folder, "nucleus", 0, results=[ppl, human, accuracy, *loops])
     return folder
 
 
@@ -55,7 +56,8 @@ def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_po
     assert evaluation["source_metadata"]["source_organization_name"] == "Some Lab"
     by_id = {row["metric_config"]["metric_id"]: row for row in evaluation["evaluation_results"]}
     assert set(by_id) == {f"openended.{name}" for name in (
-        "gen_ppl.gen_ppl", "gen_ppl.gen_ppl.log_distance", "accuracy.accuracy", "accuracy.accuracy.distance")}  # fmt: skip
+        "gen_ppl.gen_ppl", "gen_ppl.gen_ppl.log_distance", "accuracy.accuracy", "accuracy.accuracy.distance",
+        "loops.loops", "loops.loops.distance")}  # fmt: skip
     raw, distance = by_id["openended.gen_ppl.gen_ppl"], by_id["openended.gen_ppl.gen_ppl.log_distance"]
     assert raw["metric_config"]["additional_details"]["polarity"] == "unknown"
     assert raw["score_details"]["score"] == 35.0
@@ -69,6 +71,7 @@ def test_a_value_that_aims_at_the_human_one_is_a_distance_and_a_value_without_po
     ends = distance["score_details"]["uncertainty"]["confidence_interval"]
     assert (ends["lower"], ends["upper"]) == (0.0, pytest.approx(math.log(40 / 32)))  # 30 to 40 contains 32
     assert by_id["openended.accuracy.accuracy.distance"]["score_details"]["score"] == 0.25
+    assert by_id["openended.loops.loops.distance"]["score_details"]["score"] == 0.125, "0 has no logarithm"
 
 
 def test_an_evaluation_and_its_texts_follow_the_schema(runs, measured, tmp_path):

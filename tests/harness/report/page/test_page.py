@@ -43,7 +43,7 @@ def test_page_is_escaped_self_contained_and_holds_every_text(tmp_path):
     write_run(tmp_path, "greedy", None, texts=True)
     picture = tmp_path / "a_b.png"
     # The head of a PNG that is 1400 pixels wide: both columns of a page, at 200 dots an inch.
-    picture.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (1400).to_bytes(4))
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (1400).to_bytes(4) + (900).to_bytes(4))
     page = written(read_results([tmp_path]), tmp_path, [Picture(picture, "a b", "")], title=f"T {EVIL}")
     assert EVIL not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

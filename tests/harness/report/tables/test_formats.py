@@ -242,7 +242,8 @@ def test_the_float_is_as_wide_as_the_table_needs():
     assert r"\begin{table}" in to_latex(narrow)
     assert r"\begin{table*}[tp]" in (text := to_latex(middle))
     assert "system 0 &" in text, "systems are rows where they fit"
-    assert r"\scriptsize\setlength" in to_latex(wide(7)), "in smaller letters before metrics become rows"
+    assert r"\scriptsize\setlength" in (text := to_latex(wide(7))), "in smaller letters before metrics become rows"
+    assert "\\resizebox{\\linewidth}{!}{%\n\\begin{tabular}" in text
     column = to_latex(replace(middle, tex_width=219.0))
     assert r"\begin{table}[tp]" in column
     assert "Metric 5" in column
