@@ -24,8 +24,8 @@ from openended.metrics.judgments import (
     ItemEstimate,
     are_ratings,
     correct_judge,
-    format_raters_fact,
     count_wins,
+    format_raters_fact,
     read_comparisons,
     read_judgments,
 )
