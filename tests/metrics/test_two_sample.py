@@ -64,8 +64,11 @@ def test_clipped_by_hand():
     result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(1.1, 9), k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 1.0}
     # 4 lies on the edge of the ball of 3: inside for the density, outside for the coverage.
-    result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(4, 9), k=1)
+    result = clipped_density_coverage(human=column(0, 1, 2, 3), model=column(4, 8), k=1)
     assert dict(result) == {"clipped_density": 0.5, "clipped_coverage": 0.0}
+    points, every = neighbors.center_points(column(0, 1, 2, 3), column(4, 8)), (np.ones((1, n), bool) for n in (4, 2))
+    subset = neighbors.resample_clipped(*points, *every, k=1, calibrate=float)
+    assert subset == {"clipped_density": [0.5], "clipped_coverage": [0.0]}
     assert compute_expected_shares(4, 2, 1) == pytest.approx([0, 1 / 4, 2 / 5])
     expected = [oracle.expected_share(m, 40, 5) for m in range(31)]
     assert compute_expected_shares(40, 30, 5) == pytest.approx(expected, abs=1e-9)

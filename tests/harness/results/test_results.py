@@ -20,7 +20,7 @@ from openended.harness.results import (
 )
 from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
 from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
-from openended.harness.results.runs import describe_reused_artifacts, find_run, read_run, serialize_axes
+from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments, mark_record
 from tests.harness.report.synthetic import change_record, result, write_run
 
@@ -364,6 +364,9 @@ def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_
     assert resolve_report_request(["mine", str(outside)], outputs).options is None, "of one of them alone"
     with pytest.raises(DataError, match="no job of this grid has finished"):
         resolve_report_request([str(grid)], outputs)
+    assert read_grid(grid).find_layout("mine", [outside]) is None
+    change_record(outside, provenance={"record": {"imported": {"archive": "a.zip"}}})
+    assert read_grid(grid).find_layout("mine", [outside]) == {"title": "Theirs"}
 
 
 def test_a_word_that_is_nothing_names_what_there_is(outputs):
@@ -377,6 +380,9 @@ def test_an_end_of_several_names_is_refused(tmp_path):
         write_run(tmp_path, decoder, 0)
     with pytest.raises(DataError, match="2 runs end with ''"):
         find_run("", tmp_path)
+    (tmp_path / "texts.jsonl").write_text("{}\n")
+    with pytest.raises(DataError, match=r"openended score texts\.jsonl reads texts"):
+        find_records([tmp_path / "texts.jsonl"])
     (folder,) = (tmp_path / "runs").iterdir()
     asked = resolve_report_request([str(folder)], tmp_path)
     assert (asked.paths, asked.options) == ((folder,), None), "of no grid"

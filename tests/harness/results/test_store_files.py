@@ -166,6 +166,8 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid):
     assert compare_values(again, again.values, *select_values(again.values, "kid", "kid")) == test
     assert sorted((grid / "store" / "measure").glob("*/*")) == kept, "it is read, not computed again"
     (mauve, *_) = select_values(results.values, "mauve", "mauve")
+    assert find_joint_space(results, mauve).signature.endswith("2 systems and 30 human texts, 30 clusterings")
+    assert space.signature.endswith("2 systems and 30 human texts")
     (line,), _ = describe_estimates(results, [first, mauve])
     assert line.startswith(
         "Differences of kid, mauve (30 clusterings) are computed in one space of 2 sets of texts and 30"

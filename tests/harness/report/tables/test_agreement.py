@@ -336,7 +336,7 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
     assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]
     told = " ".join(best.remarks)
-    assert "num_examples 50 ran first" in told
+    assert "with num_examples 50 first" in told
     assert "3 complete, 1 pruned, 1 failed" in told
     assert "top_k k=0: k: expected 1 or more" in told
     assert "no selection bias" in told

@@ -166,6 +166,11 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     marked = print_columns("t", "T", ["x", "y"], [(Column("", "p", "p", decimals=0), ["no?", Cell(5.0, suffix="~")])])
     lines = format_tabular(lay_out(marked), range(1), range(2))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
+    two = replace(
+        GRID, columns=tuple(replace(c, bold=b) for c, b in zip(GRID.columns, ("tests", "seeds"), strict=True))
+    )
+    (line,) = two.explain_bold()
+    assert re.fullmatch(r"Bold in MAUVE: best, .*; bold in PPL \(word level\): nothing, .*\.", line)
 
 
 def has_siunitx() -> bool:
