@@ -67,16 +67,13 @@ def compare_models(
             name = f"{decoders[0].title}, tokens {start + 1} to {min(end, int(step.max()) + 1)}"
             lines[name], rows[name] = tables[0][:, inside], row[inside]
     estimates = [[estimate_ratio(line, rows[name]) for line in values] for name, values in lines.items()]
-    columns = [
-        (
-            Quantity("", key, title, interval=True),
-            [
-                report.Cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.Cell(words="∞")
-                for mean, half in (line[i] for line in estimates)
-            ],
-        )
-        for i, (key, title) in enumerate(COLUMNS.items())
-    ]
+    cells = [
+        [report.Cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.Cell(words="∞")
+         for mean, half in line]
+        for line in estimates
+    ]  # fmt: skip
+    quantities = [Quantity("", key, title, interval=True) for key, title in COLUMNS.items()]
+    columns = list(zip(quantities, zip(*cells, strict=True), strict=True))
     title = f"{first.spec.title} (A) and {second.spec.title} (B): {len(texts):,} texts, {count:,} tokens"
     remark = "95 % intervals over texts; KL in nats, infinite where a token of one has no probability under the other."
     frame = report.Frame.build("fidelity", title, list(lines), columns, [remark], head="Distribution")

@@ -13,17 +13,14 @@ from openended.harness.results import find_run
 _ARGUMENTS: Arguments = {
     "models": {"nargs": 2, "metavar": "MODEL", "help": "hub ids, folders or bundled:NAME, of one vocabulary"},
     "--texts": {"required": True, "metavar": "RUN|FILE", "help": "a run, whose texts are read, or a file of texts"},
-    "--decoder": {
-        "action": "append",
-        "metavar": "NAME[,OPTION=VALUE…]",
-        "help": "a Q in which the models are compared too, as nucleus,p=0.9; repeatable",
-    },
+    "--decoder": {"action": "append", "metavar": "NAME[,OPTION=VALUE…]",
+                  "help": "a Q in which the models are compared too, as nucleus,p=0.9; repeatable"},
     "--num-texts": {"type": core.positive_int, "default": 200, "metavar": "N", "help": "default: the first 200"},
     "--dtype": {"default": "float32,float32", "metavar": "A,B", "help": "default: float32,float32"},
     "--device": {"default": "cpu", "help": "default: cpu"},
     "--report": {"type": Path, "metavar": "DIR", "help": "write the table there"},
     **OUTPUTS,
-}
+}  # fmt: skip
 
 
 def _compare(args: argparse.Namespace) -> None:

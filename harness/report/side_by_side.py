@@ -84,16 +84,13 @@ def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], seco
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:
     """Return (system, metric, key) → value; the first human value of each key has the system name `human`."""
-    values: dict[tuple[str, str, str], SystemValue] = {}
-    systems = measured.group_systems(items)
-    for item in (i for system in systems for i in system.items):
-        human = measured.find_human_value(items, item)
-        if human is not None:
-            values.setdefault(("human", *item.pair), human)
-    for system in systems:
+    humans, values = dict[tuple[str, str, str], SystemValue](), dict[tuple[str, str, str], SystemValue]()
+    for system in measured.group_systems(items):
         for item in system.items:
             values.setdefault((system.name, *item.pair), item)
-    return values
+            if (human := measured.find_human_value(items, item)) is not None:
+                humans.setdefault(("human", *item.pair), human)
+    return humans | values | humans
 
 
 def _make_cell(item: SystemValue | None) -> Cell:

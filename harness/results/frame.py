@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import core
-from openended.harness.core import DataError, parse_signature, suggest
+from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
 from openended.harness.results import systems
 from openended.harness.results.runs import ROW_FILES, Run, find_records, locate_verified_file, read_runs, serialize_axes
 from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
@@ -240,11 +240,10 @@ def parse_filters(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         axis, sign, value = text.partition("=")
         if not sign or not axis:
-            raise core.SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
+            raise SpecError(f"--where: expected AXIS=VALUE, got {text!r}")
         if axis in where:
-            raise core.SpecError(
-                f"--where: {axis} is given twice; type --where '{axis}={where[axis]}|{value}' for both"
-            )
+            both = f"--where '{axis}={where[axis]}|{value}'"
+            raise SpecError(f"--where: {axis} is given twice; type {both} for both")
         where[axis] = value
     return where
 
@@ -274,11 +273,9 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
         frame.to_parquet(handle, index=False)
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
-            frame[name] = [
-                core.escape_csv_cell(core.escape_controls(v)) if isinstance(v, str) else v for v in frame[name]
-            ]
+            frame[name] = [escape_csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
     with core.open_for_replacement(paths[1]) as handle:
-        frame.rename(columns=core.escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
+        frame.rename(columns=escape_csv_cell).to_csv(handle, index=False, lineterminator="\n")
     return paths
 
 

@@ -139,9 +139,8 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
 
     def compute() -> core.MetricResult:
         values, draws = dict[str, float](), dict[str, Any]()
-        for number, (of_system, replicates) in enumerate(
-            metric.estimate_jointly(human[1], list(distinct.values()), core.Plan())
-        ):
+        estimates = metric.estimate_jointly(human[1], list(distinct.values()), core.Plan())
+        for number, (of_system, replicates) in enumerate(estimates):
             values |= {f"{number}/{key}": of_system[key] for key in replicates}
             draws |= core.pack_replicates({f"{number}/{key}": part for key, part in replicates.items()})
         return core.MetricResult(

@@ -112,9 +112,8 @@ def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
         seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
         reason = next((row["reason"] for row in group if row["reason"]), "")
         low, high = float(first["low"]), float(first["high"])
-        varies = len(finite) > 1 and (
-            first["family"] != "human" or len({*finite}) > 1
-        )  # every seed has the same judgments
+        # Of judgments every seed has the same.
+        varies = len(finite) > 1 and (first["family"] != "human" or len({*finite}) > 1)
         value = SystemValue(
             **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
             mean=math.fsum(finite) / len(finite) if finite else math.nan,

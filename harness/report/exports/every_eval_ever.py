@@ -91,22 +91,15 @@ def _leave_out_unknown(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
     """Yield the values of the system under test; a value that aims at another comes after its distance to it."""
     is_target = {"human": True, "model": False}  # the human ceiling is one where it is the target
-    humans = {
-        row.metric: row.values for row in run.results if is_target.get(row.system, row.direction == "match_human")
-    }
-    for row, key, value in (
-        (r, key, value) for r in run.results if r.system == "model" for key, value in r.values.items()
-    ):
-        if not math.isfinite(value):
-            continue  # the schema has no missing values
+    humans = {r.metric: r.values for r in run.results if is_target.get(r.system, r.direction == "match_human")}
+    values = ((row, *entry) for row in run.results if row.system == "model" for entry in row.values.items())
+    for row, key, value in (entry for entry in values if math.isfinite(entry[2])):  # the schema has no missing values
         direction = row.directions.get(key) or row.direction
         human = humans.get(row.metric, {}).get(key, math.nan)
         target = row.targets.get(key, math.nan) if direction == "target" else human
         if direction in ("match_human", "target") and math.isfinite(target):
             yield _describe_distance(run, row, key, target)
-        low, high = (
-            bound if math.isfinite(bound) else "Infinity" if bound > 0 else "-Infinity" for bound in row.bounds[key]
-        )
+        low, high = (b if math.isfinite(b) else "Infinity" if b > 0 else "-Infinity" for b in row.bounds[key])
         config = {
             "metric_id": f"openended.{row.metric}.{key}", "metric_name": row.titles.get(key, key),
             "lower_is_better": direction == "lower", "score_type": "continuous", "min_score": low, "max_score": high,
@@ -166,14 +159,13 @@ def _describe_score(
             "standard_error": {"value": error, "method": method} if math.isfinite(error) else None,
             "num_bootstrap_samples": int(interval.get("replicates") or 0) or None,
         }
+    identity = {"run": run.name, "metric": config["metric_id"], "signature": row.signature}
     arguments = {new: numbers.get(old) for old, new in _DECODER_ARGUMENTS.items()} | {
         "max_tokens": length if isinstance(length, int) else None,
         "execution_command": " ".join(run.command) or None,
     }
     return {
-        "evaluation_result_id": digest(
-            {"run": run.name, "metric": config["metric_id"], "signature": row.signature}
-        )[:16],
+        "evaluation_result_id": digest(identity)[:16],
         "evaluation_name": _name_task(run),
         "source_data": {
             "dataset_name": _name_task(run), "source_type": "other",

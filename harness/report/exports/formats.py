@@ -18,15 +18,7 @@ FORMATS = {
     "inspect": "logs that `inspect view` opens, with texts and their scores",
     "parquet": "one table of all values, results.parquet and results.csv",
 }
-FILES = (
-    "data",
-    "logs",
-    MODELS,
-    "generations",
-    METADATA,
-    "results.parquet",
-    "results.csv",
-)  # what an export may contain
+FILES = ("data", "logs", MODELS, "generations", METADATA, "results.parquet", "results.csv")  # of any export
 
 
 def export_results(

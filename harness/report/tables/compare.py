@@ -328,9 +328,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():
         gap = first.direction == "match_human"
-        cells = [
-            _build_difference_cell(tests[name, pair], corrected.get((name, pair), math.nan), gap) for name in names
-        ]
+        cells = [_build_difference_cell(tests[n, pair], corrected.get((n, pair), math.nan), gap) for n in names]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
         differences.append((Quantity(*pair, title, direction, None, first.signature, gap), cells))

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openended.harness.core import list_members
-from openended.harness.report.tables.formats.text import clean, split_widths
+from openended.harness.report.tables.formats.text import ITALIC, clean, split_widths
 from openended.harness.report.tables.frame import DAGGER, BoldRule, arrow
-from openended.harness.report.tables.table import Column, Table, TableRow
+from openended.harness.report.tables.table import Column, Table
 
 PREAMBLE = (
     "% Needs in the preamble: \\usepackage[T1]{fontenc}, \\usepackage{booktabs}, \\usepackage{graphicx}, "
@@ -188,7 +188,8 @@ def _list_comments(table: Table) -> list[str]:
 def lay_out(table: Table) -> Grid:
     """Write headings, row labels and cells in LaTeX, with their widths."""
     levels = list(zip(*([write_label(label) for label in row.labels] for row in table.rows), strict=True))
-    written = [[_emphasize(escape(t), row) for t, row in zip(level, table.rows, strict=True)] for level in levels]
+    forms = [r"\emph{{{}}}" if row.system in ITALIC else "{}" for row in table.rows]
+    written = [[form.format(escape(t)) for t, form in zip(level, forms, strict=True)] for level in levels]
     labels = list(zip(*written, strict=True))
     for at in range(len(labels) - 1, 0, -1):  # an outer label is printed once
         same = itertools.takewhile(
@@ -335,10 +336,6 @@ def _format_row(grid: Grid, row: int, columns: range) -> str:
         width = len(grid.heads) + sum(1 + grid.columns[i].type.endswith("@{~}l") for i in columns)
         return rf"\multicolumn{{{width}}}{{@{{}}l}}{{{first}}} \\"
     return " & ".join([_protect(first), *labels, *(grid.columns[i].cells[row] for i in columns)]) + r" \\"
-
-
-def _emphasize(text: str, row: TableRow) -> str:
-    return rf"\emph{{{text}}}" if row.system in ("human", "heading") else text
 
 
 def _protect(text: str) -> str:
