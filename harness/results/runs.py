@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, HarnessError, make_shareable, read_json
+from openended.harness.results.systems import make_natural_sort_key
 from openended.harness.storage import ITSELF, RECORD, STAGES, ResultRow, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
@@ -108,8 +109,13 @@ def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
         raise DataError(f"{next(iter(wrong.values()))}{more}")
     for message in wrong.values():
         log.warning("%s: left out of the report", message)
-    # By content, so that the order does not depend on time or the order of paths.
-    return sorted(_unify_model_paths(runs), key=lambda run: (serialize_axes(run.axes), run.created)), wrong
+    return sorted(_unify_model_paths(runs), key=_make_sort_key), wrong
+
+
+def _make_sort_key(run: Run) -> tuple[Any, ...]:
+    """Return a key of a run's content: the order depends neither on paths nor on which job of a grid ends first."""
+    signatures = (make_natural_sort_key(row.signature) for row in run.results)
+    return serialize_axes(run.axes), tuple(signatures), run.created
 
 
 def serialize_axes(axes: Mapping[str, Any]) -> str:

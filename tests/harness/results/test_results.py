@@ -154,6 +154,14 @@ def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp
     assert table["seed"].notna().sum() == 4
 
 
+def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whatever_ended_first(tmp_path):
+    for second, number in enumerate((100, 20, 5)):
+        lines = [result("model", "m", {"m": 1.0}, options=f"|k:{number}")]
+        created = f"2027-01-01T00:00:0{second}+00:00"
+        write_run(tmp_path, "greedy", 0, results=lines, created=created, experiment=f"e{number}")
+    assert [run.results[0].signature.split("|")[2] for run in read_results([tmp_path]).runs] == ["k:5", "k:20", "k:100"]
+
+
 # Records --------------------------------------------------------------------------------------------------------------
 
 
