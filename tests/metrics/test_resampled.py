@@ -289,6 +289,16 @@ def find_slopes(sides, side, rows, shrunk=(0.0, 0.0), step=1e-5):
     return slopes
 
 
+def test_distances_of_very_many_texts_are_estimated_by_influence(monkeypatch):
+    metric, drawn = METRICS["frechet"](), []
+    (features,) = draw(np.random.default_rng(0), N, metric, MODEL)
+    for most in (1e9, 0):
+        monkeypatch.setitem(_frechet_influence.__globals__, "_MOST_WORK", most)
+        drawn.append(metric.replicates(features, metric.compute(features), Plan())["frechet"])
+    assert [replicates.method for replicates in drawn] == ["halves", "bootstrap"]
+    assert drawn[1].std_error() == pytest.approx(drawn[0].std_error(), rel=0.3)
+
+
 def test_influences_are_derivatives_by_the_share_of_a_text():
     """The divisor n - 1 scales the slopes by n / (n - 1)."""
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from openended.harness.report import build_report
 from openended.harness.report.analysis.paired import compare_values, describe_estimates
 from openended.harness.results import find_joint_space, load_replicates, read_results, select_values
 from openended.harness.results.runs import locate_verified_file
+from openended.metrics.kid import Kid
 from tests.harness.report.synthetic import seal, seal_record, write_run
 from tests.harness.run import small
 from tests.helpers import openended, undrawn_figures, write_jsonl
@@ -149,7 +150,7 @@ def grid(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid):
+def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid, monkeypatch):
     results = read_results([grid / "runs"])
     first, second = select_values(results.values, "kid", "kid")
     space = find_joint_space(results, first)
@@ -177,6 +178,8 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid):
     assert f"{test.difference:+.3g} with 12 texts" in done.stdout
     assert "0.5 needs" in done.stdout
     assert "tokens" in done.stdout
+    monkeypatch.setattr(Kid, "most", 20)
+    assert find_joint_space(read_results([grid / "runs"]), first).reason == "a side has more than 20 texts"
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
 )
 from openended.harness.report.analysis.power import compute_needed_texts, format_power
-from openended.harness.report.analysis.uncertainty import Errors, check_with_uncertainty, join_components
+from openended.harness.report.analysis.uncertainty import DRAWS, Errors, check_with_uncertainty, join_components
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import compare
 from openended.harness.report.tables.agreement import stars
@@ -431,6 +431,13 @@ def test_a_verdict_says_how_sure_it_is(tmp_path, shift, words):
         # a difference of 0.004 with an error of about 0.3 / sqrt(120) = 0.027 at n = 120: 1.65 errors at (0.045 / 0.004)^2
         assert "n = " in verdict.decides or "256 times" in verdict.decides
     assert check_with_uncertainty(higher, items, Errors(None)).sure is None
+
+    def all_but_the_first_draw(sample):
+        measured, holds = higher(sample)
+        return measured, (np.arange(len(holds)) != 1)[:, None]
+
+    doubts = check_with_uncertainty(all_but_the_first_draw, items, Errors(results)).doubts
+    assert doubts == (2 / (DRAWS + 1),)
     assert load_replicates(results, items[0]).draws.shape == (2, 100)
     assert load_replicates(results, items[0]).prompts == 120, "the signature's n"
 

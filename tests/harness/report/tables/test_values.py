@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from openended.harness.report import build_report
 from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells
+from openended.harness.report.tables.frame import Cell, Quantity, _compare_intervals, mark_best_cells
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.table import Column, Table, TableRow
@@ -346,6 +347,23 @@ def test_task_number_length_date_and_command_are_said(tmp_path):
         "Newest run: 2026-02-03 10:20 UTC.",
         "Command: openended -m seed=0,1 'task.path=my file.jsonl'",
     )
+
+
+def test_a_distance_has_its_own_decimals(tmp_path):
+    for decoder, value in (("greedy", 1000.25), ("nucleus", 999.5)):
+        lines = [result("model", "m", {"m": value}), result("human", "m", {"m": 1000.0})]
+        write_run(tmp_path, decoder, 0, results=lines)
+    tables = [make_tables(read_results([tmp_path]), Layout(tables=("auto",), gaps=gaps), "t") for gaps in (False, True)]
+    assert [table.columns[0].decimals for (table,) in tables] == [0, 3]
+
+
+def test_intervals_of_the_values_compare_cells_without_one_of_their_own():
+    """Errors of 0.1 / 1.96 each, a difference of 0.4: 0.4 · 1.96 / (0.1 · √2) = 5.54 standard errors."""
+    cells = [Cell(value, source=SimpleNamespace(interval=(value - 0.1, value + 0.1))) for value in (0.5, 0.9)]
+    quantity = Quantity("m", "m", "M", "higher")
+    expected = math.erfc(0.4 * 1.959964 / (0.1 * math.sqrt(2)) / math.sqrt(2))
+    assert _compare_intervals(quantity, *cells) == pytest.approx(expected, rel=1e-3)
+    assert math.isnan(_compare_intervals(replace(quantity, gap=True), *cells)), "of the value, not of the distance"
 
 
 @pytest.mark.parametrize("unit", ["fraction", "percent", "×100"])
