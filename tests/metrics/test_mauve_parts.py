@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -161,6 +162,16 @@ def test_rotation_and_order_do_not_matter_where_rows_are_far_apart(quantizer):
         else:
             cells = residual_cells(changed, residual_kmeans(changed, 4, restarts=5, max_iter=50, seed=0))
         assert pure(cells, named)
+
+
+def test_scikit_learn_clusters_a_sample_of_very_many_rows_unless_it_has_a_start(monkeypatch):
+    kmeans_module = sys.modules[kmeans.__module__]
+    monkeypatch.setattr(kmeans_module, "has_faiss", lambda: False)
+    monkeypatch.setattr(kmeans_module, "_MAX_POINTS", 1)
+    points = np.arange(12, dtype=np.float32)[:, None]
+    found = kmeans(points, 3, seed=5)[:, 0]
+    assert set(found) < set(points[:, 0]), "three rows alone"
+    assert not set(kmeans(points, 3, start=points[:3])[:, 0]) <= set(points[:, 0]), "means of all rows"
 
 
 # the lattice

@@ -24,6 +24,8 @@ ALIKE = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 2.0]])  # cosines 0.6, 0, 0.8
 def test_hand_values():
     # distances 0.4, 1, 0.2: the least are 0.4, 0.2, 0.2; the mean of all is 1.6 / 3
     assert chamfer(ALIKE, ["a", "a", "a"]) == pytest.approx(0.8 / 3)
+    ends = tuple(chamfer(np.array([[1.0, 0.0], [sign, 0.0]]), ["a", "a"]) for sign in (1, -1))
+    assert ends == Chamfer.bounds, "equal and opposite directions"
     assert remote_clique(ALIKE, ["a", "a", "a"]) == pytest.approx(1.6 / 3)
     # prompt a: mean cosine 1.4 / 3; prompt b: 1. Above 0.7: 1 of 3 and 1 of 1.
     rows = np.concatenate([ALIKE, [[3.0, 3.0], [1.0, 1.0]]])

@@ -14,7 +14,7 @@ from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
 from openended.harness.report.analysis.looks import FILE
 from openended.harness.report.atomic_folder import replace_folder
-from openended.harness.report.cli import main
+from openended.harness.report.cli import _parse_width, main
 from openended.harness.report.methods import CITED, read_entries, write_methods
 from openended.harness.results import read_results
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
@@ -69,6 +69,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     assert r"\begin{table}[tp]" in (tmp_path / "tables" / "full.tex").read_text()
     line = result("model", "m", {"m": 0.5}, direction="higher", intervals={"m": make_interval(0.4, 0.6)})
     write_run(tmp_path / "with", "nucleus", 0, results=[line])
+    assert [_parse_width(text) for text in ("column", "page", "100")] == [219.0, 455.0, 100.0]
     assert main([str(tmp_path / "with"), "--intervals", *more[:3], str(tmp_path / "ci")]) == 0
     text = (tmp_path / "ci/tables/full.md").read_text()
     assert r"m ↑ \[95 % CI\]" in text
