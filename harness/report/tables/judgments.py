@@ -170,7 +170,8 @@ def _find_huse_examples(
     ratings = np.nanmean(arrays["ratings"], axis=1).reshape(2, -1)
     log_probs = (arrays["log_probs"] / arrays["lengths"]).reshape(2, -1)
     gap, gap_p = ratings[0] - ratings[1], np.nan_to_num(log_probs[1] - log_probs[0], posinf=1e9)
-    distance = np.abs(gap) / ratings.std() + np.abs(gap_p) / np.std(log_probs[np.isfinite(log_probs)])
+    scales = [float(np.std(of)) or 1.0 for of in (ratings, log_probs[np.isfinite(log_probs)])]  # all may be equal
+    distance = np.abs(gap) / scales[0] + np.abs(gap_p) / scales[1]
     ranks = (
         np.where((wrong_q == 0) & (gap > 0), -gap, np.inf),
         np.where((wrong_q > 0) & (wrong == 0) & (gap_p > 0), -gap_p, np.inf),

@@ -258,11 +258,11 @@ def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
     check(make_tables(read_results([tmp_path]), layout, "huse_table1")[0], facts)
 
 
-def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
-    """Five pairs: separated by ratings, only with the probability, confused, neither, and one whose model is rated higher."""
+def write_rated_pairs(tmp_path, log_probs=(-10.0, -90, -20, -30, -10, -10, -10, -20, -30, -10)):
+    """Write five pairs: separated by ratings, only with the probability, confused, neither, with a model rated higher."""
     arrays = {
         "arrays/ratings": [[5.0], [3], [3], [4], [0], [1], [3], [3], [4], [5]],
-        "arrays/log_probs": [-10.0, -90, -20, -30, -10, -10, -10, -20, -30, -10],
+        "arrays/log_probs": np.array(log_probs),
         "arrays/lengths": np.full(10, 10.0),
         "arrays/errors": [0.0, 0, 1, 0, 0, 0, 0, 1, 1, 0],
         "arrays/errors_q": [0.0, 1, 1, 0, 0, 0, 1, 1, 1, 0],
@@ -271,10 +271,21 @@ def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
     artifact = store_arrays(tmp_path / "store", "measure/ab/x", arrays)
     line = result("model", "huse", {"huse": 0.75, "huse_q": 1.25, "huse_d": 0.5}, direction="higher", artifact=artifact)
     write_run(tmp_path, "nucleus", 0, results=[line], texts=True, inputs={"measure:huse": "measure/ab/x"})
+    return read_results([tmp_path / "runs"])
+
+
+def test_texts_of_one_probability_are_told_apart_by_their_ratings(tmp_path):
+    (table,) = make_tables(write_rated_pairs(tmp_path, [-10.0] * 10), load_layout("huse_examples"), "t")
+    kinds = [row.label for row in table.rows if row.system == "heading"]
+    assert kinds == ["Quality failure", "Model is indistinguishable"]
+
+
+def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
+    results = write_rated_pairs(tmp_path)
     layout = build_layout(
         Composer(parse_command_line([])).compose_experiment(["experiment=huse_table2"]).report, "report"
     )
-    (table,) = make_tables(read_results([tmp_path / "runs"]), layout, "huse_table2")
+    (table,) = make_tables(results, layout, "huse_table2")
     check(table, FACTS["huse_table2"])
     assert [row.rule for row in table.rows].count(True) == 2, "a line between two kinds"
     assert [row.labels[1] for row in table.rows[1::4]] == [f"Prompt {i} <b>says</b>" for i in (0, 1, 2)]
