@@ -40,7 +40,7 @@ from openended.harness.report.page.headline import write_headline
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
 from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells
-from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap
+from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
@@ -277,7 +277,7 @@ def leave_frontier(rng: Generator, n: int, kind: Literal["gap", "area"]) -> floa
         for name, temperatures in (("a", (0.6, 0.8, 1.0, 1.2)), ("b", (0.7, 0.9, 1.1, 1.3)))
     )
     estimate = estimate_gap(first, second, draw_point(0.95)[0]) if kind == "gap" else estimate_area(first, second)
-    interval = estimate.interval()
+    interval = estimate_interval(estimate, first, second)
     return float(interval.low <= 0 <= interval.high)
 
 

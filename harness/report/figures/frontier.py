@@ -75,8 +75,8 @@ def show_steps(part: Part) -> Plot | None:
             at_human = frontier.estimate_at(entry, human_entropy)
         except UndefinedMetric:  # the frontier does not reach the human entropy
             continue
-        interval = at_human.interval()
-        middle, low, high = (float(np.exp(x)) for x in (at_human.value, interval.low, interval.high))
+        interval = frontier.estimate_interval(at_human, entry)
+        middle, low, high = (float(np.exp(x)) for x in (at_human[0], interval.low, interval.high))
         samplers.setdefault(entry.sampler, []).append((entry.steps, (middle, low, high)))
     visible = dict(list(samplers.items())[:MOST])
     if not any(steps is not None for estimates in visible.values() for steps, _ in estimates):

@@ -63,18 +63,6 @@ class Frontier:
         return np.stack([interpolate(h, g, x) for h, g, x in zip(self.entropy, self.log_ppl, rows, strict=True)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimate:
-    """A value with its replicates."""
-
-    value: float
-    draws: F64
-    prompts: int
-
-    def interval(self) -> Interval:
-        return Replicates(self.draws[None, :], prompts=self.prompts).interval(self.value)
-
-
 def find_frontiers(results: Results, items: Sequence[SystemValue]) -> list[Frontier]:
     """Return the frontier of every decoder that was run at two settings or more.
 
@@ -126,8 +114,8 @@ def load_human_entropy(results: Results, items: Sequence[SystemValue], like: Sys
     return _load_values(results, human)
 
 
-def estimate_at(frontier: Frontier, entropy: F64 | None) -> Estimate:
-    """Return a frontier's log Gen-PPL at an entropy (None: the human one, unknown), which is given with replicates."""
+def estimate_at(frontier: Frontier, entropy: F64 | None) -> F64:
+    """Return a frontier's log Gen-PPL at an entropy (None: the human one, unknown), both with replicates."""
     if entropy is None:
         raise UndefinedMetric("the entropy of human text was not measured")
     low, high = frontier.reach
@@ -136,26 +124,28 @@ def estimate_at(frontier: Frontier, entropy: F64 | None) -> Estimate:
             f"entropy {entropy[0]:.3f} is outside the operating points of {frontier.name}, {frontier.reach_text}: "
             "measure it at further temperatures"
         )
-    values = frontier.evaluate(entropy[:, None])[:, 0]
-    return Estimate(float(values[0]), values[1:], frontier.prompts)
+    return frontier.evaluate(entropy[:, None])[:, 0]
 
 
-def estimate_gap(first: Frontier, second: Frontier, entropy: F64 | None) -> Estimate:
-    """Return the difference of two frontiers at an entropy, first less second, in nats."""
-    a, b = estimate_at(first, entropy), estimate_at(second, entropy)
-    return Estimate(a.value - b.value, a.draws - b.draws, min(a.prompts, b.prompts))
+def estimate_gap(first: Frontier, second: Frontier, entropy: F64 | None) -> F64:
+    """Return the difference of two frontiers at an entropy, first less second, in nats, with its replicates."""
+    return estimate_at(first, entropy) - estimate_at(second, entropy)
 
 
-def estimate_area(first: Frontier, second: Frontier) -> Estimate:
-    """Return the area between two frontiers over their common entropies, first less second, in nats squared."""
+def estimate_area(first: Frontier, second: Frontier) -> F64:
+    """Return the area between two frontiers over their common entropies, first less second, nats², with replicates."""
     low, high = max(first.reach[0], second.reach[0]), min(first.reach[1], second.reach[1])
     if not high - low > _SAME:
         raise UndefinedMetric(
             f"{first.name} reaches entropies {first.reach_text}, {second.name} {second.reach_text}: no overlap"
         )
     grid = np.linspace(low, high, GRID)
-    areas = np.asarray(np.trapezoid(first.evaluate(grid) - second.evaluate(grid), grid, axis=1))
-    return Estimate(float(areas[0]), areas[1:], min(first.prompts, second.prompts))
+    return np.asarray(np.trapezoid(first.evaluate(grid) - second.evaluate(grid), grid, axis=1))
+
+
+def estimate_interval(values: F64, *frontiers: Frontier) -> Interval:
+    """Return the interval of an estimate with replicates, shape (1 + replicates,), from some frontiers."""
+    return Replicates(values[None, 1:], prompts=min(f.prompts for f in frontiers)).interval(float(values[0]))
 
 
 def compute_bands(frontier: Frontier, grid: F64) -> tuple[F64, F64, F64]:
@@ -229,15 +219,15 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
 
 
 def _format_estimate(
-    estimate: Callable[..., Estimate], *inputs: Frontier | F64 | None, convert: Callable[[float], float] = float
+    estimate: Callable[..., F64], *inputs: Frontier | F64 | None, convert: Callable[[float], float] = float
 ) -> Cell:
     """Return the cell of an estimate, or of the reason why there is none."""
     try:
-        value = estimate(*inputs)
+        values = estimate(*inputs)
     except UndefinedMetric as err:
         return Cell(note=str(err))
-    interval = value.interval()
-    return Cell(float(convert(value.value)), interval=(float(convert(interval.low)), float(convert(interval.high))))
+    interval = estimate_interval(values, *(part for part in inputs if isinstance(part, Frontier)))
+    return Cell(float(convert(values[0])), interval=(float(convert(interval.low)), float(convert(interval.high))))
 
 
 def _find_lowest_kl(results: Results, entry: Frontier) -> Cell:
