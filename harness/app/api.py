@@ -4,7 +4,7 @@
 
     result = oe.evaluate(human=["…"], systems={"greedy": ["…"], "nucleus": "nucleus.jsonl"}, scoring="gpt2-large")
     print(result.table())
-    oe.metrics.zipf(model_texts=["…"], unit="words")
+    oe.measure("zipf", model_texts=["…"], unit="words")
 
 Texts are lists, or files and folders (see `imported.files`). All results are kept under `outputs_dir`.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from openended.harness.storage import RunRecord, load_result_arrays, read_record
 if TYPE_CHECKING:
     import pandas as pd
 
-TextsOf = str | Path | Sequence[str]
+TextsOf = str | Path | Iterable[str]
 """The texts themselves, or the path of a file or folder of them."""
 VectorsOf = str | Path | NDArray[Any]
 """A row a text, or the path of a `.npy` file of them."""
@@ -147,7 +147,7 @@ def evaluate(
     _check_systems(systems)
     if features and (missing := sorted({"human", *systems} - set(features))):
         raise core.SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
-    vectors = {name: str(_write_vectors(value, outputs)) for name, value in (features or {}).items()}
+    vectors = {name: str(_write_vectors(name, value, outputs)) for name, value in (features or {}).items()}
     has_vectors = bool(scoring_models["embedder"] or vectors)
     chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
     if unused := sorted(typed.keys() - chosen.keys()):
@@ -190,15 +190,18 @@ def measure(
     device: str = "auto",
     **options: Any,  # noqa: ANN401 - of the metric
 ) -> core.MetricResult:
-    """Compute one metric of texts, with its arrays; also `oe.metrics.NAME(model_texts=…, …)`."""
+    """Compute one metric of texts, with its arrays."""
     spec = metric if isinstance(metric, core.Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… as well as model_texts=…")
-    for argument, texts in {"model_texts": model_texts, "human_texts": human_texts}.items():
-        if texts is not None and not isinstance(texts, (str, Path)):
-            check_texts(argument, texts)
+    given = {"model_texts": model_texts, "human_texts": human_texts}
+    sides = {
+        argument: texts if isinstance(texts, (str, Path)) else check_texts(argument, texts)
+        for argument, texts in given.items() if texts is not None
+    }  # fmt: skip
+    model = sides["model_texts"]
     result = evaluate(
-        human=model_texts if human_texts is None else human_texts, systems={"model": model_texts}, metrics=[spec],
+        human=sides.get("human_texts", model), systems={"model": model}, metrics=[spec],
         scoring=scoring, scorer=scorer, embedder=embedder,
         outputs_dir=outputs_dir, device=device,
     )  # fmt: skip
@@ -223,7 +226,9 @@ def _select_metrics(
         able = {"texts", "stops", "tokens", "token_nll", "embeddings"} - lacking
         fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able and m.least_samples == 1]
         requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]  # files have one text per prompt
-    chosen = [requested] if isinstance(requested, str) else list(requested)
+    chosen = list(requested) if isinstance(requested, (list, tuple)) else [requested]
+    if wrong := [item for item in chosen if not isinstance(item, (str, core.Metric))]:
+        raise core.SpecError(f"metrics: expected names, as ['mauve', 'zipf'], got {wrong[0]!r:.80}")
     by_name = {m.name: m for m in chosen if isinstance(m, core.Metric)}
     for name in core.resolve_metric_names([m for m in chosen if isinstance(m, str)]):
         by_name.setdefault(name, make_metric(name, options.get(name, {})))
@@ -274,17 +279,20 @@ def _write_texts(argument: str, texts: TextsOf, outputs: Path) -> Path:
     """Return the path of a file of texts; a list is written to a file that is named by its digest."""
     if isinstance(texts, (str, Path)):
         return Path(texts)
-    check_texts(argument, texts)
-    path = outputs / "texts" / f"{core.digest(list(texts))[:16]}.jsonl"
+    texts = check_texts(argument, texts)
+    path = outputs / "texts" / f"{core.digest(texts)[:16]}.jsonl"
     if not path.is_file():
         core.write_text(path, "".join(json.dumps({"text": text}) + "\n" for text in texts))
     return path
 
 
-def check_texts(argument: str, texts: Sequence[str]) -> None:
-    """Raise `SpecError` if a list is empty, or holds what is no text."""
-    if len(texts) == 0:
-        raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(texts).__name__}")
+def check_texts(argument: str, given: Iterable[str]) -> list[str]:
+    """Return texts as a list; raise `SpecError` if they are none, or not all are texts."""
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
+        raise core.SpecError(f"{argument}: expected a list of texts, got a {type(given).__name__}")
+    texts = list(given)
+    if not texts:
+        raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(given).__name__}")
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise core.SpecError(f"{argument}: expected a text at position {position}, got {type(text).__name__}")
@@ -293,12 +301,21 @@ def check_texts(argument: str, texts: Sequence[str]) -> None:
                 f"{argument}: the text at position {position} has half of a surrogate pair, which no file can hold; "
                 "decode it again, or replace it: text.encode('utf-8', 'replace').decode()"
             )
+    if not any(text.strip() for text in texts):
+        raise core.SpecError(f"{argument}: expected texts, got {len(texts)} empty ones")
+    return texts
 
 
-def _write_vectors(vectors: VectorsOf, outputs: Path) -> Path:
+def _write_vectors(name: str, vectors: VectorsOf, outputs: Path) -> Path:
     if isinstance(vectors, (str, Path)):
         return Path(vectors)
-    array = np.ascontiguousarray(vectors)
+    try:
+        array = np.ascontiguousarray(vectors)
+    except ValueError as err:
+        raise core.SpecError(f"features[{name!r}]: expected an array of shape (texts, dimensions): {err}") from err
+    if array.ndim != 2 or array.dtype.kind != "f":
+        got = f"{array.dtype} {np.shape(vectors)}"
+        raise core.SpecError(f"features[{name!r}]: expected floats of shape (texts, dimensions), got {got}")
     path = outputs / "texts" / f"{core.digest_bytes(array.tobytes())[:16]}.npy"
     with core.open_for_replacement(path, "wb") as handle:
         np.save(handle, array, allow_pickle=False)

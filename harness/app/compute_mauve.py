@@ -168,8 +168,7 @@ def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size
     spec = EmbedderSpec(path=embedder.path, max_length=limit if context is None else min(limit, context))
     model = _get_models().embedder(spec, runtime)
     if form.endswith("text"):
-        check_texts(form, value)
-        ids = tokenize_texts(model.tokenizer, value)
+        ids = tokenize_texts(model.tokenizer, check_texts(form, value))
     else:
         ids = Ragged.from_rows((np.asarray(row).reshape(-1) for row in value), np.int64)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))

@@ -189,7 +189,8 @@ def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
 def _check_word(value: object, where: str) -> None:
     """Raise `SpecError` for a whole number that no array can hold."""
     if isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
-        raise SpecError(f"{where}: expected a whole number of 64 bits, got one of {value.bit_length()} bits")
+        got = f"{value:.80}" if value.bit_length() < 250 else f"one of {value.bit_length()} bits"
+        raise SpecError(f"{where}: expected a whole number of at most {_WORD - 1}, got {got}")
 
 
 _TYPES = {

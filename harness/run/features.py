@@ -102,10 +102,11 @@ class FeatureTable:
     ) -> list[Step | StepGroup]:
         """Declare all needed features of each source; `decoder` is the resolved one whose Q is measured."""
         if self.models.vector_files:  # also where no metric asks for vectors
-            vectors = [self._read_user_vectors(source) for source, _ in requests]
-            shapes = {feature.value.shape[1] for feature in vectors if feature.content is not None}
-            if len(shapes) > 1:
-                raise core.DataError(f"features: vectors of {' and '.join(map(str, sorted(shapes)))} dimensions")
+            vectors = {source.role: self._read_user_vectors(source) for source, _ in requests}
+            wide = {role: part.value.shape[1] for role, part in vectors.items() if part.content is not None}
+            if len(set(wide.values())) > 1:
+                got = ", ".join(f"{width} ({role})" for role, width in wide.items())
+                raise core.DataError(f"features: expected vectors of the same number of dimensions, got {got}")
         missing: dict[object, dict[core.Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:

@@ -140,6 +140,10 @@ def test_a_metric_measures_texts(tmp_path):
             lambda: oe.compute_mauve(p_text=["x"], q_text=["\ud800"], featurize_model_name="docs-m"),
             "q_text: the text at",
         ),
+        (
+            lambda: oe.compute_mauve(p_text="abc", q_text=["x"], featurize_model_name="docs-m"),
+            "p_text: expected a list of texts, got a str",
+        ),
     ],
 )
 def test_texts_that_cannot_be_read_name_the_argument(call, message):
@@ -237,6 +241,19 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
         ({"systems": {"a": []}}, SpecError, r"systems\['a'\]: expected at least one text, got an empty list"),
         ({"systems": {"a": ["x", "\ud800"]}}, SpecError, r"position 1 has half of a surrogate pair"),
         ({"systems": {"a": GREEDY}, "human": []}, SpecError, r"human: expected at least one text"),
+        ({"systems": {"a": ["", " "]}}, SpecError, r"systems\['a'\]: expected texts, got 2 empty ones"),
+        ({"systems": {"a": np.array([["x"]])}}, SpecError, r"systems\['a'\]: expected a list of texts, got a ndarray"),
+        ({"systems": {"a": {"b": "x"}}}, SpecError, r"systems\['a'\]: expected a list of texts, got a dict"),
+        ({"systems": {"a": GREEDY}, "metrics": 3}, SpecError, r"metrics: expected names, as .*, got 3"),
+        ({"systems": {"a": GREEDY}, "metrics": [Repetition]}, SpecError, r"metrics: expected names, .*Repetition"),
+        (
+            {"systems": {"a": GREEDY}, "features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}}, SpecError,
+            r"features\['human'\]: expected an array of shape \(texts, dimensions\): ",
+        ),
+        (
+            {"systems": {"a": GREEDY}, "features": {"human": [1.0], "a": [[1.0]]}}, SpecError,
+            r"features\['human'\]: expected floats of shape \(texts, dimensions\), got float64 \(1,\)",
+        ),
         ({"systems": {"a": GREEDY}, "metric": "zipf"}, TypeError, r"no argument 'metric'; did you mean 'metrics'\?"),
     ],
 )

@@ -413,7 +413,7 @@ def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
         (np.array([[1.0, 2]] * 4 + [[np.nan, 0]]), "NaN or infinity in row 4, counted from 0"),
         (np.full((5, 2), 1e300), "NaN or infinity in row 0"),
         (b"\x93NUMPY\1\0\20\0{'descr': (((((((", "not a .npy file of plain numbers"),
-        (np.zeros((5, 3)), "vectors of 2 and 3 dimensions"),
+        (np.zeros((5, 3)), r"number of dimensions, got 2 \(human\), 3 \(model\)"),
     ],
 )
 @pytest.mark.parametrize("needs", [(VECTORS,), ()], ids=["asked for", "not asked for"])
