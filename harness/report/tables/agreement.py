@@ -249,7 +249,7 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
     models = [i for i in part.items if i.system == "model"]
     columns = []
     for pair in select_pairs(models, layout.metrics):
-        values = [i for i in models if i.pair == pair]
+        values = measured.sort_values((i for i in models if i.pair == pair), SET_AXES)  # the first set starts first
         systems = group_by(values, lambda item: tuple(a for a in item.axes.items() if a[0] not in SET_AXES))
         stds = np.array([_compute_stds(members) for members in systems.values()]).reshape(-1, len(SETS))
         cells = []

@@ -237,16 +237,16 @@ def read_table(results, layout):
 
 def test_standard_deviations_over_sets_of_generated_and_human_texts(tmp_path):
     """Rows: sets of human texts, columns: seeds. For two values the sample standard deviation is |a - b| / √2."""
-    precision = [[0.8, 0.9], [0.6, 0.7]]
+    precision = [[0.8, 0.9], [0.6, 0.65]]
     for start, row in enumerate(precision):
         for seed, value in enumerate(row):
             lines = [result("model", PR, {"precision": value, "recall": 0.5}, direction="higher")]
-            write_run(tmp_path, "nucleus", seed, results=lines, axes={"task.start": 100 * start})
+            write_run(tmp_path, "nucleus", seed, results=lines, axes={"task.start": 100 * start, "task.digest": f"{9 - start}"})
     table = read_table(read_results([tmp_path / "runs"]), "text_sets")
     assert [column.title for column in table.columns] == ["Varying Q", "Varying P", "Varying P and Q"]
-    # Q: (0.1 + 0.1) / 2 / √2; P: (0.2 + 0.2) / 2 / √2; both: |0.8 − 0.7| / √2.
+    # Q: (0.1 + 0.05) / 2 / √2; P: (0.2 + 0.25) / 2 / √2; both: |0.8 − 0.65| / √2: by start, whatever the digests are.
     precision, recall = ([cell.value for cell in row.cells] for row in table.rows)
-    assert precision == pytest.approx(np.array([0.1, 0.2, 0.1]) / np.sqrt(2))
+    assert precision == pytest.approx(np.array([0.075, 0.225, 0.15]) / np.sqrt(2))
     assert recall == pytest.approx([0, 0, 0])
     assert table.legend() == []
 
