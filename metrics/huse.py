@@ -560,6 +560,11 @@ class Huse(core.JudgmentMetric):
             unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
         )  # fmt: skip
 
+    def rows_of(self, key: str, result: core.MetricResult) -> F64 | None:
+        """Return twice the error per text: HUSE and HUSE-Q are their means, and rare errors get Wilson's interval."""
+        errors = {"huse": "errors", "huse_q": "errors_q"}.get(key)
+        return 2.0 * result.arrays[errors] if errors else None
+
     def replicates(
         self, features: Features, result: core.MetricResult, plan: Plan, prepared: PairRatings | None = None
     ) -> ReplicatesByName:

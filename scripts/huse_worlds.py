@@ -23,7 +23,9 @@ from scripts.coverage import replace_rows
 
 EXAMPLES, RATERS = 100, 20
 IDS = [f"study/{number:03d}" for number in range(EXAMPLES)]
-LAWS = {"equal": (0.0, 0.0), "lower quality and diversity": (1.3, 1.3), "far apart": (3.3, 3.3)}
+LAWS = {
+    "equal": (0.0, 0.0), "lower quality and diversity": (1.3, 1.3), "far apart": (3.3, 3.3), "farther": (3.8, 3.8)
+}  # fmt: skip
 """Shifts of quality and of the log-probability per token, in standard deviations."""
 VALUES = {"huse": (0.0, 2.0), "huse_q": (0.0, 2.0), "huse_d": (-1.0, 3.0)}
 SHARE = 0.3  # of the examples in a subset, as in a run
@@ -51,7 +53,8 @@ def measure(law: str, studies: int) -> str:
         for name, bounds in VALUES.items():
             values[name].append(float(getattr(scores, name)))
             replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])
-            interval = estimate_interval(replicates, values[name][-1], bounds)
+            rows = {"huse": 2 * scores.errors, "huse_q": 2 * scores.errors_q}.get(name)
+            interval = estimate_interval(replicates, values[name][-1], bounds, rows)
             if interval is not None:
                 intervals[name].append((interval.low, interval.high, interval.std_error))
     covered, ratios = [], []

@@ -348,12 +348,13 @@ def estimate_interval(
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
     """
-    is_share = tuple(bounds) == (0.0, 1.0) and replicates.method == "bootstrap"  # one-token texts have no share of 1
-    if is_share and rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, 1.0)).all() and _is_mean(rows, value):
-        count = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
-        if replicates.varies and 0 < value < 1:
-            return wilson_interval(value, value * (1 - value) / replicates.std_error() ** 2, replicates, level)
-        return wilson_interval(value, count, replicates, level)
+    least, most = bounds
+    is_share = least == 0 and math.isfinite(most) and replicates.method != "halves"  # one-token texts have no share of 1
+    if is_share and rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, most)).all() and _is_mean(rows, value):
+        count: float = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
+        if replicates.varies and 0 < value < most:
+            count = value * (most - value) / replicates.std_error() ** 2
+        return wilson_interval(value / most, count, replicates, level, most)
     few = rows is not None and _count_different(rows, prompts) < LEAST_DIFFERENT
     return replicates.interval(value, bounds, level) if replicates.varies and not few else None
 
@@ -368,8 +369,10 @@ def _count_different(rows: F64, prompts: I64 | None) -> int:
     return int(np.count_nonzero(differs)) if prompts is None else len(np.unique(prompts[finite][differs]))
 
 
-def wilson_interval(share: float, count: float, replicates: Replicates, level: float = LEVEL) -> Interval:
-    """Return Wilson's interval of a share of `count` independent texts.
+def wilson_interval(
+    share: float, count: float, replicates: Replicates, level: float = LEVEL, most: float = 1.0
+) -> Interval:
+    """Return Wilson's interval of a share of `count` independent texts, times `most`.
 
     Where at most three texts are of one kind, the limit next to it is that of a Poisson count, which is farther away
     (Brown, Cai and DasGupta 2001, "modified Wilson interval").
@@ -388,7 +391,7 @@ def wilson_interval(share: float, count: float, replicates: Replicates, level: f
         low = min(low, float(gammaincinv(share * count, 1 - level)) / count)
     if 0 < (1 - share) * count < _FEW_EVENTS:
         high = max(high, 1.0 - float(gammaincinv((1 - share) * count, 1 - level)) / count)
-    return Interval(low, high, replicates.std_error(), level, WILSON, replicates.draws.size)
+    return Interval(low * most, high * most, replicates.std_error(), level, WILSON, replicates.draws.size)
 
 
 # Permutation tests: random relabelings of which side a text stands on (Good 2005; Phipson and Smyth 2010).

@@ -356,7 +356,9 @@ def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
     if replicates is None or not any(item.key in row.intervals for row in rows):
         return None
     arrays = [results.arrays(*source) for source in item.sources]
-    per_example = [np.asarray(a.get(f"per_example/{item.key}", ()), dtype=np.float64) for a in arrays]
+    if not all(f"per_example/{item.key}" in a for a in arrays):
+        return core.estimate_interval(replicates, item.mean, rows[0].bounds[item.key])
+    per_example = [np.asarray(a[f"per_example/{item.key}"], dtype=np.float64) for a in arrays]
     # Seeds share their prompts.
     prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, per_example, strict=True)]
     examples = np.concatenate(per_example), np.concatenate(prompts).astype(np.int64)

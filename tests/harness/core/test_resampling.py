@@ -202,6 +202,17 @@ def test_the_interval_of_a_rare_share_covers_it(rate, mirrored):
     assert covered > 0.93
 
 
+@pytest.mark.parametrize("errors", [0, 3, 40])
+def test_twice_a_share_has_twice_its_interval(errors):
+    """HUSE: the standard error of subsets says how many independent texts there are."""
+    share, std_error = errors / 200, 0.02
+    draws = Replicates(share + std_error * np.sqrt(7 / 3) * np.tile([-1.0, 1.0], 100)[None], share=0.3)
+    made = estimate_interval(draws, 2 * share, (0.0, 2.0), np.repeat([2.0, 0.0], [errors, 200 - errors]))
+    count = share * (1 - share) / (draws.std_error() / 2) ** 2 if errors else 200
+    expected = wilson_interval(share, count, draws)
+    assert (made.low, made.high) == pytest.approx((2 * expected.low, 2 * expected.high))
+
+
 def test_a_mean_of_texts_of_which_few_differ_has_no_interval(plan):
     rows = np.zeros(60)
     for differing in (4, 5):

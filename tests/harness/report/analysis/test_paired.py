@@ -346,6 +346,7 @@ def test_some_seeds_of_a_system_have_draws_of_their_own(tmp_path):
     (item,) = (i for i in results.values if i.system == "model")
     assert len(item.sources) == 2
     whole = load_replicates(results, item).draws
+    assert find_interval(results, item), "a value that is no mean over texts has one over seeds too"
     for place, seed in enumerate(item.values):
         one = dataclasses.replace(item, values={seed: item.values[seed]}, sources=item.sources[place : place + 1])
         drawn = load_replicates(results, one).draws
