@@ -189,7 +189,7 @@ def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
 def _check_word(value: object, where: str) -> None:
     """Raise `SpecError` for a whole number that no array can hold."""
     if isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
-        got = f"{value:.80}" if value.bit_length() < 250 else f"one of {value.bit_length()} bits"
+        got = value if value.bit_length() < 250 else f"one of {value.bit_length()} bits"
         raise SpecError(f"{where}: expected a whole number of at most {_WORD - 1}, got {got}")
 
 
@@ -200,12 +200,12 @@ _TYPES = {
 
 
 def _describe_type(hint: Any) -> str:  # noqa: ANN401
-    if hint in _TYPES:
-        return str(_TYPES[hint])
+    if (plain := typing.get_origin(hint) or hint) in _TYPES:
+        return str(_TYPES[plain])
     if typing.get_origin(hint) is Literal:
         accepted = ", ".join(map(str, typing.get_args(hint)))
         return f"one of {accepted}" if len(typing.get_args(hint)) > 1 else accepted
-    return str(getattr(hint, "__name__", hint)).replace("tuple", "list")
+    return str(getattr(hint, "__name__", hint))
 
 
 # Identity: canonical JSON, digests, signatures.

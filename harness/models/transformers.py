@@ -163,7 +163,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
         except ImportError as err:
             raise ExtraNotInstalled("accelerate", "large") from err
     elif device.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
+        raise DataError(f"device {device}: no CUDA device is visible; choose cpu or auto")
     model = _read_causal_weights(spec, device_map)
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)

@@ -208,9 +208,9 @@ def simulate(args: argparse.Namespace) -> None:
     key = read_key(args.study)
     strengths = {}
     for word in args.strength:
-        player, _, number = word.rpartition("=")
+        player, sign, number = word.rpartition("=")
         try:
-            strengths[player] = float(number)
+            strengths[player] = float(number if sign else "")
         except ValueError as err:
             raise SpecError(f"--strength {word}: expected PLAYER=NUMBER") from err
     players = key.material.players

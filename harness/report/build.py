@@ -122,7 +122,7 @@ def build_report(
         from openended.harness.report.tables.decisions import build_decision_frame
 
         decided, results = [build_decision_frame(decisions, results)], select_last_looks(results)
-    results = measured.filter_results(results, where) if where else results
+    results = measured.filter_results(results, where, every=True) if where else results
     measured.check_axes(results, required_axes)
     ability_layout = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
     tables: list[Table] = []

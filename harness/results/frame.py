@@ -202,11 +202,12 @@ def check_axes(results: Results, names: Iterable[str]) -> None:
             raise DataError(f"no axis {name!r} in these runs{suggest(name, [*results.axes, *FIXED])}")
 
 
-def filter_results(results: Results, where: Mapping[str, str]) -> Results:
+def filter_results(results: Results, where: Mapping[str, str], *, every: bool = False) -> Results:
     """Keep rows whose columns have accepted values; filters on the model keep all human rows.
 
     Raises:
-        DataError: If a column or an option of a metric is unknown or no value matches.
+        DataError: If a column or an option of a metric is unknown or no value matches; with `every`, if one of several
+            accepted values matches none.
     """
     frame = results.frame
     for name, accepted in where.items():
@@ -221,6 +222,10 @@ def filter_results(results: Results, where: Mapping[str, str]) -> Results:
             frame = frame[others | fields.str.get(option).isin(values)]
             continue
         check_axes(results, [name])
+        present = results.frame[name].map(format_axis_value)
+        if every and len(values) > 1 and (absent := values - set(present)):
+            found = ", ".join(sorted(set(present) - {""}))
+            raise DataError(f"no value matches {name}={min(absent)}; {name} is {found}")
         keep = frame[name].map(format_axis_value).isin(values)
         if name in results.axes and not describes_human_side(name):
             keep |= frame["system"] != "model"

@@ -115,9 +115,9 @@ class Layout(Spec):
             raise SpecError(f"report.analysis: expected one of {', '.join(ANALYSES)}, got {self.analysis!r}")
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
-        used = [axis for axes in (self.rows, self.columns, self.tables) for axis in set(axes)]
+        used = (*self.rows, *self.columns, *self.tables)
         if both := [axis for axis in used if used.count(axis) > 1]:
-            raise SpecError(f"report: axis {min(both)!r} is in more than one of rows, columns and tables")
+            raise SpecError(f"report: axis {min(both)!r} is listed twice in rows, columns and tables")
         for name, unit in self.units.items():
             if unit not in UNITS:
                 raise SpecError(f"report.units.{name}: expected one of {', '.join(UNITS)}, got {unit!r}")

@@ -72,11 +72,14 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
 def find_run(word: str, outputs: Path) -> Path:
     """Return the folder of a run by its path or the end of its name."""
     path = Path(word)
-    if (path / RECORD).is_file() or path.is_file():
+    if (path / RECORD).is_file() or path.name == RECORD:
         return path if path.is_dir() else path.parent
     folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
     if not folders:
-        raise DataError(f"no run {word!r}: expected a folder with {RECORD}, or the end of one's name in {outputs}/runs")
+        names = [run.name.rpartition("-")[2] for run in sorted((outputs / "runs" / word).glob("*")) if run.is_dir()]
+        known = f"; of the name {word}: {', '.join(names[:9])}" if names and word.strip("./") else ""
+        where = f"expected a folder with {RECORD}, or the end of one's name in {outputs}/runs{known}"
+        raise DataError(f"no run {word!r}: {where}")
     if len(folders) > 1:
         raise DataError(f"{len(folders)} runs end with {word!r}: {', '.join(map(str, folders[:5]))}; give the folder")
     return folders[0]

@@ -45,6 +45,8 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
     judgments = JudgmentSource.from_settings(settings)
     remarks = judgments.check(readers)
+    if remarks and len(remarks) == len(metrics):  # of a run with other metrics, tables say why
+        raise core.SpecError(remarks[0])
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts, paired=task.paired)

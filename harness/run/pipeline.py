@@ -255,6 +255,8 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         what = f"{metric.name} {path.name}"
         step = Step("measure", what, "model", spec, {"judgments": sha}, write, metric=metric.name)
         executor.run(step)
+        if step.undefined:
+            raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {step.undefined}")
         if step.entry is not None:
             results.append(SystemResult("model", metric, load_result(step.entry.path), step.entry.name))
     if settings.plan_only:

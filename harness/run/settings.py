@@ -184,6 +184,7 @@ class Settings(core.Spec):
         self.require(set(self.training) <= {"family", "stage"}, "training", "{family: NAME, stage: NAME}")
         if self.prompting is not None and self.prompting.start and getattr(self.model, "chat", False):
             raise core.SpecError("prompting.start: expected nothing with model.chat=true, whose server begins replies")
+        self.require(self.system != core.HUMAN, "system", "another name than that of the human texts")
         self.require(self.audit not in ("yes", "no", "on", "off"), "audit", "true, false, or a reference model")
         self.require(self.generations != "", "generations", "a file of texts, or null")
         if self.generations is not None:

@@ -11,6 +11,7 @@ from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, mark_m
 log = logging.getLogger(__name__)
 
 # A file there: digest and name, so that two machines may copy one entry at the same time. No folder, no hidden file.
+_WRITES = ("makedirs", "put_file", "mv")  # methods of fsspec
 _FILE_NAME = re.compile(r"[0-9a-f]{64}-[a-z_]+\.[a-z]+")
 
 
@@ -132,7 +133,8 @@ class RemoteStore:
         try:
             return getattr(self._files, method)(*arguments, **options)
         except FileNotFoundError as err:
-            raise core.DataError(f"no file {_hide_credentials(str(arguments[0]))}") from err
+            what, path = ("no file", arguments[0]) if method not in _WRITES else ("cannot write", arguments[-1])
+            raise core.DataError(f"{what} {_hide_credentials(str(path))}") from err
         except Exception as err:  # each file system has its own errors
             reason = _hide_credentials(core.shorten_error(err))
             raise core.StoreError(f"{self.url}: {reason}; the same command resumes") from err

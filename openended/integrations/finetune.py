@@ -173,7 +173,7 @@ def _run(_: Composer, config: DictConfig) -> None:
     names = {f.name for f in dataclasses.fields(FinetuneSpec)}
     spec = core.construct(FinetuneSpec, to_plain(OmegaConf.masked_copy(config, sorted(names))), "finetune")
     output = to_plain(OmegaConf.masked_copy(config, ["output"]))["output"]
-    if not isinstance(output, str):
+    if not isinstance(output, str) or not output.strip() or Path(output).is_file():
         raise core.SpecError(f"output: expected the folder to write, got {output!r}")
     node = to_plain(config.task)
     if "split" in node and not any(word.startswith("task.split=") for word in config.hydra.overrides.task):
@@ -186,10 +186,11 @@ def _run(_: Composer, config: DictConfig) -> None:
         task_words = [word for word in config.hydra.overrides.task if re.match(r"task\.(?!split=)", word)]
         options = (f"task={config.hydra.runtime.choices.task}", *task_words, *spec.evaluate_options)
         spec = dataclasses.replace(spec, evaluate_options=options)
+    device = pick_device(core.construct(core.Runtime, {"device": config.device}, "finetune").device)
     task.fetch()
     skipped: Counter[str] = Counter()
     texts = islice(iterate_documents(task, skipped), spec.max_texts)
-    folder = finetune(model, texts, spec, Path(output).expanduser(), device=pick_device(str(config.device)))
+    folder = finetune(model, texts, spec, Path(output).expanduser(), device=device)
     for reason, count in sorted(skipped.items()):
         log.info("%d texts skipped (%s)", count, reason)
     loss = core.read_json(folder / "finetune.json")["loss"]

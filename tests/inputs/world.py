@@ -73,6 +73,7 @@ def write_judgments(folder: Path) -> None:
     (folder / "no-ratings.csv").write_text("name,color\na,red\n")
     (folder / "words.csv").write_text("example_id,is_model,rating\na,0,good\nb,1,bad\n")
     (folder / "header.csv").write_text("example_id,is_model,rating\n")
+    (folder / "apart.csv").write_text("model_a,model_b,winner\na,b,model_a\nc,d,model_b\n")
     (folder / "winner.csv").write_text("model_a,model_b,winner\ngreedy,human,nobody\n")
     rated = [f"x{i},{system},{i % 5}\n" for i in range(9) for system in ("human", "m")]
     (folder / "other-ratings.csv").write_text("example_id,system,rating\n" + "".join(rated))
@@ -117,5 +118,10 @@ def write_configs(folder: Path) -> None:
     )
     (folder / "layout.yaml").write_text("rows: [decoder\n")
     (folder / "layout2.yaml").write_text("rowz: [decoder]\n")
+    (folder / "layout3.yaml").write_text("figures: [zipf]\n")
+    for name, text in (("axes", "hydra: {sweeper: {params: {seed: '0,1'}}}"), ("twice", "seed: 1\nseed: 2"),
+                       ("circle", "seed: ${seed}")):  # fmt: skip
+        (folder / "conf" / "experiment" / f"{name}.yaml").write_text(f"# @package _global_\n{text}\n")
+    (folder / "conf" / "experiment" / "bare.yaml").write_text("num_examples: 8\n")
     (folder / "protocol.yaml").write_text("kind: essays\n")
     (folder / "bad.yaml").write_text("a: [1\n")

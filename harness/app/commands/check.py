@@ -105,7 +105,7 @@ def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:
     path = Path(word)
     if path.suffix == ".parquet":
         results = measured.read_frame(path)
-        return measured.filter_results(results, where) if where else results
+        return measured.filter_results(results, where, every=True) if where else results
     if path.suffix in (".csv", ".zip"):
         hint = f"openended import {word} unpacks it" if path.suffix == ".zip" else "give the results.parquet next to it"
         missing = "" if path.is_file() else "no such file; "

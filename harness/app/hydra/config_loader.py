@@ -33,6 +33,7 @@ from omegaconf import DictConfig, OmegaConf, _utils as omegaconf_utils
 from omegaconf.base import Container
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
@@ -86,6 +87,7 @@ def _build_yaml_loader() -> type[yaml.SafeLoader]:
     class FastLoader(CParser, by_omegaconf):  # type: ignore[misc, valid-type]
         def __init__(self, stream: Any) -> None:  # noqa: ANN401 - a text or an open file
             self._text = stream if isinstance(stream, str | bytes) else stream.read()
+            self._name = getattr(stream, "name", "YAML")
             CParser.__init__(self, self._text)
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
@@ -94,7 +96,9 @@ def _build_yaml_loader() -> type[yaml.SafeLoader]:
             try:
                 return super().get_single_data()
             except yaml.YAMLError:  # explained by the other parser, with the line
-                return by_omegaconf(self._text).get_single_data()
+                loader = by_omegaconf(self._text)
+                loader.name = self._name
+                return loader.get_single_data()
 
     return FastLoader
 
@@ -166,6 +170,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
             raise  # `errors.translate_config_errors` explains them
         except Exception as err:
             reason = f"{type(err).__name__}: {shorten_error(err)}"
+            if isinstance(err, MarkedYAMLError) and err.problem_mark:
+                reason = f"{err.problem_mark.name}, line {err.problem_mark.line + 1}: {err.problem}"
             raise SpecError(f"the configuration cannot be composed: {reason}") from err
 
     def _compose_config_from_defaults_list(
@@ -212,8 +218,10 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         return result
 
     def _load_checked(self, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
-        result: ConfigResult = super()._load_single_config(default, repo)
         path = str(default.config_path)
+        result: ConfigResult = super()._load_single_config(default, repo)
+        if str(default.package).startswith("experiment") and result.config:
+            raise SpecError(f"{path}.yaml: its options have no effect: its first line must be # @package _global_")
         # An untrusted experiment may also choose a tracker of ours.
         if path in self._files.untrusted or (self._files.untrusted and path.startswith("tracker/")):
             if path.startswith("hydra/"):

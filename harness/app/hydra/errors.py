@@ -70,6 +70,8 @@ def explain(err: BaseException) -> str:
     if isinstance(err, MissingConfigException) and err.missing_cfg_file and err.options:
         group, _, choice = str(err.missing_cfg_file).rpartition("/")
         return f"no {group or 'config'} {choice!r}{core.suggest(choice, err.options)}"
+    if isinstance(err, OmegaConfBaseException) and err.full_key:
+        return f"{err.full_key}: {str(err).splitlines()[0]}"  # the others repeat the key and name a type
     return core.format_error(err)
 
 

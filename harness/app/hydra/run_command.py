@@ -72,6 +72,9 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     decides = config.hydra.sweeper.get("decide") is not None
     if is_search and config.hydra.mode != RunMode.MULTIRUN:
         raise SpecError(f"{SWEEPER}={OPTUNA}: a search makes several runs: add -m")
+    has_axes = config.hydra.sweeper.get("params") or config.hydra.sweeper.get("grids")
+    if has_axes and config.hydra.mode != RunMode.MULTIRUN:
+        raise SpecError("hydra.sweeper: the axes of a grid, and this is one run: add -m")
     if is_search and decides:
         raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
     if is_search:

@@ -203,7 +203,7 @@ def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: Device
     if device_map is not None:
         raise SpecError(f"runtime.device_map: a denoiser is on one device; set it to null for model {spec.title}")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(f"device {device}: no CUDA device is visible; use runtime.device=cpu")
+        raise DataError(f"device {device}: no CUDA device is visible; choose cpu or auto")
     remote = spec.remote_class() if spec.trust_remote_code else None
     code = {"code_revision": spec.revision} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")

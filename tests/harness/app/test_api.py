@@ -247,11 +247,13 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
         ({"systems": {"a": GREEDY}, "metrics": 3}, SpecError, r"metrics: expected names, as .*, got 3"),
         ({"systems": {"a": GREEDY}, "metrics": [Repetition]}, SpecError, r"metrics: expected names, .*Repetition"),
         (
-            {"systems": {"a": GREEDY}, "features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}}, SpecError,
+            {"systems": {"a": GREEDY}, "features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}},
+            SpecError,
             r"features\['human'\]: expected an array of shape \(texts, dimensions\): ",
         ),
         (
-            {"systems": {"a": GREEDY}, "features": {"human": [1.0], "a": [[1.0]]}}, SpecError,
+            {"systems": {"a": GREEDY}, "features": {"human": [1.0], "a": [[1.0]]}},
+            SpecError,
             r"features\['human'\]: expected floats of shape \(texts, dimensions\), got float64 \(1,\)",
         ),
         ({"systems": {"a": GREEDY}, "metric": "zipf"}, TypeError, r"no argument 'metric'; did you mean 'metrics'\?"),
