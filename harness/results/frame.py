@@ -222,10 +222,10 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
             frame = frame[others | fields.str.get(option).isin(values)]
             continue
         check_axes(results, [name])
-        present = results.frame[name].map(format_axis_value)
-        if every and len(values) > 1 and (absent := values - set(present)):
-            found = ", ".join(sorted(set(present) - {""}))
-            raise DataError(f"no value matches {name}={min(absent)}; {name} is {found}")
+        found = results.frame[name].map(format_axis_value)
+        if every and len(values) > 1 and (absent := values - set(found)):
+            known = ", ".join(sorted(set(found) - {""}))
+            raise DataError(f"no value matches {name}={min(absent)}; {name} is {known}")
         keep = frame[name].map(format_axis_value).isin(values)
         if name in results.axes and not describes_human_side(name):
             keep |= frame["system"] != "model"
