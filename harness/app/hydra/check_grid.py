@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -77,15 +77,16 @@ def check_layout(jobs: Sequence[Job]) -> None:
         return
     layout = build_layout(settings[0].report, "report")
     layout.check_metrics({metric.name for s in settings for metric in s.metrics})
-    axes = [run.collect_axes(s, s.decoder) for s in settings]
-    names = {*FIXED, *set[str]().union(*axes)}
+    names = {"system", "metric", *(option.name for option in fields(settings[0]))}
     for axis in {*layout.rows, *layout.columns, *layout.tables} - names:
         if "." not in axis and get_close_matches(axis, names, n=1, cutoff=0.8):
             raise core.SpecError(f"report: no job has the axis {axis!r}{core.suggest(axis, names)}")
+    axes = [run.collect_axes(s, s.decoder) for s in settings] if layout.where else []
     for axis, accepted in layout.where.items():
         values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
         if not any(axis in job_axes for job_axes in axes):
             if axis.partition(".")[0] not in {*FIXED, *(metric.name for s in settings for metric in s.metrics)}:
+                names = set[str]().union(*axes)
                 full = " or ".join(sorted(name for name in names if name.endswith(f".{axis}")))
                 hint = f"; did you mean {full}?" if full else core.suggest(axis, names)
                 raise core.SpecError(f"report.where: no job has the axis {axis!r}{hint}")

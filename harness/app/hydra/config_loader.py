@@ -87,7 +87,7 @@ def _build_yaml_loader() -> type[yaml.SafeLoader]:
     class FastLoader(CParser, by_omegaconf):  # type: ignore[misc, valid-type]
         def __init__(self, stream: Any) -> None:  # noqa: ANN401 - a text or an open file
             self._text = stream if isinstance(stream, str | bytes) else stream.read()
-            self._name = getattr(stream, "name", "YAML")
+            self._name = getattr(stream, "name", None)
             CParser.__init__(self, self._text)
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
@@ -97,7 +97,7 @@ def _build_yaml_loader() -> type[yaml.SafeLoader]:
                 return super().get_single_data()
             except yaml.YAMLError:  # explained by the other parser, with the line
                 loader = by_omegaconf(self._text)
-                loader.name = self._name
+                loader.name = self._name or loader.name
                 return loader.get_single_data()
 
     return FastLoader

@@ -176,7 +176,7 @@ def test_rows_of_several_models_and_columns_of_several_embedders(tmp_path):
 def test_layouts_are_checked(tmp_path):
     with pytest.raises(SpecError, match=r"no option 'metric'; did you mean 'metrics'\?"):
         build_layout({"metric": ["mauve"]}, "here")
-    with pytest.raises(SpecError, match="more than one of rows, columns and tables"):
+    with pytest.raises(SpecError, match="listed twice in rows, columns and tables"):
         Layout(rows=("task",), tables=("task",))
     own = tmp_path / "own.yaml"
     own.write_text("title: Mine\nmetrics: [mauve]\n")
