@@ -88,8 +88,10 @@ def expand(words: tuple[str, ...], folder: Path) -> list[str]:
     if words[:2] == ("rate", "make") and "-o" in words:  # no command overwrites a study
         filled[words.index("-o") + 1] = f"study-{len(list(folder.glob('study-*')))}"
         filled[2] = filled[2].replace("study", "outputs/runs/study")  # a folder of that name is there too
+    judged = "pairs.csv"
     if any("huse" in word for word in words):
-        filled = [word.replace("judgments=judgments.csv", "judgments=bundled:example_ratings.csv") for word in filled]
+        judged = "rated.csv" if "decoder=nucleus" in words else "bundled:example_ratings.csv"
+    filled = [re.sub(r"^judgments=(judgments\.csv|FILE)$", f"judgments={judged}", word) for word in filled]
     matches = [(sorted(glob.glob(word, root_dir=folder)) if "*" in word else []) or [word] for word in filled]
     return [word for group in matches for word in group]
 
@@ -138,8 +140,10 @@ def build_folder(folder: Path) -> Path:
     study(folder / "mystudy")
     assert openended("rate", "simulate", "mystudy", "-o", "returned", cwd=folder, verbose=False).returncode == 0
     pairs = (ROOT / "tasks" / "data" / "example_pairs.csv").read_bytes()
-    for name in ("arena", "judgments", "judge"):
+    for name in ("arena", "judgments", "judge", "pairs"):
         (folder / f"{name}.csv").write_bytes(pairs)
+    rated = [f"docs/{i},{system},{1 + i % 5},ann\n" for i in range(9) for system in ("human", "nucleus")]
+    (folder / "rated.csv").write_text("".join(["example_id,system,rating,rater\n", *rated]))
     return folder
 
 

@@ -245,7 +245,7 @@ def test_draws_follow_q(decoder, batch):
     kept = q > 0
     assert counts[~kept].sum() == 0
     statistic = float(((counts[kept] - n * q[kept]) ** 2 / (n * q[kept])).sum())
-    assert statistic < CRITICAL[int(kept.sum()) - 1]
+    assert statistic <= CRITICAL[int(kept.sum()) - 1]  # both are 0 where one token is kept
 
 
 WIDE = [
