@@ -39,7 +39,7 @@ T = TypeVar("T")
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
 
-RESAMPLING_VERSION = 7  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 8  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval
