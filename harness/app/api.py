@@ -194,10 +194,10 @@ def measure(
     spec = metric if isinstance(metric, core.Metric) else make_metric(metric, options)
     if human_texts is None and spec.sides != "one":
         raise core.SpecError(f"{spec.name} compares two sides: give human_texts=… as well as model_texts=…")
-    given = {"model_texts": model_texts, "human_texts": human_texts}
+    arguments = {"model_texts": model_texts, "human_texts": human_texts}
     sides = {
         argument: texts if isinstance(texts, (str, Path)) else check_texts(argument, texts)
-        for argument, texts in given.items() if texts is not None
+        for argument, texts in arguments.items() if texts is not None
     }  # fmt: skip
     model = sides["model_texts"]
     result = evaluate(
@@ -286,13 +286,13 @@ def _write_texts(argument: str, texts: TextsOf, outputs: Path) -> Path:
     return path
 
 
-def check_texts(argument: str, given: Iterable[str]) -> list[str]:
+def check_texts(argument: str, values: Iterable[str]) -> list[str]:
     """Return texts as a list; raise `SpecError` if they are none, or not all are texts."""
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
-        raise core.SpecError(f"{argument}: expected a list of texts, got a {type(given).__name__}")
-    texts = list(given)
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        raise core.SpecError(f"{argument}: expected a list of texts, got a {type(values).__name__}")
+    texts = list(values)
     if not texts:
-        raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(given).__name__}")
+        raise core.SpecError(f"{argument}: expected at least one text, got an empty {type(values).__name__}")
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise core.SpecError(f"{argument}: expected a text at position {position}, got {type(text).__name__}")
@@ -302,7 +302,7 @@ def check_texts(argument: str, given: Iterable[str]) -> list[str]:
                 "decode it again, or replace it: text.encode('utf-8', 'replace').decode()"
             )
     if not any(text.strip() for text in texts):
-        raise core.SpecError(f"{argument}: expected texts, got {len(texts)} empty ones")
+        raise core.SpecError(f"{argument}: all {len(texts)} texts are empty")
     return texts
 
 

@@ -222,10 +222,10 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
             frame = frame[others | fields.str.get(option).isin(values)]
             continue
         check_axes(results, [name])
-        found = results.frame[name].map(format_axis_value)
-        if every and len(values) > 1 and (absent := values - set(found)):
-            known = ", ".join(sorted(set(found) - {""}))
-            raise DataError(f"no value matches {name}={min(absent)}; {name} is {known}")
+        cells = results.frame[name].map(format_axis_value)
+        if every and len(values) > 1 and (absent := values - set(cells)):
+            listed = ", ".join(sorted(set(cells) - {""}))
+            raise DataError(f"no value matches {name}={min(absent)}; {name} is {listed}")
         keep = frame[name].map(format_axis_value).isin(values)
         if name in results.axes and not describes_human_side(name):
             keep |= frame["system"] != "model"

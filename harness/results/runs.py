@@ -77,8 +77,8 @@ def find_run(word: str, outputs: Path) -> Path:
     folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
     if not folders:
         names = [run.name.rpartition("-")[2] for run in sorted((outputs / "runs" / word).glob("*")) if run.is_dir()]
-        known = f"; of the name {word}: {', '.join(names[:9])}" if names and word.strip("./") else ""
-        where = f"expected a folder with {RECORD}, or the end of one's name in {outputs}/runs{known}"
+        hint = f"; of the name {word}: {', '.join(names[:9])}" if names and word.strip("./") else ""
+        where = f"expected a folder with {RECORD}, or the end of one's name in {outputs}/runs{hint}"
         raise DataError(f"no run {word!r}: {where}")
     if len(folders) > 1:
         raise DataError(f"{len(folders)} runs end with {word!r}: {', '.join(map(str, folders[:5]))}; give the folder")

@@ -37,7 +37,7 @@ def test_mistakes_cost_no_texts(tmp_path, caplog):
         nothing = measure_texts("zipf", human=[], model=NUCLEUS, source="test", outputs_dir=tmp_path)
     assert all(math.isnan(value) for value in (*found.values(), *nothing.values()))
     assert "zipf: " in caplog.messages[0]
-    assert "all 1 texts of the file are empty" in caplog.messages[0]
+    assert "all 1 texts are empty" in caplog.messages[0]
     assert "no human texts" in caplog.messages[-1]
     with pytest.raises(SpecError, match="no option 'untis'; did you mean 'unit'"):
         check_options("zipf", {"untis": "words", "outputs_dir": "x", "values": ["zipf"]})

@@ -241,7 +241,7 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
         ({"systems": {"a": []}}, SpecError, r"systems\['a'\]: expected at least one text, got an empty list"),
         ({"systems": {"a": ["x", "\ud800"]}}, SpecError, r"position 1 has half of a surrogate pair"),
         ({"systems": {"a": GREEDY}, "human": []}, SpecError, r"human: expected at least one text"),
-        ({"systems": {"a": ["", " "]}}, SpecError, r"systems\['a'\]: expected texts, got 2 empty ones"),
+        ({"systems": {"a": ["", " "]}}, SpecError, r"systems\['a'\]: all 2 texts are empty"),
         ({"systems": {"a": np.array([["x"]])}}, SpecError, r"systems\['a'\]: expected a list of texts, got a ndarray"),
         ({"systems": {"a": {"b": "x"}}}, SpecError, r"systems\['a'\]: expected a list of texts, got a dict"),
         ({"systems": {"a": GREEDY}, "metrics": 3}, SpecError, r"metrics: expected names, as .*, got 3"),
