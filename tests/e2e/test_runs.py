@@ -236,16 +236,16 @@ def test_the_experiment_decoders(tmp_path, texts):
 @pytest.mark.long
 def test_a_series_of_twins_leaves_a_report_of_each_and_the_findings(tmp_path):
     series = "hydra.sweeper.experiments=[mauve_table3,huse_fig3]"
-    words = "num_examples=8 max_new_tokens=6 seed=0 runtime.progress=false".split()
+    words = "num_examples=12 max_new_tokens=6 seed=0 runtime.progress=false".split()
     done = openended(
         "experiment=paper", "using=docs", series, *words, f"outputs_dir={tmp_path}", cwd=ROOT, draw=True, code=0
     )
     assert {r["axes"]["decoder"] for r in read_records(tmp_path / "runs")} == {
-        "adversarial", "ancestral", "greedy", "nucleus", "rated"
+        "adversarial", "ancestral", "greedy", "nucleus", "temperature"
     }  # fmt: skip
     table = (tmp_path / "reports/mauve_table3_docs/tables/results.md").read_text()
     assert "| Adv. | Greedy | Sampling | Nucleus |" in table
-    assert list((tmp_path / "reports/huse_fig3_docs/figures").glob("huse.png"))
+    assert list((tmp_path / "reports/huse_fig3_docs/figures").glob("huse-docs.png"))
     findings = (tmp_path / "reports/paper_docs/tables/results.md").read_text()
     assert "not measured" in findings  # claims that need other systems
     assert all("By MAUVE greedy" in text for text in (findings, done.stdout))
