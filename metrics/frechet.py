@@ -202,9 +202,8 @@ def cross_root_trace(a: Gaussian, b: Gaussian) -> float:
             if info:
                 raise ValueError(f"dsygst: illegal argument {-info}")
             values = np.linalg.eigvalsh(both, UPLO="L")
-            rounding = max(
-                np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny
-            )  # vectors may be equal
+            # Above 0 even where all vectors are equal.
+            rounding = max(np.finfo(np.float64).eps * float(values[-1]), np.finfo(np.float64).tiny)
             lost = float(np.sum(rounding / (2 * np.sqrt(np.maximum(values, rounding)))))
             if lost <= _MOST_LOST * (a.trace + b.trace):
                 return float(np.sqrt(np.maximum(values, 0.0)).sum())

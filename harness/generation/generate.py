@@ -7,7 +7,7 @@ from dataclasses import replace
 from openended.harness.core import Advance, CausalModel, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.token_loop import QChooser, decode_rows
-from openended.harness.models import check_device, free_memory
+from openended.harness.models import check_retry, free_memory
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def generate_texts(
                 decoder.run(lm, request, note, advance)
             return
         except (RuntimeError, MemoryError) as err:
-            check_device(err, size)
+            check_retry(err, size)
             message = shorten_error(err)
         free_memory()
         left = [p for p in request.prompts if (p.example_id, p.sample) not in done]

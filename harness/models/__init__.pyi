@@ -13,9 +13,10 @@ from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
 from .failures import (
     are_finite as are_finite,
-    check_device as check_device,
+    check_cuda as check_cuda,
     check_finite as check_finite,
     check_logits as check_logits,
+    check_retry as check_retry,
     describe_broken_weights as describe_broken_weights,
     free_memory as free_memory,
     is_out_of_memory as is_out_of_memory,

@@ -54,20 +54,28 @@ def is_out_of_memory(err: BaseException) -> bool:
     return isinstance(err, MemoryError) or any(words in text for words in _SAID)
 
 
-def check_device(err: BaseException, rows: int = 0) -> None:
-    """Raise `DataError` if the device itself failed, so that every later operation fails too.
+def check_cuda(device: str) -> None:
+    """Raise `DataError` if a CUDA device is asked for and there is none."""
+    import torch
 
-    With the number of rows of a batch, raise every error but one that fewer rows may avoid: memory that ran out.
-    """
-    if is_out_of_memory(err):
-        if rows == 1:
-            raise MemoryError(shorten_error(err)) from err
-        return
-    if any(words in str(err).lower() for words in _LOST):
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise DataError(f"device {device}: no CUDA device is visible; choose cpu or auto")
+
+
+def check_device(err: BaseException) -> None:
+    """Raise `DataError` if an error means that the device itself failed, so that every later operation fails too."""
+    if not is_out_of_memory(err) and any(words in str(err).lower() for words in _LOST):
         message = f"the device failed: {shorten_error(err)}; finished texts are kept, run the command again"
         raise DataError(message) from err
-    if rows:
+
+
+def check_retry(err: BaseException, rows: int) -> None:
+    """Raise the error of a batch of so many rows, unless memory ran out and fewer rows may avoid it."""
+    check_device(err)
+    if not is_out_of_memory(err):
         raise err
+    if rows == 1:
+        raise MemoryError(shorten_error(err)) from err
 
 
 def free_memory() -> None:
@@ -102,7 +110,7 @@ def run_in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], a
         try:
             step(part)
         except (RuntimeError, MemoryError) as err:
-            check_device(err, len(part))
+            check_retry(err, len(part))
             size = len(part) // 2
             longest = lengths[part[0]]
             log.warning("out of memory at %d rows of up to %d tokens; continuing with %d", len(part), longest, size)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, shorten_error
 from openended.harness.models import tokenizer as tokenizers
 from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.models.failures import check_cuda
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
 from openended.harness.models.score import embed_rows
@@ -162,8 +163,8 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
             import accelerate  # noqa: F401
         except ImportError as err:
             raise ExtraNotInstalled("accelerate", "large") from err
-    elif device.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(f"device {device}: no CUDA device is visible; choose cpu or auto")
+    else:
+        check_cuda(device)
     model = _read_causal_weights(spec, device_map)
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)

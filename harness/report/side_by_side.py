@@ -90,7 +90,8 @@ def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str
             values.setdefault((system.name, *item.pair), item)
             if (human := measured.find_human_value(items, item)) is not None:
                 humans.setdefault(("human", *item.pair), human)
-    return humans | values | humans
+    # A system may be called human; the human row wins.
+    return humans | {label: value for label, value in values.items() if label not in humans}
 
 
 def _make_cell(item: SystemValue | None) -> Cell:

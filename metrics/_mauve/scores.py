@@ -180,7 +180,7 @@ def divergence_curve(p: F64, q: F64, *, scaling_factor: float, curve_points: int
     With r = w p + (1 - w) q, a point is (exp(-c KL(q || r)), exp(-c KL(p || r))).
     """
     weights = mixture_weights(curve_points, curve)
-    if p.ndim == 1:
+    if p.ndim == 1:  # the value itself, with all its digits: a difference of sums loses some near 0
         mixtures = (w * p + (1 - w) * q for w in weights)
         return curve_through([(kl_divergence(q, r), kl_divergence(p, r)) for r in mixtures], scaling_factor)
     # KL(p || r) = sum p ln p - sum p ln r, so that each mixture needs one logarithm; a cell without texts has ln 1.

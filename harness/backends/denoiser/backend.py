@@ -195,15 +195,13 @@ class DenoiserBackend:
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:
     """Load weights and tokenizer; eval mode, no gradients."""
-    import torch
     import transformers
 
     spec.check_ready()
     spec.demand("generate")
     if device_map is not None:
         raise SpecError(f"runtime.device_map: a denoiser is on one device; set it to null for model {spec.title}")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(f"device {device}: no CUDA device is visible; choose cpu or auto")
+    models.check_cuda(device)
     remote = spec.remote_class() if spec.trust_remote_code else None
     code = {"code_revision": spec.revision} if remote else {}
     loader = getattr(transformers, remote or "AutoModelForMaskedLM")
