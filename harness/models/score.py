@@ -96,8 +96,10 @@ def _run_missing(
             (plan(replace(request, prompts=e.prompts, continuations=e.continuations)), e) for e in request.earlier
         ]
         todo = copy_earlier_results(jobs, earlier, rows=rows, pool=pool, nll=nll, batch_size=size)
+        if reused := len(jobs) - len(todo):
+            log.info("%s has read %d of %d sequences in another run", lm.spec.title, reused, len(jobs))
         if advance is not None:
-            advance(len(jobs) - len(todo))
+            advance(reused)
         jobs = todo
     lm.forward(jobs, rows=rows, pool=pool, nll=nll, batch_size=size, advance=advance)
 

@@ -231,7 +231,10 @@ class FeatureTable:
         def compute(missing: Sequence[Step]) -> Sequence[Build]:
             return self.passes.embed(specs, source, need.scope, {step: lengths[step] for step in missing})
 
-        return {need: _read_vectors(next(iter(lengths)))}, [StepGroup(list(lengths), compute)]
+        first, *others = lengths
+        reuses = not others and spec.kind != "sentence"
+        find_family = partial(self.passes.find_family, source, first) if reuses else None
+        return {need: _read_vectors(first)}, [StepGroup(list(lengths), compute, find_family)]
 
     def _read_user_vectors(self, source: TextRows) -> LazyFeature:
         """Read the user's own vectors of a source, in place of an embedder's."""
@@ -271,7 +274,8 @@ class FeatureTable:
         def compute(missing: Sequence[Step]) -> Sequence[Build]:
             return self.passes.score_and_embed(spec, embedder, source, options, missing)
 
-        return features, [StepGroup(list(steps.values()), compute)]
+        group = list(steps.values())
+        return features, [StepGroup(group, compute, partial(self.passes.find_family, source, group[0]))]
 
     def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare sketches of the gradients of the scorer's losses of texts."""

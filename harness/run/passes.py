@@ -210,6 +210,18 @@ class ModelPasses:
             (stats,) = lm.q_statistics(request, advance)
         return stats, {"device": str(lm.device), **lm.provenance()}
 
+    def find_family(self, source: TextRows, step: Step) -> str | None:
+        """Return a digest that a pass shares with those whose rows it can reuse; None where it can reuse none."""
+        spec, texts, reading = step.model, source.step.recipe, step.recipe
+        if not isinstance(spec, models.ModelSpec) or self.runtime.spread or texts is None or reading is None:
+            return None
+        if not (texts.extent or texts.stage == "human") or models.pick_device(self.runtime.device) != "cpu":
+            return None
+        texts = replace(texts, extent={}, inputs={**texts.inputs, "examples": ""})
+        reading = replace(reading, inputs={**reading.inputs, "rows": source.file})
+        here = storage.describe_environment()
+        return core.digest([texts.key, reading.key, here["packages"], here["hardware"]["processor"]])
+
     def _find_earlier_passes(
         self, source: TextRows, steps: Sequence[Step], model: Any  # noqa: ANN401 - a language model
     ) -> Iterator[tuple[TextRows, list[storage.Entry]]]:  # fmt: skip

@@ -7,6 +7,7 @@ planning, a missing file or model is noted, and the steps that depend on it wait
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -78,6 +79,8 @@ class StepGroup:
 
     steps: Sequence[Step]
     compute: Callable[[Sequence[Step]], Sequence[Build]]
+    find_family: Callable[[], str | None] | None = None
+    """Names what it shares with passes that reuse each other's rows, which therefore wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +247,13 @@ class Executor:
                 builds.update(zip(rest, group.compute(rest), strict=True))
             return builds.pop(step)(folder)
 
-        for step in group.steps:
-            self._run(step, partial(build, step))
+        is_computed = bool(missing) and not self.plan_only
+        family = group.find_family() if group.find_family is not None and is_computed else None
+        # One at a time, and before the lock of an entry, so that no two processes wait for each other.
+        first = group.steps[0]
+        with store.hold_lock(f"pass-{family}", f"{first.stage} {first.what}") if family else nullcontext():
+            for step in group.steps:
+                self._run(step, partial(build, step))
 
     def _subtract_shared_rows(self, step: Step, recipe: Recipe) -> None:
         """Reduce a planned step by the rows that a smaller or larger run has made."""

@@ -3,6 +3,8 @@
 import logging
 import random
 import shutil
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +71,31 @@ def test_one_pass_makes_what_is_missing(tmp_path):
     make_executor(tmp_path).run(again := declare())
     assert None not in [step.entry for step in again.steps]
     assert asked == [["0", "2"]]
+
+
+def test_passes_of_one_family_are_computed_one_after_the_other(tmp_path):
+    order: list[str] = []
+
+    def compute(name, steps):
+        order.append(f"{name} begins")
+        time.sleep(0.2)
+        order.append(f"{name} ends")
+        return [partial(write, step.what) for step in steps]
+
+    def run(name, plan_only=False):
+        group = StepGroup([embed(name, {"n": name})], partial(compute, name), lambda: "family")
+        make_executor(tmp_path, plan_only=plan_only).run(group)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [word.split()[1] for word in order] == ["begins", "ends"] * 2
+    with make_executor(tmp_path).session.store.hold_lock("pass-family", "family"):
+        run("a")  # is stored
+        run("c", plan_only=True)
+    assert len(order) == 4
 
 
 def test_a_plan_makes_nothing_and_waits_once(tmp_path):
