@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,11 +206,7 @@ class RowFile:
         """Continuation of each row."""
         return list(self.each("text"))
 
-    @overload
-    def each(self, column: Literal["token_ids"]) -> Iterator[list[int]]: ...
-    @overload
-    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]: ...
-    def each(self, column: str) -> Iterator[Any]:
+    def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]:
         """Yield a column row by row, with bounded memory."""
         for chunk in self._table[column].chunks:
             for start in range(0, len(chunk), _CHUNK):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, I64, Floats, Ragged, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
@@ -108,10 +108,13 @@ def _encode_letters(
     if nll is None or finder is None:
         return None
 
+    rows, surprise, offsets = source.rows, encode_letters(np.clip(nll.values / STEP, 0, len(DIGITS) - 1)), nll.offsets
+
     def iterate_letters() -> Iterator[tuple[str, str]]:
-        for text, ids, token_values in zip(source.rows.each("text"), source.rows.each("token_ids"), nll, strict=True):
-            lengths = finder.lengths(text, ids, len(token_values))
-            yield (encode_tokens(lengths, token_values) if lengths is not None else None) or ("", "")
+        bounds = pairwise(offsets.tolist())
+        for text, ids, (start, end) in zip(rows.each("text"), rows.token_ids, bounds, strict=True):
+            lengths = finder.lengths(text, ids.tolist(), end - start) or [len(DIGITS)]  # too long for a letter
+            yield (encode_letters(lengths), surprise[start:end]) if max(lengths) < len(DIGITS) else ("", "")
 
     return iterate_letters() if any(tokens for tokens, _ in iterate_letters()) else None
 
@@ -227,6 +230,7 @@ class TokenEnds:
     def __init__(self, tokenizer: Any) -> None:  # noqa: ANN401
         self._tokenizer = tokenizer
         self._texts: dict[int, str] = {}  # of single tokens
+        self._lengths: dict[int, int] = {}
 
     def lengths(self, text: str, ids: Sequence[int], count: int) -> list[int] | None:
         """Return the length of each token in the text, UTF-16 units; None where tokens and text do not agree.
@@ -237,15 +241,16 @@ class TokenEnds:
             ids = self._tokenizer.encode(text, add_special_tokens=False).ids
         if len(ids) != count or not count:
             return None
-        for token in set(ids) - self._texts.keys():
+        for token in set(ids).difference(self._texts):  # `-` would visit all known tokens
             self._texts[token] = self._decode([token])
+            self._lengths[token] = _count_units(self._texts[token])
         pieces = [self._texts[token] for token in ids]
-        if "".join(pieces) != text and any(UNKNOWN in piece for piece in pieces):
-            pieces = self._decode_by_prefix(ids)
-        if "".join(pieces) != text:
+        if "".join(pieces) == text:
+            return [self._lengths[token] for token in ids]
+        if not any(UNKNOWN in piece for piece in pieces):
             return None
-        # Browsers count in UTF-16 units.
-        return [len(piece) if piece.isascii() else len(piece.encode("utf-16-le")) // 2 for piece in pieces]
+        pieces = self._decode_by_prefix(ids)
+        return [_count_units(piece) for piece in pieces] if "".join(pieces) == text else None
 
     def _decode_by_prefix(self, ids: Sequence[int]) -> list[str]:
         """Decode token by token; a character that several tokens share belongs to the last of them."""
@@ -282,9 +287,11 @@ def load_token_ends(run: Run) -> TokenEnds | None:
     return TokenEnds(Tokenizer.from_file(str(path)))
 
 
-def encode_tokens(lengths: Sequence[int], nll: Floats) -> tuple[str, str] | None:
-    """Return lengths and surprise as a letter per token: `DIGITS`; None where a token is too long for one."""
-    if max(lengths, default=0) >= len(DIGITS):
-        return None
-    steps = np.clip(np.asarray(nll, dtype=np.float64) / STEP, 0, len(DIGITS) - 1).astype(np.int64)
-    return "".join([DIGITS[n] for n in lengths]), "".join([DIGITS[s] for s in steps.tolist()])
+def encode_letters(numbers: ArrayLike) -> str:
+    """Return a letter of `DIGITS` for each number, rounded down."""
+    return "".join([DIGITS[n] for n in np.asarray(numbers, dtype=np.int64).tolist()])
+
+
+def _count_units(text: str) -> int:
+    """Return the length of a text in UTF-16 units, in which browsers count."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -178,11 +178,7 @@ def test_tokens_spell_their_text_or_are_not_told(shelf):
         assert len(lengths) == len(ids)
         assert ends.lengths(text, ids[:-1], len(ids) - 1) is None
         assert ends.lengths(text, [], len(ids)) == lengths
-    assert page_parts.encode_tokens([3, 1], np.array([0.6, 99.0])) == (
-        f"{page_parts.DIGITS[3]}{page_parts.DIGITS[1]}",
-        f"{page_parts.DIGITS[2]}{page_parts.DIGITS[-1]}",
-    )
-    assert page_parts.encode_tokens([1, 64], np.ones(2)) is None
+    assert page_parts.encode_letters([3, 1, 63.9]) == "".join(page_parts.DIGITS[n] for n in (3, 1, 63))
     assert page_parts.load_token_ends(shelf.sources[0].results.runs[0]) is not None
 
 
