@@ -2,8 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Split = Literal["train", "valid", "test"]
 STDLIB = "python"
@@ -14,8 +13,7 @@ DEFAULT_PACKAGES = (
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """The prose of one docstring."""
 
     id: str  # stable and readable: `docs/<module>/<qualified name>/<occurrence of that name>`

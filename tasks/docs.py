@@ -22,6 +22,7 @@ from openended.harness.core import (
     StoreError,
     Tokenizer,
     digest,
+    digest_bytes,
     find_cache_root,
     sort_by_hash,
     task,
@@ -99,7 +100,7 @@ class Docs(CutTask):
 
 def load_corpus(fingerprint: str) -> list[_passages.Passage]:
     """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
-    path = find_cache_root() / "docs" / f"{fingerprint[:16]}.jsonl"
+    path = find_cache_root() / "docs" / f"{fingerprint[:16]}.json"
     cached = _read_corpus(path)
     if cached is not None:
         return cached
@@ -109,23 +110,21 @@ def load_corpus(fingerprint: str) -> list[_passages.Passage]:
         passages = _docstrings.load_passages(workers=min(2, os.cpu_count() or 1))
     except ModuleNotFoundError as err:
         raise DataError(f"task docs: {err}") from err
-    lines = [[p.id, p.package, p.module, p.text, p.split] for p in passages]
-    head = {"passages": _passages.fingerprint(passages)}
+    data = json.dumps(passages)
     try:
-        write_text(path, "".join(json.dumps(line) + "\n" for line in [head, *lines]))
+        write_text(path, f"{digest_bytes(data.encode())}\n{data}")
     except StoreError as err:
         log.debug("the passages are not cached: %s", err)
     return passages
 
 
 def _read_corpus(path: Path) -> list[_passages.Passage] | None:
+    """Return the passages in a file; None if there is none, or its digest is not that in its first line."""
     try:
-        head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-        passages = [_passages.Passage(*line) for line in lines]
-        is_complete = _passages.fingerprint(passages) == head["passages"]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        stated, data = path.read_bytes().split(b"\n", maxsplit=1)
+    except (OSError, ValueError):
         return None
-    return passages if is_complete else None
+    return [*map(_passages.Passage._make, json.loads(data))] if digest_bytes(data).encode() == stated else None
 
 
 @cache

@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -88,7 +88,7 @@ def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, A
         facts[split] = {"passages": len(texts), "words": sum(len(text.split()) for text in texts)}
     workdir.mkdir(parents=True, exist_ok=True)
     temporary = cache.with_name(f"{cache.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({"facts": facts, "passages": [asdict(passage) for passage in passages]}))
+    temporary.write_text(json.dumps({"facts": facts, "passages": [passage._asdict() for passage in passages]}))
     temporary.replace(cache)
     return passages, facts
 

@@ -1,6 +1,5 @@
 """The docs task: what the corpus keeps and drops, that nothing leaks between splits, and how passages become examples."""
 
-import dataclasses
 import sys
 from itertools import combinations
 
@@ -175,7 +174,7 @@ def test_the_fingerprint_is_that_of_the_content_and_workers_change_nothing(tree)
     assert _docstrings.load_passages(packages=("hues",), workers=2) == before
     assert len({p.id for p in before}) == len(before)
     assert _passages.fingerprint(before) == _passages.fingerprint(before[::-1])
-    moved = [dataclasses.replace(before[0], split="valid"), *before[1:]]
+    moved = [before[0]._replace(split="valid"), *before[1:]]
     assert _passages.fingerprint(moved) != _passages.fingerprint(before)
     (tree / "drying.py").write_text('"""Wait until the paint is very dry."""\n')
     assert _passages.fingerprint(_docstrings.load_passages(packages=("hues",))) != _passages.fingerprint(before)
