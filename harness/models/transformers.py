@@ -154,6 +154,8 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     import torch
     from transformers import GenerationConfig
 
+    from openended.harness.models.packed import pack_layers
+
     spec.check_ready()
     reason = spec.cannot("score")
     if reason is not None:
@@ -169,6 +171,8 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
+    if device_map is None:
+        pack_layers(model)
     return wrap_model(model, spec, target)
 
 
@@ -249,12 +253,15 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     import torch
     from transformers import AutoModel
 
+    from openended.harness.models.packed import pack_layers
+
     spec.check_ready()
     model = read_weights(AutoModel, spec, "embedder", unused=is_output_layer)
     slow = tokenizers.load_transformers_tokenizer(spec)
     # RoBERTa's config counts two positions that no text can use.
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
+    pack_layers(model)
     model.openended_before, model.openended_after = tokenizers.find_added_ids(slow)
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))

@@ -23,6 +23,7 @@ TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
 FLOOR = 16
 """Tokens that models of transformers run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
+_CACHED = 1 << 19  # products of keys or values that `attend_one_token` makes at once
 PREFILL = {"cpu": 1024}
 """Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
 PREFILL_ELSEWHERE = 16384
@@ -322,6 +323,31 @@ class _LayerAttention:
             buffer[index, :, :width] = new
         needs_mask = self.window is not None and width >= self.window
         return _build_window_mask(width, width, self.window or 0, count, k.device) if needs_mask else None
+
+
+def attend_one_token(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float | None = None
+) -> Tensor:
+    """Attend from one token of each row: see `Kernel`; `scale` of the scores is 1 / sqrt(s) by default.
+
+    Products are summed one by one: the result of a row depends neither on addresses nor on other rows, as it would in a
+    matrix product with one row. A few rows at a time stay in a CPU's cache.
+    """
+    n, heads, _, size = query.shape
+    shared, end, width = keys.shape[1], keys.shape[2], values.shape[3]
+    out = query.new_empty((n, shared, heads // shared, width))
+    step = max(1, _CACHED // (heads * end * max(size, width)))
+    products = query.new_empty((min(step, n), shared, heads // shared, end, max(size, width)))
+    for a in range(0, n, step):
+        part = slice(a, a + step)
+        chunk = products[: len(keys[part])]
+        torch.mul(query[part].view(-1, shared, heads // shared, 1, size), keys[part, :, None], out=chunk[..., :size])
+        scores = chunk[..., :size].sum(-1).mul_(size**-0.5 if scale is None else scale)
+        if mask is not None:
+            scores.masked_fill_(~mask[part], -torch.inf)
+        torch.mul(torch.softmax(scores, -1)[..., None], values[part, :, None], out=chunk[..., :width])
+        torch.sum(chunk[..., :width], -2, out=out[part])
+    return out.view(n, heads, 1, width)
 
 
 def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:

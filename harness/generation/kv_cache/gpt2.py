@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,9 +11,9 @@ import torch.nn.functional as nn
 from torch import Tensor
 
 from openended.harness.core import CausalModel
-from openended.harness.generation.kv_cache.base import TILE, ForwardPass, KeyValues, round_up_to_tiles
+from openended.harness.generation.kv_cache.base import TILE, ForwardPass, KeyValues, attend_one_token, round_up_to_tiles
 from openended.harness.generation.kv_cache.general import KeyValueRunner
-from openended.harness.models import has_many_devices
+from openended.harness.models import get_packed_weight, has_many_devices
 
 SAFE = 64  # up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order
 LARGE = (256, 128)  # sizes that are faster, tried before they are used: a BLAS may split long sums there
@@ -46,35 +47,35 @@ class Gpt2Runner(KeyValueRunner):
 
     def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
         w = self.weights
-        shape = (w.width,)
         with torch.inference_mode():
             x = nn.embedding(batch.ids, w.tokens).add_(nn.embedding(batch.positions, w.positions))
             for depth, (norm_1, attention, projection, norm_2, inner, outer) in enumerate(w.blocks):
-                h = nn.layer_norm(x, shape, *norm_1, w.eps)
-                qkv = self._multiply(h, *attention).view(len(x), 3, w.heads, w.head_size)
+                qkv = self._multiply(norm_1(x), attention).view(len(x), 3, w.heads, w.head_size)
                 query, key, value = qkv.unbind(1)
                 h = self.keys.attend(depth, query, key, value, batch, _attend)
                 if not every and depth == w.layers - 1:  # only the last position is needed in the last layer
                     last = batch.last(self._tile)
                     x, h = x[last], h[last]
-                x.add_(self._multiply(h, *projection))
-                h = nn.layer_norm(x, shape, *norm_2, w.eps)
-                h = nn.gelu(self._multiply(h, *inner), approximate="tanh")
-                x.add_(self._multiply(h, *outer))
+                x.add_(self._multiply(h, projection))
+                h = nn.gelu(self._multiply(norm_2(x), inner), approximate="tanh")
+                x.add_(self._multiply(h, outer))
             size = batch.size if every else len(batch.rows)
-            return nn.layer_norm(x[:size], shape, *w.last_norm, w.eps)
+            last_states: Tensor = w.last_norm(x[:size])
+            return last_states
 
-    def _multiply(self, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return rows @ weight + bias; on CPU in parts that give a row the same bits in any company."""
-        if not self._steady:
-            return torch.mm(rows, weight) if bias is None else torch.addmm(bias, rows, weight)
-        output = rows.new_empty((len(rows), weight.shape[1]))
-        sizes = self.weights.products.parts(len(rows), weight)
+    def _multiply(self, rows: Tensor, layer: Any) -> Tensor:  # noqa: ANN401 - a linear layer
+        """Apply a linear layer; on CPU a row gets the same bits in any company."""
+        if not self._steady or get_packed_weight(layer) is not None:
+            output: Tensor = layer(rows)
+            return output
+        matrix, bias = self.weights.get_matrix(layer), layer.bias
+        output = rows.new_empty((len(rows), matrix.shape[1]))
+        sizes = self.weights.products.parts(len(rows), matrix)
         for part, out in zip(torch.split(rows, sizes), torch.split(output, sizes), strict=True):
             if bias is None:
-                torch.mm(part, weight, out=out)
+                torch.mm(part, matrix, out=out)
             else:
-                torch.addmm(bias, part, weight, out=out)
+                torch.addmm(bias, part, matrix, out=out)
         return output
 
     def _project(self, hidden: Tensor) -> Tensor:
@@ -82,30 +83,35 @@ class Gpt2Runner(KeyValueRunner):
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """See `Kernel` in `buffers`."""
-    attend = nn.scaled_dot_product_attention
+    """See `Kernel` in `base`."""
     t = query.shape[2]
-    if t == 1 and query.device.type == "cpu":  # whole tiles here too: a product with one row depends on its address
-        return attend(query.expand(-1, -1, TILE, -1), keys, values, attn_mask=mask)[:, :, :1]
-    return attend(query, keys, values, attn_mask=mask, is_causal=t > 1 and mask is None)
+    if t == 1 and query.device.type == "cpu":
+        return attend_one_token(query, keys, values, mask)
+    return nn.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=t > 1 and mask is None)
 
 
 class Gpt2Weights:
-    """Weights of a GPT-2, shared with the transformers module but for the output matrix, which is laid row-major."""
+    """Layers of a GPT-2, shared with the transformers module."""
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401
         body = model.transformer
         self.tokens, self.positions = body.wte.weight, body.wpe.weight
-        parts = [(b.ln_1, b.attn.c_attn, b.attn.c_proj, b.ln_2, b.mlp.c_fc, b.mlp.c_proj) for b in body.h]
-        self.blocks = [[(part.weight, part.bias) for part in block] for block in parts]
+        self.blocks = [(b.ln_1, b.attn.c_attn, b.attn.c_proj, b.ln_2, b.mlp.c_fc, b.mlp.c_proj) for b in body.h]
         self.layers, self.width = len(self.blocks), int(self.tokens.shape[1])
         self.heads = int(model.config.n_head)
         self.head_size = self.width // self.heads
-        self.last_norm = body.ln_f.weight, body.ln_f.bias
-        self.eps = float(model.config.layer_norm_epsilon)
-        head = model.lm_head.weight.detach().t()
-        self.head = head.contiguous() if head.device.type == "cpu" else head
+        self.last_norm, self.head = body.ln_f, model.lm_head
         self.products = RowSplitter()
+
+    def get_matrix(self, layer: Any) -> Tensor:  # noqa: ANN401
+        """Return the weights of a linear layer, laid row-major, (inputs, outputs)."""
+        matrix: Tensor = self._head_matrix if layer is self.head else layer.weight
+        return matrix
+
+    @cached_property
+    def _head_matrix(self) -> Tensor:
+        matrix: Tensor = self.head.weight.detach().t().contiguous()
+        return matrix
 
     @classmethod
     def get(cls, model: Any) -> Gpt2Weights:  # noqa: ANN401
