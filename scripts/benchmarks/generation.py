@@ -9,7 +9,8 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
+from openended.harness.models.packed import PackedConv1D, PackedLinear, pack_layers
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, TextTokenizer, load_model
 from openended.metrics.eps_ppl import eps_ppl
@@ -86,8 +88,24 @@ def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     return {"tokens": float(sum(lengths))}
 
 
+@contextmanager
+def use_plain_layers(model: Model) -> Iterator[None]:
+    """Give a model the linear layers of PyTorch and transformers within the block."""
+    layers = [(layer, type(layer)) for layer in model.modules() if isinstance(layer, PackedLinear | PackedConv1D)]
+    for layer, kind in layers:
+        layer.__class__ = kind.__base__
+    yield
+    for layer, kind in layers:
+        layer.__class__ = kind
+
+
 def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
-    """Generate with transformers' `generate`, left-padded prompts and the same batch size."""
+    """Generate with transformers' `generate`, its layers, left-padded prompts and the same batch size."""
+    with use_plain_layers(lm.model):
+        return _generate_padded(size, decoder, lm)
+
+
+def _generate_padded(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     options: dict[str, Any] = {"do_sample": decoder.stochastic}
     options |= {"top_k": 0, "top_p": getattr(decoder, "p", 1.0)} if decoder.stochastic else {}
     options |= {"num_beams": decoder.num_beams} if isinstance(decoder, Beam) else {}
@@ -276,6 +294,7 @@ def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: 
         others, along = torch.logsumexp((hidden @ head.t())[:, 1:], -1), hidden @ direction
         weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
     head[0] = direction * weight
+    pack_layers(model)
     return LanguageModel(
         model=model, tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True), device=torch.device("cpu"),
         dtype=torch.float32, eos_ids=(0,), vocab_size=model.config.vocab_size,
@@ -313,7 +332,7 @@ def _embed_with_harness(lm: LanguageModel) -> Counts:
 def _embed_padded(lm: LanguageModel) -> Counts:
     """Compute the same in the given order with padding, as public scripts do."""
     rows, vectors = _sample_rows(128, 10, 256, seed=1), []
-    with torch.inference_mode():
+    with torch.inference_mode(), use_plain_layers(lm.model):
         for start in range(0, len(rows), 16):
             part = rows[start : start + 16]
             width = max(map(len, part))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from openended.harness.generation.kv_cache import base
 from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.choose import RereadRunner, SameLengthRunner, make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
@@ -172,6 +173,21 @@ def test_steps_on_the_models_own_cache_equal_its_pass():
             step = run.logits(run.extend(ids[:, at], [0, 1, 2]))
             torch.testing.assert_close(step, want[:, at], atol=3e-4, rtol=1e-3)
     assert run.lengths.tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("heads", "shared", "masked"), [(6, 6, False), (6, 2, True)])
+def test_attention_of_one_token_is_that_of_pytorch(heads, shared, masked, monkeypatch):
+    monkeypatch.setattr(base, "_CACHED", 6 * 20 * 8 * 3)  # three rows at a time
+    query, keys, values = torch.randn(8, heads, 1, 8), torch.randn(8, shared, 20, 8), torch.randn(8, shared, 20, 5)
+    mask = torch.rand(8, 1, 1, 20) < 0.8 if masked else None
+    for scale in (None, 0.3):
+        want = torch.nn.functional.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True
+        )
+        attended = base.attend_one_token(query, keys, values, mask, scale)
+        torch.testing.assert_close(attended, want)
+        alone = base.attend_one_token(query[5:6], keys[5:6], values[5:6], None if mask is None else mask[5:6], scale)
+        assert torch.equal(alone, attended[5:6])
 
 
 def test_parts_are_whole_tiles_and_give_one_result():
