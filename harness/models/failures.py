@@ -89,24 +89,20 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def find_batch_shapes(lengths: I64, batch_size: int) -> I64:
-    """Return rows and longest length of each row's batch in `run_in_batches`, shape (n, 2)."""
-    order = np.argsort(-lengths, kind="stable")
-    firsts = np.arange(len(order)) // batch_size * batch_size
-    shapes = np.zeros((len(order), 2), dtype=np.int64)
-    shapes[order] = np.stack([np.minimum(len(order) - firsts, batch_size), lengths[order[firsts]]], axis=1)
-    return shapes
-
-
-def run_in_batches(lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None) -> None:
+def run_in_batches(
+    lengths: I64, batch_size: int, step: Callable[[I64], None], advance: Advance | None = None, *,
+    most_tokens: int | None = None,
+) -> None:  # fmt: skip
     """Call `step` on parts of the rows, longest first; a part that runs out of memory is halved and tried again.
 
+    A part has at most `batch_size` rows, and no more of them than have `most_tokens` tokens with their padding.
     The new size is kept for the rest: rows that follow are no longer than the ones that failed.
     """
     order = np.argsort(-lengths, kind="stable")
     start, size = 0, batch_size
     while start < len(order):
-        part = order[start : start + size]
+        fitting = size if most_tokens is None else max(1, most_tokens // max(1, int(lengths[order[start]])))
+        part = order[start : start + min(size, fitting)]
         try:
             step(part)
         except (RuntimeError, MemoryError) as err:

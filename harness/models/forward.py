@@ -1,5 +1,7 @@
 """One forward pass over many texts: embeddings and token losses, in right-padded batches of similar length.
 
+On a CPU, where all layers of a model are packed, a sequence is padded to a multiple of 16 tokens, and its result
+depends on nothing but itself: batches are as small as is fast, and results of other passes are as good as new ones.
 A causal model never attends to the right, so padding needs no mask: with a mask of ones, attention takes the fast path.
 A bidirectional model gets the true mask.
 """
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, CausalModel, SpecError, copy_to_device
-from openended.harness.models.failures import find_batch_shapes, run_in_batches
+from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ Integers = NDArray[np.signedinteger[Any]]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
 _IN_MEMORY = 1 << 30  # bytes of vectors
+_PADDED = 16  # tokens: sequences of a steady model are padded to a multiple of it
+_TOKENS = 1024  # of a batch of a steady model, so that what a layer makes of them stays in a CPU's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,39 +67,43 @@ def run_forward(
     plain = nll is None or _head_is_plain(lm)
     causal = pool is None or pool.causal
 
+    lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
+    most_tokens = None
+    if is_steady(lm):
+        longest = lm.context_length or int(lengths.max(initial=0)) + _PADDED
+        lengths, most_tokens = np.minimum(-(-lengths // _PADDED) * _PADDED, longest), _TOKENS
+
     def step(part: I64) -> None:
         batch = [jobs[i] for i in part]
-        ids, mask = _pad(lm, batch, causal=causal)
+        ids, mask = _pad(lm, batch, int(lengths[part[0]]), causal=causal)
         states, logits = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal, body=plain)
         if pool is not None:
             _keep_vectors(pool, states[1], batch, rows)
         if nll is not None:
             _score(lm, states[0], logits, batch, nll)
 
-    lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     with torch.inference_mode():
-        run_in_batches(lengths, batch_size, step, advance)
+        run_in_batches(lengths, batch_size, step, advance, most_tokens=most_tokens)
+
+
+def is_steady(lm: CausalModel) -> bool:
+    """Return whether the result of a sequence does not depend on its batch, bit for bit."""
+    from openended.harness.models.onednn import is_packed
+
+    return lm.device.type == "cpu" and is_packed(lm.model)
 
 
 def copy_earlier_results(
     jobs: Sequence[ForwardRow], earlier: Sequence[tuple[Sequence[ForwardRow], EarlierPass]], *, rows: int,
-    pool: Pool | None, nll: F64 | None, batch_size: int,
+    pool: Pool | None, nll: F64 | None,
 ) -> list[ForwardRow]:  # fmt: skip
-    """Fill in the results of sequences that an earlier pass has read; return the jobs that are left to run.
-
-    The last bits of a result depend on the shape of its batch, though not on the rows beside it. So only sequences
-    from batches of the same shape are reused, and batches that lost rows to them are filled up with others of them.
-    """
-    stored = {
-        key: (job, texts)
-        for earlier_jobs, texts in earlier
-        for key, job in zip(_identify_results(earlier_jobs, batch_size), earlier_jobs, strict=True)
-    }
-    by_shape: dict[bytes, tuple[list[int], list[int]]] = {}  # shape → jobs with results, and without
-    for i, key in enumerate(_identify_results(jobs, batch_size)):
-        hit, job = stored.get(key), jobs[i]
-        by_shape.setdefault(key[1], ([], []))[hit is None].append(i)
+    """Fill in the results of sequences that an earlier pass has read; return the jobs that are left to run."""
+    stored = {_identify_result(job): (job, texts) for earlier_jobs, texts in earlier for job in earlier_jobs}
+    left: list[ForwardRow] = []
+    for job in jobs:
+        hit = stored.get(_identify_result(job))
         if hit is None:
+            left.append(job)
             continue
         source, texts = hit
         if nll is not None and texts.scores is not None:
@@ -106,26 +114,19 @@ def copy_earlier_results(
                 pool.vectors.extend(allocate_vectors(rows, vectors.shape[1]) for vectors in texts.vectors)
             for vectors, earlier_vectors in zip(pool.vectors, texts.vectors, strict=True):
                 vectors[job.row] = earlier_vectors[source.row]
-    left: list[int] = []
-    for shape, (copied, missing) in by_shape.items():
-        size = int(np.frombuffer(shape, dtype=np.int64)[0])
-        copied.sort(key=lambda i: -len(jobs[i].ids))  # so that the batches stay as long
-        left += missing + copied[: -len(missing) % size]
-    return [jobs[i] for i in sorted(left)]
+    return left
 
 
-def _identify_results(jobs: Sequence[ForwardRow], batch_size: int) -> list[tuple[bytes, bytes, int, bool]]:
-    """Return what the bits of each job's result depend on: its ids, its batch's shape, and what it gives."""
-    shapes = find_batch_shapes(np.array([len(job.ids) for job in jobs], dtype=np.int64), batch_size)
-    return [
-        (hashlib.sha256(as_ids(job.ids).tobytes()).digest(), shape.tobytes(), job.first, job.row >= 0)
-        for job, shape in zip(jobs, shapes, strict=True)
-    ]
+def _identify_result(job: ForwardRow) -> tuple[bytes, int, bool]:
+    """Return what the bits of a job's result depend on: its ids and what it gives."""
+    return hashlib.sha256(as_ids(job.ids).tobytes()).digest(), job.first, job.row >= 0
 
 
-def _pad(lm: CausalModel, batch: Sequence[ForwardRow], *, causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(
+    lm: CausalModel, batch: Sequence[ForwardRow], width: int, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     filler = max(getattr(lm.model.config, "pad_token_id", None) or 0, 0)  # -1 in some configs: none
-    shape = (len(batch), max(len(job.ids) for job in batch))
+    shape = (len(batch), width)
     ids = np.full(shape, filler, dtype=np.int64)
     mask = np.full(shape, int(causal), dtype=np.int64)
     for i, job in enumerate(batch):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 from openended.harness.models.failures import check_finite
-from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_earlier_results
+from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_earlier_results, is_steady
 
 if TYPE_CHECKING:
     import torch
@@ -91,11 +91,11 @@ def _run_missing(
 ) -> None:  # fmt: skip
     """Run what the request's earlier passes do not give; `plan` returns the jobs of a request."""
     rows, size = len(request.continuations), request.batch_size
-    if request.earlier:
+    if request.earlier and is_steady(lm):
         earlier = [
             (plan(replace(request, prompts=e.prompts, continuations=e.continuations)), e) for e in request.earlier
         ]
-        todo = copy_earlier_results(jobs, earlier, rows=rows, pool=pool, nll=nll, batch_size=size)
+        todo = copy_earlier_results(jobs, earlier, rows=rows, pool=pool, nll=nll)
         if reused := len(jobs) - len(todo):
             log.info("%s has read %d of %d sequences in another run", lm.spec.title, reused, len(jobs))
         if advance is not None:

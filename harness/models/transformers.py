@@ -154,7 +154,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     import torch
     from transformers import GenerationConfig
 
-    from openended.harness.models.packed import pack_layers
+    from openended.harness.models.onednn import pack_layers
 
     spec.check_ready()
     reason = spec.cannot("score")
@@ -253,7 +253,7 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     import torch
     from transformers import AutoModel
 
-    from openended.harness.models.packed import pack_layers
+    from openended.harness.models.onednn import pack_layers
 
     spec.check_ready()
     model = read_weights(AutoModel, spec, "embedder", unused=is_output_layer)

@@ -30,7 +30,7 @@ from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
-from openended.harness.models.packed import PackedConv1D, PackedLinear, pack_layers
+from openended.harness.models.onednn import OnednnConv1D, OnednnLinear, pack_layers
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, TextTokenizer, load_model
 from openended.metrics.eps_ppl import eps_ppl
@@ -91,7 +91,7 @@ def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
 @contextmanager
 def use_plain_layers(model: Model) -> Iterator[None]:
     """Give a model the linear layers of PyTorch and transformers within the block."""
-    layers = [(layer, type(layer)) for layer in model.modules() if isinstance(layer, PackedLinear | PackedConv1D)]
+    layers = [(layer, type(layer)) for layer in model.modules() if isinstance(layer, OnednnLinear | OnednnConv1D)]
     for layer, kind in layers:
         layer.__class__ = kind.__base__
     yield

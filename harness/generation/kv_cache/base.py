@@ -1,9 +1,10 @@
 """Stepwise generation: a model on a fixed number of rows, each with its own length, and their keys and values.
 
-On CPU in float32 a row's result does not depend on the other rows, bit for bit. Matrix products see the tokens of all
-rows as one tall matrix, 4, 8, … 64 of them at a time, filled up to a multiple of 4: the BLAS then treats every row
-alike. More go together only where a trial on this machine gave the same bits (see `RowSplitter`). Attention runs on
-rows of one length, without padding. On a GPU shorter rows are masked, and last bits may depend on the others.
+On CPU in float32 a row's result does not depend on the other rows, bit for bit. Packed layers treat every row alike
+(see `openended.harness.models.onednn`). Where a layer is not packed, the BLAS sees the tokens of all rows as one tall
+matrix, 4, 8, … 64 of them at a time, filled up to a multiple of 4, and more only where a trial on this machine gave the
+same bits (see `RowSplitter`). Attention runs on rows of one length, without padding; that of a single token needs no
+matrix product. On a GPU shorter rows are masked, and last bits may depend on the others.
 """
 
 from abc import ABC, abstractmethod
@@ -323,6 +324,40 @@ class _LayerAttention:
             buffer[index, :, :width] = new
         needs_mask = self.window is not None and width >= self.window
         return _build_window_mask(width, width, self.window or 0, count, k.device) if needs_mask else None
+
+
+class KeyValueRunner(CacheRunner):
+    """Base of the runners whose rows have keys and values of their own, of any lengths."""
+
+    def __init__(self, lm: CausalModel, keys: KeyValues) -> None:
+        super().__init__(lm, keys.shape[0])
+        self.keys = keys
+
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        states: dict[int, Tensor] = {}
+        for part in split_prompts(prompts, self._device.type):
+            sizes = [len(prompts[i]) for i in part]
+            full = self._round_up_count(sum(sizes))
+            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
+            hidden = self._run(batch, every=every)
+            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [states[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        index = np.asarray(rows)
+        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
+        self.lengths[index] += 1
+        return hidden
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+
+    @abstractmethod
+    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
+        """Return the last hidden states of a pass without its filling, (T, d), or of each last token, (rows, d)."""
 
 
 def attend_one_token(

@@ -11,8 +11,14 @@ import torch.nn.functional as nn
 from torch import Tensor
 
 from openended.harness.core import CausalModel
-from openended.harness.generation.kv_cache.base import TILE, ForwardPass, KeyValues, attend_one_token, round_up_to_tiles
-from openended.harness.generation.kv_cache.general import KeyValueRunner
+from openended.harness.generation.kv_cache.base import (
+    TILE,
+    ForwardPass,
+    KeyValueRunner,
+    KeyValues,
+    attend_one_token,
+    round_up_to_tiles,
+)
 from openended.harness.models import get_packed_weight, has_many_devices
 
 SAFE = 64  # up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order

@@ -6,8 +6,9 @@ import pytest
 
 from openended.harness.generation.kv_cache import base
 from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
-from openended.harness.generation.kv_cache.choose import RereadRunner, SameLengthRunner, make_runner
+from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
+from openended.harness.generation.kv_cache.one_length import RereadRunner, SameLengthRunner
 from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
 from tests.lazy import torch
 

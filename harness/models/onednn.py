@@ -24,7 +24,7 @@ _HINT = 64  # rows that oneDNN lays the weights out for
 _TOLERANCE = 1e-4  # of the trial's results, relative to the largest
 
 
-class PackedLinear(nn.Linear):
+class OnednnLinear(nn.Linear):
     """A linear layer, packed where no gradient is asked for."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in PyTorch
@@ -32,7 +32,7 @@ class PackedLinear(nn.Linear):
         return super().forward(input) if packed is None else _multiply(input, packed, self.bias)
 
 
-class PackedConv1D(Conv1D):  # type: ignore[misc]
+class OnednnConv1D(Conv1D):  # type: ignore[misc]
     """A linear layer of GPT-2, with weights (inputs, outputs), packed where no gradient is asked for."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class PackedConv1D(Conv1D):  # type: ignore[misc]
         return output
 
 
-_KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: PackedLinear, Conv1D: PackedConv1D}
+_KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: OnednnLinear, Conv1D: OnednnConv1D}
 _PACKED: WeakKeyDictionary[nn.Module, tuple[object, Tensor | None]] = WeakKeyDictionary()
 """Layer → what its weights were when they were packed, and the packed ones; None if the trial failed."""
 _TRIALS: dict[tuple[int, ...], bool] = {}
@@ -62,20 +62,35 @@ def _fits(weight: Tensor) -> bool:
     return weight.dtype == torch.float32 and weight.device.type == "cpu"
 
 
+def is_packed(model: nn.Module) -> bool:
+    """Return whether every weight matrix of a model is packed, or the table of an embedding.
+
+    Then what the model computes of a sequence on the CPU depends, bit for bit, on its padded length and not on others.
+    """
+    packed: set[int] = set()
+    with torch.inference_mode():
+        for layer in model.modules():
+            if isinstance(layer, nn.Embedding) or get_packed_weight(layer) is not None:
+                packed.add(id(layer.weight))
+    return all(p.dim() < 2 or id(p) in packed for p in model.parameters())
+
+
 def get_packed_weight(layer: nn.Module) -> Tensor | None:
     """Return the packed weights of a layer; None where gradients are recorded, or the layer is not to be packed.
 
     Weights that were changed or replaced since are packed again; those that come and go, as accelerate's, are not.
     """
+    if torch.is_grad_enabled() or type(layer) not in _KINDS.values():
+        return None
     weight: Any = layer.weight
-    if torch.is_grad_enabled() or type(layer) not in _KINDS.values() or weight.is_inference() or not _fits(weight):
+    if weight.is_inference() or not _fits(weight):
         return None
     state = (weight.data_ptr(), weight._version, torch.get_num_threads())
-    known = _PACKED.get(layer)
-    if known is None or known[0] != state:
+    entry = _PACKED.get(layer)
+    if entry is None or entry[0] != state:
         matrix = weight.detach() if isinstance(layer, nn.Linear) else weight.detach().t().contiguous()
-        known = _PACKED[layer] = state, _pack(matrix)
-    return known[1]
+        entry = _PACKED[layer] = state, _pack(matrix)
+    return entry[1]
 
 
 def _pack(matrix: Tensor) -> Tensor | None:

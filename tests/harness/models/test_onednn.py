@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from openended.harness.models import packed
-from openended.harness.models.packed import get_packed_weight, pack_layers
+from openended.harness.models import onednn
+from openended.harness.models.onednn import get_packed_weight, pack_layers
 
 KINDS = {"linear": lambda: nn.Linear(96, 200), "no bias": lambda: nn.Linear(96, 200, bias=False),
          "conv": lambda: Conv1D(200, 96)}  # fmt: skip
@@ -68,21 +68,21 @@ def test_only_float32_models_that_fit_are_packed(monkeypatch):
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     mixed = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, dtype=torch.bfloat16))
     pack_layers(mixed)
-    monkeypatch.setattr(packed, "MOST_WEIGHTS", 127)
+    monkeypatch.setattr(onednn, "MOST_WEIGHTS", 127)
     pack_layers(model)
     assert {type(layer) for layer in (*model, *mixed)} == {nn.Linear}
-    monkeypatch.setattr(packed, "MOST_WEIGHTS", 128)
+    monkeypatch.setattr(onednn, "MOST_WEIGHTS", 128)
     pack_layers(model)
-    assert {type(layer) for layer in model} == {packed.PackedLinear}
+    assert {type(layer) for layer in model} == {onednn.OnednnLinear}
 
 
 def test_a_layer_that_fails_the_trial_keeps_its_own_product(layer, monkeypatch):
     """A processor whose kernel sums otherwise for many rows, or wrongly."""
     rows = torch.randn(64, 96)
-    plain, real = apply(layer, rows), packed._multiply
+    plain, real = apply(layer, rows), onednn._multiply
     for wrong in (lambda rows, *rest: real(rows, *rest) + 1e-6 * (len(rows) > 8), lambda *given: real(*given) * 1.01):
-        monkeypatch.setattr(packed, "_TRIALS", {})
-        monkeypatch.setattr(packed, "_multiply", wrong)
+        monkeypatch.setattr(onednn, "_TRIALS", {})
+        monkeypatch.setattr(onednn, "_multiply", wrong)
         tried = copy.deepcopy(layer)
         pack_layers(tried)
         assert torch.equal(apply(tried, rows), plain)
