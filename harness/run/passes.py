@@ -17,8 +17,8 @@ from openended.harness.run.session import Session
 from openended.harness.run.steps import Build, Step, TextRows
 from openended.harness.storage import RowFile
 
-# Rows of a pass on a CPU, whatever `runtime.feature_batch_size` says: matrix products of other sizes round differently
-# (2e-8), which would change the features and every key after them. Equal to the option's default.
+# Most rows of a batch on a CPU, whatever `runtime.feature_batch_size` says: where layers are not packed, products of
+# other sizes round differently (2e-8), which would change the features and every key after them.
 CPU_ROWS = 64
 
 

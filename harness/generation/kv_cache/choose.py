@@ -48,7 +48,7 @@ def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *,
     if kind == "fixed" and is_plain_gpt2(lm.model):
         return Gpt2Runner(lm, rows, length, once=once)
     from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
-    from openended.harness.generation.kv_cache.one_length import RereadRunner, SameLengthRunner
+    from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
 
     if kind == "reread":
         return RereadRunner(lm, rows, length)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from openended.harness.models import LanguageModel, ModelSpec, TextTokenizer
+from openended.harness.models.onednn import pack_layers
 from tests.lazy import torch
 
 
@@ -22,6 +23,7 @@ class Letters:
 def wrap(
     model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int | None = 128, vocab_size: int | None = None
 ) -> LanguageModel:
+    pack_layers(model)  # as `load_model` does
     return LanguageModel(
         model=model.eval().requires_grad_(False), tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True),
         device=torch.device("cpu"), dtype=torch.float32, eos_ids=eos_ids, context_length=context_length,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import pytest
 
 from openended.harness.generation.kv_cache import base
 from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.gpt2 import SAFE, RowSplitter
-from openended.harness.generation.kv_cache.one_length import RereadRunner, SameLengthRunner
+from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
+from openended.harness.models.onednn import is_packed
 from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
 from tests.lazy import torch
 
@@ -49,9 +52,14 @@ def test_rows_of_any_lengths_equal_transformers(name, padded):
     assert lm.model.config._attn_implementation == "sdpa"
 
 
-@pytest.mark.parametrize("name", RAGGED)
-def test_a_row_is_the_same_bit_for_bit_in_any_company(name):
+@pytest.mark.parametrize(("name", "packs"), [*((name, True) for name in RAGGED), ("gpt2", False), ("llama", False)])
+def test_a_row_is_the_same_bit_for_bit_in_any_company(name, packs, monkeypatch):
+    if not packs:  # as on a machine without oneDNN
+        monkeypatch.setattr("openended.harness.models.onednn._TRIALS", {})
+        monkeypatch.setattr("openended.harness.models.onednn._passes_trial", lambda *_: False)
+        monkeypatch.setattr("openended.harness.models.onednn._PACKED", WeakKeyDictionary())
     lm, prompts = family(name), ragged()
+    assert is_packed(lm.model) == packs or name in ("mixtral", "qwen2_moe")
     tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
     whole = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails)
     for some in ([0], [4], [0, 3], [6, 2, 1]):

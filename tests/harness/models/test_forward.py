@@ -14,11 +14,12 @@ from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecErr
 from openended.harness.models import embedder as f, failures, finetune_classifier, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.failures import check_finite, check_logits
+from openended.harness.models.forward import ForwardRow, Pool, is_steady, run_forward
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
 from openended.harness.models.transformers import load_embedder
-from tests.harness.generation.models import gpt2, wrap
+from tests.harness.generation.models import FAMILIES, family, gpt2, wrap
 from tests.helpers import embed_one, embedding, openended, ragged, scoring, tiny_model
 from tests.lazy import torch
 
@@ -213,6 +214,26 @@ def test_batches_change_float_noise_alone_and_count_every_text(lm: Any) -> None:
     done: list[int] = []
     embed_one(lm, spec(), rows(1, 7, 1, 2), rows(2, 7, 1, 9), batch_size=3, advance=done.append)
     assert done == [3, 3, 1]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
+    """On a CPU, where every weight matrix is in a packed layer; those of experts and of Falcon's own layers are not."""
+    model = family(name)
+    rows = [torch.randint(1, 300, (length,)).numpy() for length in (40, 3, 17, 127, 40, 16, 33, 1)]
+
+    def read(part: list[int]) -> tuple[Any, Any]:
+        jobs = [ForwardRow(i, rows[k], 1, i * 128) for i, k in enumerate(part)]
+        pool, nll = Pool(-1, "last", (128,)), np.zeros(128 * len(part))
+        run_forward(model, jobs, rows=len(part), pool=pool, nll=nll, batch_size=64)
+        return pool.vectors[0], nll.reshape(len(part), 128)
+
+    together = read(list(range(len(rows))))
+    assert is_steady(model) == (name not in ("falcon", "mixtral", "qwen2_moe"))
+    if is_steady(model):
+        for part in ([2], [4, 0], [7, 3, 1]):
+            for alone, all_texts in zip(read(part), together, strict=True):
+                assert np.array_equal(alone, all_texts[part])
 
 
 def test_scaled_logits_are_the_models_own(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
