@@ -10,6 +10,7 @@ double click may load scripts from its folder, but may not fetch.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from itertools import islice, pairwise
@@ -92,7 +93,9 @@ def _describe_rows(
     if near is not None and human is not None:
         values["nearest"] = TextValue("similarity to the nearest human text", "none", near[0])
         head["nearest"] = [positions[human.rows.ids[at]] for at in near[1]]
-    rounded = {n: [float(f"{x:.4g}") if np.isfinite(x) else None for x in v.values] for n, v in values.items()}
+    rounded = {
+        n: [float(f"{x:.4g}") if math.isfinite(x) else None for x in v.values.tolist()] for n, v in values.items()
+    }
     return head | {"values": rounded}
 
 
