@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,7 @@ class ModelPasses:
         ranks = "rank" in requested
         earlier = [
             models.EarlierPass(*read(other), scores=_load_scores(entries), vectors=_load_vectors(entries))
-            for other, entries in self._find_earlier_passes(source, steps if "score" in requested else (), lm)
+            for other, entries in self._find_earlier_passes(source, steps if "score" in requested else ())
         ]
         builds: dict[str, Build] = {}
         with self._show_progress(f"score {source.title}", len(texts)) as advance:
@@ -174,7 +174,7 @@ class ModelPasses:
             prompts, texts = read(source)
             earlier = [
                 models.EarlierPass(*read(other), vectors=_load_vectors(entries))
-                for other, entries in self._find_earlier_passes(source, list(lengths) if len(specs) == 1 else (), model)
+                for other, entries in self._find_earlier_passes(source, list(lengths) if len(specs) == 1 else ())
             ]
             request = models.EmbeddingRequest(
                 prompts=prompts, continuations=texts, embedder=spec, batch_size=batch, earlier=earlier
@@ -223,23 +223,19 @@ class ModelPasses:
         return core.digest([texts.key, reading.key, here["packages"], here["hardware"]["processor"]])
 
     def _find_earlier_passes(
-        self, source: TextRows, steps: Sequence[Step], model: Any  # noqa: ANN401 - a language model
-    ) -> Iterator[tuple[TextRows, list[storage.Entry]]]:  # fmt: skip
+        self, source: TextRows, steps: Sequence[Step]
+    ) -> Iterator[tuple[TextRows, list[storage.Entry]]]:
         """Yield the texts of runs with other numbers of examples for which all of `steps` are in the store.
 
         Only on a CPU, and only what equal packages on an equal machine computed, so that the bits are those of a pass
         over all texts.
         """
         store, recipe = self.session.store, source.step.recipe
-        is_steady = isinstance(model, models.LanguageModel) and model.device.type == "cpu"
-        if recipe is None or not steps or not is_steady:
+        if recipe is None or not steps or self.find_family(source, steps[0]) is None:
             return
         here: Any = core.make_shareable(core.to_json(storage.describe_environment()))
-        relatives: Iterable[storage.Entry] = ()
-        if recipe.extent:
-            relatives = store.find_relatives(recipe)
-        elif recipe.stage == "human":
-            relatives = store.find_with_other_input(recipe, "examples")
+        has_extent = bool(recipe.extent)
+        relatives = store.find_relatives(recipe) if has_extent else store.find_with_other_input(recipe, "examples")
         recipes = [step.recipe for step in steps if step.recipe is not None]
         for relative in relatives:
             if source.file not in relative.files or relative.key == recipe.key:
