@@ -24,7 +24,8 @@ TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
 FLOOR = 16
 """Tokens that models of transformers run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
-_CACHED = 1 << 19  # products of keys or values that `attend_one_token` makes at once
+_WHOLE = 16  # positions: steps on a CPU see a multiple of it, so that the end of a sum is the same for every row
+_CACHED = 1 << 18  # products of keys or values that a step makes at once on a CPU
 PREFILL = {"cpu": 1024}
 """Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
 PREFILL_ELSEWHERE = 16384
@@ -115,6 +116,16 @@ class Group:
         return slice(a, a + n) if self.rows[-1] - a == n - 1 else list(self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """Rows that stand side by side and take part in a step together."""
+
+    tokens: slice  # their tokens in the pass
+    rows: slice
+    end: int  # positions of the longest, rounded up
+    mask: Tensor | None  # positions that each row sees, (rows, 1, 1, end); None: all
+
+
 @dataclass
 class ForwardPass:
     """The tokens of one forward pass, row after row, filled up to whole tiles with copies."""
@@ -125,6 +136,9 @@ class ForwardPass:
     groups: list[Group]
     steps: bool  # true: one token more for rows that run; False: prompts
     masks: dict[int | None, Tensor] = field(default_factory=dict)  # window of the attention → mask of a padded step
+    parts: dict[tuple[int, int | None], list[StepPart]] = field(
+        default_factory=dict
+    )  # arguments of `split_step` → result
 
     @cached_property
     def rows(self) -> list[int]:
@@ -145,6 +159,30 @@ class ForwardPass:
         positions = np.where(inside, at + (np.cumsum(sizes) - sizes)[:, None], 0)
         device = self.ids.device
         return copy_to_device(positions, device), copy_to_device(np.flatnonzero(inside), device)
+
+    def split_step(self, most: int, window: int | None) -> list[StepPart]:
+        """Split a step into parts of at most `most` positions, or one row."""
+        if (most, window) not in self.parts:
+            self.parts[most, window] = list(self._iterate_parts(most, window))
+        return self.parts[most, window]
+
+    def _iterate_parts(self, most: int, window: int | None) -> Iterator[StepPart]:
+        lengths = np.repeat([g.length for g in self.groups], [len(g.rows) for g in self.groups])
+        rows, first = self.rows, 0
+        while first < len(rows):
+            last, end = first + 1, int(lengths[first])
+            while last < len(rows) and rows[last] == rows[last - 1] + 1:
+                longest = max(end, int(lengths[last]))
+                if (last + 1 - first) * longest > most:
+                    break
+                last, end = last + 1, longest
+            own, mask, end = lengths[first:last, None], None, round_up_to_tiles(end, _WHOLE)
+            if own.min() < end or (window is not None and end > window):
+                at = np.arange(end)
+                seen = (at < own) & (at >= own - (end if window is None else window))
+                mask = copy_to_device(seen[:, None, None], self.ids.device)
+            yield StepPart(slice(first, last), slice(rows[first], rows[first] + last - first), end, mask)
+            first = last
 
     def last(self, tile: int) -> Tensor:
         """Return the position of each row's last token, padded to whole tiles."""
@@ -233,9 +271,9 @@ class KeyValues:
         pair = self._layers[layer]
         if pair is None:
             rows, length = self.shape
-            # Masked positions of padded rows count nothing, if they are numbers.
-            new = "new_zeros" if self.padded else "new_empty"
-            key_buffer, value_buffer = (getattr(x, new)((rows, x.shape[1], length, x.shape[2])) for x in (key, value))
+            # Masked positions count nothing, if they are numbers.
+            room = round_up_to_tiles(length, _WHOLE)
+            key_buffer, value_buffer = (x.new_zeros((rows, x.shape[1], room, x.shape[2])) for x in (key, value))
             pair = self._layers[layer] = key_buffer, value_buffer
         return pair
 
@@ -267,16 +305,12 @@ class _LayerAttention:
             buffer[rows, :, at] = new[: batch.size]
 
     def attend_step(self) -> None:
-        """Attend group by group: a row sees only its own positions."""
+        """Attend for a few rows at a time, as many as a CPU's cache holds, each masked beyond its length."""
         keys, values = self.buffers or (self.key, self.value)
-        for group in self.batch.groups:
-            a, end = group.first, group.length
-            b = a + len(group.rows)
-            mask = None
-            if self.window is not None and end >= self.window:
-                mask = _build_window_mask(1, end, self.window, b - a, self.query.device)
-            seen = keys[group.index, :, :end], values[group.index, :, :end]
-            self.out[a:b] = self.kernel(self.query[a:b, :, None], *seen, mask)[:, :, 0]
+        most = _CACHED // (self.query.shape[1] * max(keys.shape[3], values.shape[3]))
+        for part in self.batch.split_step(most, self.window):
+            seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
+            self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, part.mask)[:, :, 0]
 
     def attend_step_padded(self) -> None:
         """Attend for all rows at once, each masked beyond its length."""
@@ -365,24 +399,18 @@ def attend_one_token(
 ) -> Tensor:
     """Attend from one token of each row: see `Kernel`; `scale` of the scores is 1 / sqrt(s) by default.
 
-    Products are summed one by one: the result of a row depends neither on addresses nor on other rows, as it would in a
-    matrix product with one row. A few rows at a time stay in a CPU's cache.
+    Products are summed one by one, in float32: the result of a row depends neither on addresses nor on other rows, as
+    it would in a matrix product with one row. Masked positions after the last change no bit, if there are as many as
+    make a multiple of 16.
     """
     n, heads, _, size = query.shape
-    shared, end, width = keys.shape[1], keys.shape[2], values.shape[3]
-    out = query.new_empty((n, shared, heads // shared, width))
-    step = max(1, _CACHED // (heads * end * max(size, width)))
-    products = query.new_empty((min(step, n), shared, heads // shared, end, max(size, width)))
-    for a in range(0, n, step):
-        part = slice(a, a + step)
-        chunk = products[: len(keys[part])]
-        torch.mul(query[part].view(-1, shared, heads // shared, 1, size), keys[part, :, None], out=chunk[..., :size])
-        scores = chunk[..., :size].sum(-1).mul_(size**-0.5 if scale is None else scale)
-        if mask is not None:
-            scores.masked_fill_(~mask[part], -torch.inf)
-        torch.mul(torch.softmax(scores, -1)[..., None], values[part, :, None], out=chunk[..., :width])
-        torch.sum(chunk[..., :width], -2, out=out[part])
-    return out.view(n, heads, 1, width)
+    shared = keys.shape[1]
+    scores = (query.float().view(n, shared, -1, 1, size) * keys[:, :, None]).sum(-1)
+    scores *= size**-0.5 if scale is None else scale
+    if mask is not None:
+        scores.masked_fill_(~mask, -torch.inf)
+    attended = (torch.softmax(scores, -1)[..., None] * values[:, :, None]).sum(-2)
+    return attended.view(n, heads, 1, -1).to(query.dtype)
 
 
 def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:

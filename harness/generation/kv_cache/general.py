@@ -120,15 +120,13 @@ def _attend(
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         raise NotImplementedError("attention with a soft cap or sinks")
 
-    steady = not keys.padded and query.dtype == torch.float32
-
     def kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        if steady and q.shape[2] == 1:
+        if q.shape[2] == 1 and not keys.padded:
             return base.attend_one_token(q, k, v, mask, scaling)
         out: Tensor = sdpa_attention_forward(module, q, k, v, mask, scaling=scaling)[0]
         return out.transpose(1, 2)
 
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    with _limit_to_one_thread(not keys.padded and not (steady and batch.steps)):
+    with _limit_to_one_thread(not keys.padded and not batch.steps):
         attended = keys.attend(module.layer_idx, q, k, v, batch, kernel, window=sliding_window)
     return attended.view(1, len(q), q.shape[1], -1), None

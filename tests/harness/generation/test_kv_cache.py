@@ -184,19 +184,27 @@ def test_steps_on_the_models_own_cache_equal_its_pass():
     assert run.lengths.tolist() == [8, 8, 8]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("heads", "shared", "masked"), [(6, 6, False), (6, 2, True)])
-def test_attention_of_one_token_is_that_of_pytorch(heads, shared, masked, monkeypatch):
-    monkeypatch.setattr(base, "_CACHED", 6 * 20 * 8 * 3)  # three rows at a time
-    query, keys, values = torch.randn(8, heads, 1, 8), torch.randn(8, shared, 20, 8), torch.randn(8, shared, 20, 5)
+def test_attention_of_one_token_is_that_of_pytorch(heads, shared, masked, dtype):
+    sizes = (8, heads, 1, 8), (8, shared, 20, 8), (8, shared, 20, 5)
+    query, keys, values = (torch.randn(size, dtype=getattr(torch, dtype)) for size in sizes)
     mask = torch.rand(8, 1, 1, 20) < 0.8 if masked else None
     for scale in (None, 0.3):
         want = torch.nn.functional.scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True
-        )
-        attended = base.attend_one_token(query, keys, values, mask, scale)
-        torch.testing.assert_close(attended, want)
-        alone = base.attend_one_token(query[5:6], keys[5:6], values[5:6], None if mask is None else mask[5:6], scale)
-        assert torch.equal(alone, attended[5:6])
+            query.double(), keys.double(), values.double(), attn_mask=mask, scale=scale, enable_gqa=True
+        ).to(query.dtype)
+        torch.testing.assert_close(base.attend_one_token(query, keys, values, mask, scale), want)
+
+
+def test_masked_positions_change_no_bit_of_attention():
+    query, keys, values = torch.randn(4, 3, 1, 16), torch.randn(4, 3, 704, 16), torch.randn(4, 3, 704, 16)
+    at = torch.arange(704)
+    for first, end in [(0, 1), (0, 15), (0, 17), (3, 40), (0, 255), (0, 300), (100, 513), (0, 699)]:
+        mask, alone = ((at >= first) & (at < end)).expand(4, 1, 1, 704), slice(0, round_up_to_tiles(end, 16))
+        together = base.attend_one_token(query, keys, values, mask)
+        row = base.attend_one_token(query[2:3], keys[2:3, :, alone], values[2:3, :, alone], mask[2:3, ..., alone])
+        assert torch.equal(row, together[2:3])
 
 
 def test_parts_are_whole_tiles_and_give_one_result():
