@@ -94,17 +94,19 @@ def get_packed_weight(layer: nn.Module) -> Tensor | None:
 
 
 def _pack(matrix: Tensor) -> Tensor | None:
-    """Return a matrix (outputs, inputs) as oneDNN wants it; None if it fails the trial."""
-    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(matrix, _HINT)
+    """Return a matrix (outputs, inputs) as oneDNN wants it; None where its shape fails the trial."""
     key = (*matrix.shape, torch.get_num_threads())
     if key not in _TRIALS:
-        _TRIALS[key] = _passes_trial(matrix, packed)
-    return packed if _TRIALS[key] else None
+        _TRIALS[key] = _passes_trial(*matrix.shape)
+    return torch.ops.mkldnn._reorder_linear_weight(matrix, _HINT) if _TRIALS[key] else None
 
 
-def _passes_trial(matrix: Tensor, packed: Tensor) -> bool:
+def _passes_trial(outputs: int, inputs: int) -> bool:
     """Return whether a row's result is right, and the same in products of different sizes."""
-    rows = torch.randn(max(_TRIED), matrix.shape[1], generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.rand(outputs, inputs, generator=generator)
+    rows = torch.randn(max(_TRIED), inputs, generator=generator)
+    packed = torch.ops.mkldnn._reorder_linear_weight(matrix, _HINT)
     plain = torch.nn.functional.linear(rows, matrix)
     together = _multiply(rows, packed, None)
     near = bool((together - plain).abs().max() <= _TOLERANCE * plain.abs().max())

@@ -176,10 +176,10 @@ class ForwardPass:
                 if (last + 1 - first) * longest > most:
                     break
                 last, end = last + 1, longest
-            own, mask, end = lengths[first:last, None], None, round_up_to_tiles(end, _WHOLE)
-            if own.min() < end or (window is not None and end > window):
+            ends, mask, end = lengths[first:last, None], None, round_up_to_tiles(end, _WHOLE)
+            if ends.min() < end or (window is not None and end > window):
                 at = np.arange(end)
-                seen = (at < own) & (at >= own - (end if window is None else window))
+                seen = (at < ends) & (at >= ends - (end if window is None else window))
                 mask = copy_to_device(seen[:, None, None], self.ids.device)
             yield StepPart(slice(first, last), slice(rows[first], rows[first] + last - first), end, mask)
             first = last

@@ -73,7 +73,7 @@ def family(
     import transformers
 
     config_name, options = _CONFIGS[name]
-    with torch.random.fork_rng():
+    with torch.inference_mode(mode=False), torch.random.fork_rng():
         torch.manual_seed(seed)
         config = getattr(transformers, config_name)(**(options | {"tie_word_embeddings": False} | more))
         config._attn_implementation = "sdpa"
