@@ -13,4 +13,6 @@ if [ "${1:-}" = --all ]; then
 fi
 # Two workers on two cores; more threads would compete for the cores.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+# Each worker, and each process that a test starts, would compile all sources again.
+export PYTHONDONTWRITEBYTECODE=
 exec .venv/bin/python -m pytest -n 2 --dist loadfile "$@"

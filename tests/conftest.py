@@ -1,6 +1,7 @@
 """What holds for the whole suite: the order of its files, and signals that child processes must not inherit."""
 
 import copy
+import gc
 import logging
 import random
 import signal
@@ -22,6 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # It would start the files with the most tests first, and end with one worker on the few tests that take long.
     config.option.loadscopereorder = False
+    gc.disable()  # what is collected stays until the end: Python's collector would read all of it again and again
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules and the collected tests out of garbage collections."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
