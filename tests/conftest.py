@@ -3,6 +3,7 @@
 import copy
 import gc
 import logging
+import os
 import random
 import signal
 from collections.abc import Iterator
@@ -77,6 +78,14 @@ def keep_loggers() -> Iterator[None]:
     for name, one in list(logging.root.manager.loggerDict.items()):
         if name.split(".")[0] == "openended" and isinstance(one, logging.Logger):
             one.disabled = False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def wait_for_no_disk() -> Iterator[None]:
+    """Let `fsync` return at once: it protects files from a loss of power, which no test can cause."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
