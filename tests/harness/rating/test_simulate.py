@@ -26,11 +26,11 @@ TRUTH = np.array([0.7, 0.2, -0.2, -0.7])
 
 
 @pytest.fixture(scope="module")
-def two_hundred(tmp_path_factory):
-    """200 raters of 15 pairs each: 500 ratings of each of six pairs, on three questions."""
+def answered(tmp_path_factory):
+    """48 raters of 15 pairs each: 120 ratings of each of six pairs, on three questions."""
     folder = tmp_path_factory.mktemp("raters")
-    spec = load_protocol("mauve", {"items": 500, "items_a_sheet": 15})
-    made = simulation.make_study(material(500, PLAYERS), spec, seed=5)
+    spec = load_protocol("mauve", {"items": 120, "items_a_sheet": 15})
+    made = simulation.make_study(material(120, PLAYERS), spec, seed=5)
     raters = simulation.RaterModel(strengths=dict(zip(PLAYERS, TRUTH, strict=True)), ties=0.1, seed=2)
     simulation.fill_all_sheets(made.key, folder, strengths=raters.strengths, seed=2)
     gathered = gather_answers([folder], made.key, leave_out=False)
@@ -40,11 +40,11 @@ def two_hundred(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("items", "players"), [(500, 4), (90, 4), (30, 9)])
-def test_the_announced_width_holds_within_a_fifth(two_hundred, items, players, tmp_path):
+@pytest.mark.parametrize(("items", "players"), [(120, 4), (90, 4), (30, 9)])
+def test_the_announced_width_holds_within_a_fifth(answered, items, players, tmp_path):
     """What `make` announces beside what collected answers lead to."""
-    if items == 500:
-        made, _, comparisons = two_hundred
+    if items == 120:
+        made, _, comparisons = answered
     else:
         names = ("human", *(f"m{i}" for i in range(players - 1)))
         made = simulation.make_study(material(items, names), load_protocol("mauve", {"items": items}), seed=1)
