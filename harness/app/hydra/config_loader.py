@@ -244,6 +244,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         for part in parts:
             if why := self._typed_only.get("hydra" if is_axis and part == "_target_" else part):
                 _refuse(option, value, why)
+        if isinstance(value, str) and ("regex:" in value or (parts[-1] == "valid" and "${" in value)):
+            _refuse(option, value, "may be a regular expression that never ends")
         if parts[-1] in _NODES and isinstance(value, str) and "{" in value:
             _refuse(option, value, "may hold options that only the command line sets")
 

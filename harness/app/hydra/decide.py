@@ -161,10 +161,10 @@ class Decider:
             for decision in decisions:
                 if len(decision.looks) == number:
                     look = decision.looks[-1]
+                    boundary = plan.find_boundaries(decision.comparison)[number - 1]
                     log.info(
-                        "decide     look %d of %d, %d examples: %s: %+.3g ± %.2g, z %.2f of %.2f: %s",
-                        number, len(plan.looks), size, decision.comparison.title, look.difference, look.std_error,
-                        look.statistic, plan.find_boundaries(decision.comparison)[number - 1], decision.outcome,
+                        "decide     look %d of %d, %d examples: %s: %s: %s", number, len(plan.looks), size,
+                        decision.comparison.title, look.describe(boundary), decision.outcome,
                     )  # fmt: skip
             going = {  # systems of open comparisons that this look shows
                 name for c, decision in zip(self.plan.comparisons, decisions, strict=True)

@@ -116,6 +116,18 @@ class Look:
     freedom: float  # degrees of Student's test
     statistic: float  # positive where the first is better; a standard normal variable if the systems are equal
 
+    def describe(self, boundary: float) -> str:
+        """Return the difference with its standard error and statistic in words, or what is missing.
+
+        >>> Look(40, -2.0, math.nan, 30, math.nan).describe(1.926)
+        '-2, without a standard error, so that it decides nothing'
+        """
+        if not math.isfinite(self.difference):
+            return "no value"
+        if not math.isfinite(self.std_error):
+            return f"{self.difference:+.3g}, without a standard error, so that it decides nothing"
+        return f"{self.difference:+.3g} ± {self.std_error:.2g}, z {self.statistic:.2f} of {boundary:.2f}"
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

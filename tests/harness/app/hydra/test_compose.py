@@ -249,6 +249,9 @@ HOSTILE = {
     "tracker of ours": {"defaults": [{"override /tracker": "wandb"}]},
     "output": {"outputs_dir": "/somewhere"},
     "axis of a tracker": {"hydra": {"sweeper": {"params": {"tracker.uri": "http://evil,http://worse"}}}},
+    "regular expression": {"metric": {"distinct_k": {"valid": "regex:(a+)+$"}}},
+    "hidden regular expression": {"seed": "rege", "metric": {"distinct_k": {"valid": "${seed}x:(a+)+$"}}},
+    "axis of regular expressions": {"hydra": {"sweeper": {"params": {"metric.distinct_k.valid": "regex:a,number"}}}},
     "space of a tracker": {"hydra": {"sweeper": {"spaces": {"mlflow": {"tracker.uri": "http://evil,http://b"}}}}},
 }
 
