@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness import core
+from openended.harness import core, imported
 from openended.harness.models import BackendSpec, LengthLimit, ModelSpec
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
@@ -21,6 +21,7 @@ from openended.harness.storage import RowFile
 _FAR = 2.0
 _CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
+_SAME = 0.9  # share of a system's texts that are human ones
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
@@ -56,19 +57,32 @@ def list_notes(
             f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"
         )
+    same = None
+    if texts.generations is not None and not imported.is_built_in_system(texts.generations):
+        same = warn_of_human_texts(name, *sides)
+        notes += filter(None, [same])
     unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
     notes += filter(None, [unit])
     # A table says of texts of one length that they have exactly so many tokens.
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
-    for warning in filter(None, (far, few, unit if is_warning else None)):
+    for warning in filter(None, (far, few, same, unit if is_warning else None)):
         features.passes.session.warn_once(warning)
     return [
         *notes,
         *list_remarks(task, metrics, models, dataset.limit_length(texts.max_new_tokens)),
         *filter(None, [far]),
     ]
+
+
+def warn_of_human_texts(name: str, human: RowFile, model: RowFile) -> str | None:
+    """Return a note if nearly all texts of a system are human texts, letter for letter: a wrong file was named."""
+    texts = set(map(hash, human.each("text")))
+    shared = sum(hash(text) in texts for text in model.each("text"))
+    if not shared or shared < _SAME * len(model):
+        return None
+    return f"{shared:,} of {len(model):,} texts of {name} are human texts of this comparison, letter for letter"
 
 
 def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[str]:

@@ -70,3 +70,13 @@ def test_systems_are_named_by_their_files_their_folders_or_the_user():
     assert parse_systems(["a.jsonl", "b.csv.gz"]) == {"a": "a.jsonl", "b": "b.csv.gz"}
     assert parse_systems(["x/out.jsonl", "y/out.jsonl"]) == {"x/out": "x/out.jsonl", "y/out": "y/out.jsonl"}
     assert parse_systems(["one=out.jsonl", "out.jsonl"]) == {"one": "out.jsonl", "out": "out.jsonl"}
+
+
+def test_a_system_of_human_texts_is_named(tmp_path):
+    texts = [f"line {n} of the human side is long enough to be told apart" for n in range(10)]
+    write_jsonl(tmp_path / "h.jsonl", [{"text": text} for text in texts])
+    write_jsonl(tmp_path / "s.jsonl", [{"text": text} for text in [*texts[:9], "another line"]])
+    write_jsonl(tmp_path / "t.jsonl", [{"text": text} for text in [*texts[:8], "another line", "and one more"]])
+    done = openended("score", "s.jsonl", "t.jsonl", "--human", "h.jsonl", "--metrics", "distinct_n", cwd=tmp_path)
+    assert "9 of 10 texts of s are human texts of this comparison, letter for letter" in done.stderr + done.stdout
+    assert "texts of t are" not in done.stderr + done.stdout
