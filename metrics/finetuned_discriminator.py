@@ -1,7 +1,7 @@
 """Accuracy of language models that are fine-tuned to tell model texts from human ones; values `accuracy_<classifier>`.
 
 Each classifier is a pretrained language model with a new output layer, trained on the texts of most prompts; its
-value is the balanced accuracy on the texts of the other prompts, in [0, 1], dimensionless, lower is better: 0.5 is
+value is the balanced accuracy on the texts of the other prompts, in [0, 1], dimensionless, best nearest to 0.5,
 chance. The split is by prompt, as in `discriminator_accuracy`, which trains only a linear layer on frozen features. The
 texts of every system train classifiers of their own.
 
@@ -50,6 +50,9 @@ class FinetunedDiscriminator(ComparisonMetric):
     max_length: int = ranged(512, "[1, inf)", "at least 1")
     seed: int = ranged(25, "[0, inf)", "at least 0")
     scope: Scope = "continuation"
+
+    def target_of(self, key: str) -> float | None:
+        return 0.5  # chance
 
     def needs(self) -> tuple[Need, ...]:
         classifiers = (Need("classifier", options=(("path", path),)) for path in self.classifiers)

@@ -63,7 +63,7 @@ class Probe:
         return np.array([self.value(human(rng, *size), model(rng, *size)) for rng in rngs])
 
     def best(self) -> float:
-        if (target := self.metric.targets.get(self.key)) is not None:
+        if (target := self.metric.target_of(self.key)) is not None:
             return target
         return BEST.get(self.key, 1.0 if self.metric.best_of(self.key) == "higher" else 0.0)
 

@@ -178,8 +178,12 @@ class Metric(Spec):
             raise SpecError(f"metric {self.name}: needs(): expected {accepted}, got {needs!r:.80}")
 
     def best_of(self, key: str) -> Best:
-        """Return which value is best; `target` means nearest to the number in `targets`."""
-        return "target" if key in self.targets else self.directions.get(key, self.direction)
+        """Return which value is best; `target` means nearest to `target_of(key)`."""
+        return self.directions.get(key, self.direction) if self.target_of(key) is None else "target"
+
+    def target_of(self, key: str) -> float | None:
+        """Return the number nearest to which a value is best; None: there is none."""
+        return self.targets.get(key)
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:  # noqa: ARG002 - some depend on n
         """Return the least and the greatest number that a value can be: no interval leaves them."""

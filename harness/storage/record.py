@@ -82,7 +82,7 @@ class ResultRow:
             values=dict(result.values), sd=dict(result.sd), notes=tuple(result.notes), family=metric.family,
             direction=metric.direction,
             directions={name: metric.best_of(name) if name in ranked else "none" for name in result.values},
-            targets={name: metric.targets[name] for name in ranked if name in metric.targets},
+            targets={name: target for name in ranked if (target := metric.target_of(name)) is not None},
             titles=dict(metric.titles), bounds={name: metric.bounds_of(name, result) for name in result.values},
             resampling=metric.resampling, intervals={name: dict(i) for name, i in result.intervals.items()},
         )  # fmt: skip

@@ -457,6 +457,7 @@ def test_accuracy_by_hand():
     result = metric.compute(features)
     assert result.values == {"accuracy_docs-s": (share + 1) / 2, "accuracy_bert": (share + 1) / 2}
     assert "8 held-out texts" in result.notes[0]
+    assert [(metric.best_of(key), metric.target_of(key)) for key in result.values] == [("target", 0.5)] * 2  # chance
     draws = metric.replicates(features, result, core.Plan(50))["accuracy_bert"].draws
     assert np.all((draws >= 0.5) & (draws <= 1))
 
