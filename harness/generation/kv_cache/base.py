@@ -7,6 +7,7 @@ same bits (see `RowSplitter`). Attention runs on rows of one length, without pad
 matrix product. On a GPU shorter rows are masked, and last bits may depend on the others.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -273,9 +274,16 @@ class KeyValues:
             rows, length = self.shape
             # Masked positions count nothing, if they are numbers.
             room = round_up_to_tiles(length, _WHOLE)
-            key_buffer, value_buffer = (x.new_zeros((rows, x.shape[1], room, x.shape[2])) for x in (key, value))
+            key_buffer, value_buffer = (_make_zeros(x, (rows, x.shape[1], room, x.shape[2])) for x in (key, value))
             pair = self._layers[layer] = key_buffer, value_buffer
         return pair
+
+
+def _make_zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return zeros of a tensor's type and device; those on a CPU take no memory before they are written."""
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    return torch.from_numpy(np.zeros(math.prod(shape) * like.element_size(), np.uint8)).view(like.dtype).view(shape)
 
 
 @dataclass(slots=True)
