@@ -33,7 +33,7 @@ from .messages import (
     read_messages as read_messages,
 )
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
-from .onednn import get_packed_weight as get_packed_weight
+from .onednn import apply_packed_layer as apply_packed_layer
 from .reasoning import (
     MENTION as MENTION,
     OPENED as OPENED,

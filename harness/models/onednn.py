@@ -28,24 +28,24 @@ class OnednnLinear(nn.Linear):
     """A linear layer, packed where no gradient is asked for."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in PyTorch
-        packed = get_packed_weight(self)
-        return super().forward(input) if packed is None else _multiply(input, packed, self.bias)
+        output = apply_packed_layer(self, input)
+        return super().forward(input) if output is None else output
 
 
 class OnednnConv1D(Conv1D):  # type: ignore[misc]
     """A linear layer of GPT-2, with weights (inputs, outputs), packed where no gradient is asked for."""
 
     def forward(self, x: Tensor) -> Tensor:
-        packed = get_packed_weight(self)
-        output: Tensor = super().forward(x) if packed is None else _multiply(x, packed, self.bias)
-        return output
+        output = apply_packed_layer(self, x)
+        plain: Tensor = super().forward(x) if output is None else output
+        return plain
 
 
 _KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: OnednnLinear, Conv1D: OnednnConv1D}
 _PACKED: WeakKeyDictionary[nn.Module, tuple[object, Tensor | None]] = WeakKeyDictionary()
 """Layer → what its weights were when they were packed, and the packed ones; None if the trial failed."""
 _TRIALS: dict[tuple[int, ...], bool] = {}
-"""Inputs, outputs, whether there is a bias, and threads → whether the trial succeeded."""
+"""Outputs, inputs and threads → whether the trial succeeded."""
 
 
 def pack_layers(model: nn.Module) -> None:
@@ -70,12 +70,18 @@ def is_packed(model: nn.Module) -> bool:
     packed: set[int] = set()
     with torch.inference_mode():
         for layer in model.modules():
-            if isinstance(layer, nn.Embedding) or get_packed_weight(layer) is not None:
+            if isinstance(layer, nn.Embedding) or _get_packed_weight(layer) is not None:
                 packed.add(id(layer.weight))
     return all(p.dim() < 2 or id(p) in packed for p in model.parameters())
 
 
-def get_packed_weight(layer: nn.Module) -> Tensor | None:
+def apply_packed_layer(layer: Any, rows: Tensor) -> Tensor | None:  # noqa: ANN401 - a linear layer
+    """Apply a linear layer to rows (…, inputs) by its packed weights; None where it has none."""
+    packed = _get_packed_weight(layer)
+    return None if packed is None else _multiply(rows, packed, layer.bias)
+
+
+def _get_packed_weight(layer: nn.Module) -> Tensor | None:
     """Return the packed weights of a layer; None where gradients are recorded, or the layer is not to be packed.
 
     Weights that were changed or replaced since are packed again; those that come and go, as accelerate's, are not.

@@ -57,12 +57,10 @@ def list_notes(
             f"median length {model:g} (human texts: {human:g}): most metrics depend on length; truncate both "
             "sides to one length (max_new_tokens)"
         )
-    same = None
-    if texts.generations is not None and not imported.is_built_in_system(texts.generations):
-        same = warn_of_human_texts(name, *sides)
-        notes += filter(None, [same])
+    has_file = texts.generations is not None and not imported.is_built_in_system(texts.generations)
+    same = warn_of_human_texts(name, *sides) if has_file else None
     unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
-    notes += filter(None, [unit])
+    notes += filter(None, [same, unit])
     # A table says of texts of one length that they have exactly so many tokens.
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length

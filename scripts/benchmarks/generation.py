@@ -101,11 +101,6 @@ def use_plain_layers(model: Model) -> Iterator[None]:
 
 def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     """Generate with transformers' `generate`, its layers, left-padded prompts and the same batch size."""
-    with use_plain_layers(lm.model):
-        return _generate_padded(size, decoder, lm)
-
-
-def _generate_padded(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     options: dict[str, Any] = {"do_sample": decoder.stochastic}
     options |= {"top_k": 0, "top_p": getattr(decoder, "p", 1.0)} if decoder.stochastic else {}
     options |= {"num_beams": decoder.num_beams} if isinstance(decoder, Beam) else {}
@@ -116,11 +111,13 @@ def _generate_padded(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     for start in range(0, len(rows), each):
         part = rows[start : start + each]
         width = max(map(len, part))
-        generated = lm.model.generate(
-            torch.tensor([[end] * (width - len(row)) + row for row in part], device=lm.device),
-            attention_mask=torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part], device=lm.device),
-            max_new_tokens=size.new, eos_token_id=end, pad_token_id=end, num_return_sequences=size.samples, **options,
-        )[:, width:].tolist()  # fmt: skip
+        ids = torch.tensor([[end] * (width - len(row)) + row for row in part], device=lm.device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in part], device=lm.device)
+        with use_plain_layers(lm.model):
+            generated = lm.model.generate(
+                ids, attention_mask=mask, max_new_tokens=size.new, eos_token_id=end, pad_token_id=end,
+                num_return_sequences=size.samples, **options,
+            )[:, width:].tolist()  # fmt: skip
         texts = [row[: row.index(end)] if end in row else row for row in generated]
         total += sum(map(len, texts))
         for text in texts:

@@ -137,9 +137,8 @@ class ForwardPass:
     groups: list[Group]
     steps: bool  # true: one token more for rows that run; False: prompts
     masks: dict[int | None, Tensor] = field(default_factory=dict)  # window of the attention → mask of a padded step
-    parts: dict[tuple[int, int | None], list[StepPart]] = field(
-        default_factory=dict
-    )  # arguments of `split_step` → result
+    parts: dict[tuple[int, int | None], list[StepPart]] = field(default_factory=dict)
+    """Arguments of `split_step` → what it returned."""
 
     @cached_property
     def rows(self) -> list[int]:
@@ -365,7 +364,7 @@ class _LayerAttention:
         for buffer, new in zip(self.buffers or (), (k, v), strict=False):
             buffer[index, :, :width] = new
         needs_mask = self.window is not None and width >= self.window
-        return _build_window_mask(width, width, self.window or 0, count, k.device) if needs_mask else None
+        return _build_window_mask(width, self.window or 0, count, k.device) if needs_mask else None
 
 
 class KeyValueRunner(CacheRunner):
@@ -421,8 +420,8 @@ def attend_one_token(
     return attended.view(n, heads, 1, -1).to(query.dtype)
 
 
-def _build_window_mask(fed: int, length: int, window: int, rows: int, device: torch.device) -> Tensor:
-    """Return a mask, true where one of the last `fed` positions sees another: shape (rows, 1, fed, length)."""
+def _build_window_mask(length: int, window: int, rows: int, device: torch.device) -> Tensor:
+    """Return a mask, true where a position of a prompt sees another: shape (rows, 1, length, length)."""
     at = torch.arange(length, device=device)
-    position = at[length - fed :, None]
+    position = at[:, None]
     return ((at <= position) & (at > position - window))[None, None].expand(rows, 1, -1, -1)

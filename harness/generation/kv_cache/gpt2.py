@@ -19,7 +19,7 @@ from openended.harness.generation.kv_cache.base import (
     attend_one_token,
     round_up_to_tiles,
 )
-from openended.harness.models import get_packed_weight, has_many_devices
+from openended.harness.models import apply_packed_layer, has_many_devices
 
 SAFE = 64  # up to this number of rows, in whole tiles, every tested BLAS sums each row in the same order
 LARGE = (256, 128)  # sizes that are faster, tried before they are used: a BLAS may split long sums there
@@ -71,9 +71,12 @@ class Gpt2Runner(KeyValueRunner):
 
     def _multiply(self, rows: Tensor, layer: Any) -> Tensor:  # noqa: ANN401 - a linear layer
         """Apply a linear layer; on CPU a row gets the same bits in any company."""
-        if not self._steady or get_packed_weight(layer) is not None:
-            output: Tensor = layer(rows)
-            return output
+        packed = apply_packed_layer(layer, rows)
+        if packed is not None:
+            return packed
+        if not self._steady:
+            plain: Tensor = layer(rows)
+            return plain
         matrix, bias = self.weights.get_matrix(layer), layer.bias
         output = rows.new_empty((len(rows), matrix.shape[1]))
         sizes = self.weights.products.parts(len(rows), matrix)
@@ -103,9 +106,9 @@ class Gpt2Weights:
         body = model.transformer
         self.tokens, self.positions = body.wte.weight, body.wpe.weight
         self.blocks = [(b.ln_1, b.attn.c_attn, b.attn.c_proj, b.ln_2, b.mlp.c_fc, b.mlp.c_proj) for b in body.h]
-        self.layers, self.width = len(self.blocks), int(self.tokens.shape[1])
+        self.layers = len(self.blocks)
         self.heads = int(model.config.n_head)
-        self.head_size = self.width // self.heads
+        self.head_size = int(self.tokens.shape[1]) // self.heads
         self.last_norm, self.head = body.ln_f, model.lm_head
         self.products = RowSplitter()
 
