@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core, report as reports, results, run, storage
+from openended.harness import core, imported, report as reports, results, run, storage
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, require_model
 from openended.harness.run import Session, build_settings, read_preset
 from openended.harness.storage import RunRecord, load_result_arrays, read_record
@@ -124,7 +124,7 @@ def evaluate(
     features: Mapping[str, VectorsOf] | None = None,
     human_field: str | None = None,
     generations_field: str | None = None,
-    role: str = "assistant",
+    role: str | None = None,
     thinking: core.Thinking = "drop",
     num_examples: int | Literal["all"] = "all",
     max_new_tokens: int | None = None,
@@ -136,7 +136,7 @@ def evaluate(
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
 
-    Of conversations (`messages`), the turns of `role` are scored; `thinking` says what of texts with reasoning.
+    Of conversations (`messages`), the turns of `role` (None: the assistant) are scored; `thinking` says what of texts with reasoning.
     """
     outputs = Path(outputs_dir)
     storage.check_writable(outputs)
@@ -154,11 +154,17 @@ def evaluate(
         names = core.list_members("metric")
         hint = "; add it to them" if unused[0] in names else core.suggest(unused[0], names)
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
-    side = {"path": str(_write_texts("human", human, outputs)), "field": human_field, "role": role}
+    human_path = str(_write_texts("human", human, outputs))
+    paths = {name: str(_write_texts(f"systems[{name!r}]", texts, outputs)) for name, texts in systems.items()}
+    human_role = {"role": role} if role is not None and imported.holds_conversations(human_path, human_field) else {}
+    talks = {path for path in paths.values() if role and imported.holds_conversations(path, generations_field)}
+    if role is not None and not (talks or human_role):
+        raise core.SpecError(f"role={role}: expected conversations ('messages') in one of the files; leave it out")
+    side = {"path": human_path, "field": human_field, **human_role}
     config = {
         "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
-        "generations_field": generations_field, "generations_role": role, "generations_thinking": thinking,
+        "generations_field": generations_field, "generations_thinking": thinking,
         "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,
     }  # fmt: skip
@@ -166,10 +172,10 @@ def evaluate(
     config["experiment"] = experiment or storage.create_unique_folder(runs).name
     outcomes = []
     try:
-        for name, texts in systems.items():
+        for name, path in paths.items():
             files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-            path = str(_write_texts(f"systems[{name!r}]", texts, outputs))
-            settings = build_settings({**config, "system": name, "generations": path, "features": files})
+            chosen = {"system": name, "generations": path, "generations_role": role if path in talks else None}
+            settings = build_settings({**config, **chosen, "features": files})
             outcomes.append(run.run(settings, _get_session(outputs.resolve())))
     finally:
         with suppress(OSError):  # it holds a run, or is not there

@@ -23,6 +23,7 @@ from .files import (
     download_if_on_hub as download_if_on_hub,
     expose_nested_field as expose_nested_field,
     find_text_field as find_text_field,
+    holds_conversations as holds_conversations,
     is_valid_text as is_valid_text,
     read_records as read_records,
 )

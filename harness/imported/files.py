@@ -174,6 +174,14 @@ def choose_text_field(path: Path, names: Sequence[str], field: str | None, optio
     return field
 
 
+def holds_conversations(path: str, field: str | None) -> bool:
+    """Return whether the first record of a file is a conversation (`messages`), and no other field is chosen."""
+    try:
+        return choose_text_field(Path(path), HUMAN_TEXTS, field, "") == MESSAGES
+    except (DataError, SpecError):
+        return False
+
+
 def download_if_on_hub(path: str) -> str:
     """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
     if re.match(r"\w+://", path) and not path.startswith("hf://"):

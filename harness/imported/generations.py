@@ -80,7 +80,7 @@ class ImportedText:
 
 
 def read_generations(
-    path: Path, field: str | None = None, summary: ReadSummary | None = None, role: str = "assistant"
+    path: Path, field: str | None = None, summary: ReadSummary | None = None, role: str | None = None
 ) -> Iterator[ImportedText]:
     """Yield the texts of a file in its order; the format is detected from the file.
 
@@ -88,7 +88,7 @@ def read_generations(
         path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
         field: Field with the text; None: detected in the first record.
         summary: Counts what is left out.
-        role: Whose turns of a conversation (`messages`) are read.
+        role: Whose turns of conversations (`messages`) are read; None: the assistant's, if there are conversations.
 
     Raises:
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
@@ -101,7 +101,11 @@ def read_generations(
         if field is None and not GROVER_FIELDS & set(record.cells):
             field = files.find_text_field(record.cells, files.TEXTS, record.where, "generations_field=")
         if field == files.MESSAGES:
-            yield from read_conversation(record, role)
+            yield from read_conversation(record, role or "assistant")
+        elif role is not None:
+            raise DataError(
+                f"generations_role={role}: expected conversations ({files.MESSAGES!r}), got texts in {path}; leave it out"
+            )
         else:
             yield from _read_record(record.cells, field, record.where, record.line)
 

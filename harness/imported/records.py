@@ -31,7 +31,7 @@ class TextSelection:
     """What of a record is scored."""
 
     field: str | None = None  # with the text; None: detected in the first record
-    role: str = "assistant"  # of the turns of a conversation
+    role: str | None = None  # of the turns of a conversation; None: assistant
     thinking: Thinking = "drop"  # of texts with reasoning
 
 

@@ -40,7 +40,7 @@ def collect_axes(
     if settings.generations is not None:
         out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
         chosen = {"role": settings.generations_role, "thinking": settings.generations_thinking}
-        out |= {name: value for name, value in chosen.items() if value not in ("assistant", "drop")}
+        out |= {name: value for name, value in chosen.items() if value not in (None, "assistant", "drop")}
     else:
         out |= {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
         if decoder is not None:

@@ -63,6 +63,8 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
         facts: dict[str, Any] = {"n": count, "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes
+            if options.selection.thinking == "only" and not rows.has_reasoning:
+                raise DataError(f"generations_thinking=only: no text of {what} has reasoning; leave it out")
             if not count:
                 raise DataError(f"{'; '.join(rows.notes)}; no text is left to score")
             if rows.reasoning.reasoned or rows.reasoning.lost:

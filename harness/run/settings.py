@@ -135,8 +135,8 @@ class Settings(core.Spec):
     generations: str | None
     generations_field: str | None = None
     """Field with the text in that file; null: detected in the first record."""
-    generations_role: str = "assistant"
-    """Whose turns of its conversations are scored."""
+    generations_role: str | None = None
+    """Whose turns of its conversations are scored; None: the assistant's."""
     generations_thinking: core.Thinking = "drop"
     """What is scored of its texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
     system: str | None = None

@@ -29,7 +29,7 @@ _FLAGS = {
     "num_examples": "--num-examples", "max_new_tokens": "--max-new-tokens", "outputs_dir": "--outputs-dir",
     "runtime.device": "--device", "device": "--device", "compat": "--compat", "scoring": "--scoring",
     "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
-    "generations_field": "--field", "generations_role": "--role", "generations_thinking": "--thinking",
+    "generations_field": "--field", "generations_role": "--role", "role": "--role", "generations_thinking": "--thinking",
     "task.role": "--role", "task.field": "--human-field", "metric": "--metrics",
 }  # fmt: skip
 _RUN_OPTIONS = {*GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
@@ -62,7 +62,7 @@ _ARGUMENTS: Arguments = {
                  "help": "metrics as in mauve2021, pr2024, mdlm, sedd, bd3lm, sdtt, dlmbench; or compat=PAPER"},
     "--field": {"metavar": "NAME", "help": "field with the text in the systems' files; default: detected"},
     "--human-field": {"metavar": "NAME", "help": "the same of the human file"},
-    "--role": {"default": "assistant", "metavar": "NAME", "help": "whose turns of conversations; or score.role=NAME"},
+    "--role": {"metavar": "NAME", "help": "whose turns of conversations; default: assistant; or score.role=NAME"},
     "--thinking": {"default": "drop", "choices": ("drop", "keep", "only"),
                    "help": "of texts with reasoning: the answer, the whole, the reasoning; or score.thinking="},
     "--features": {"nargs": "+", "metavar": "NPY", "help": "your own vectors, one file per system, in the same order"},
