@@ -46,7 +46,9 @@ class Texts(UserFileTask):
         path = Path(self.path)
         field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")
         if field != MESSAGES and self.role != "assistant":
-            raise DataError(f"task.role={self.role}: expected conversations ({MESSAGES!r}), got texts in {path}; leave it out")
+            raise DataError(
+                f"task.role={self.role}: expected conversations ({MESSAGES!r}), got texts in {path}; leave it out"
+            )
         ids: set[str] = set()
         is_noted = False
         for record in read_records(path):

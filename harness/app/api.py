@@ -136,7 +136,8 @@ def evaluate(
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
 
-    Of conversations (`messages`), the turns of `role` (None: the assistant) are scored; `thinking` says what of texts with reasoning.
+    Of conversations (`messages`), the turns of `role` are scored (None: the assistant's); `thinking` says what of texts
+    with reasoning.
     """
     outputs = Path(outputs_dir)
     storage.check_writable(outputs)
@@ -250,6 +251,12 @@ def _find_scoring_models(
     """Return scorer and embedder, each given by the name of a YAML file, a hub id or a folder, or as a spec."""
     scorers = [*core.list_bundled_choices("scorer"), *core.list_bundled_choices("model")]
     embedders = core.list_bundled_choices("embedder")
+    for option, word, names in (
+        ("scoring", scoring, [*scorers, *embedders]), ("scorer", scorer, scorers), ("embedder", embedder, embedders)
+    ):  # fmt: skip
+        known = not isinstance(word, str) or word in names or Path(word).is_dir()
+        if not known and (near := core.find_spelling(word, names)):
+            raise core.SpecError(f"{option}={word}: did you mean {option}={near}?")
     if scorer is None and (scoring in scorers or scoring not in embedders):
         scorer = scoring
     if isinstance(scorer, str):

@@ -17,6 +17,7 @@ from .errors import (
     UnavailableModelError as UnavailableModelError,
     UndefinedMetric as UndefinedMetric,
     find_repeated as find_repeated,
+    find_spelling as find_spelling,
     format_last_frame as format_last_frame,
     require_package as require_package,
     shorten_error as shorten_error,

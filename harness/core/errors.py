@@ -82,6 +82,15 @@ def suggest(word: str, choices: Iterable[str]) -> str:
     return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
 
 
+def find_spelling(word: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that a word is, apart from case, `-` and `_`."""
+
+    def fold(name: str) -> str:
+        return name.lower().replace("_", "").replace("-", "")
+
+    return next((name for name in choices if fold(name) == fold(word)), None)
+
+
 def suggest_arguments(function: F) -> F:
     """Name the argument that was probably meant if a function is called with an unknown one."""
     names = inspect.signature(function).parameters

@@ -208,6 +208,8 @@ def build(group: str, node: object, where: str | None = None) -> Spec:
     if not isinstance(node, Mapping):
         raise SpecError(f"{label}: expected an option with its settings, got {node!r:.40}")
     target = node.get("_target_")
+    if not isinstance(target, str) and group == "metric":
+        raise SpecError(f"{label}: has options, but is not chosen; add it to metric=[…], or leave them out")
     if not isinstance(target, str):
         raise SpecError(f"{label}: expected a `_target_`, got {sorted(node)}")
     return construct(_find(group, target, label), node, label)

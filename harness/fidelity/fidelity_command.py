@@ -35,6 +35,8 @@ def _compare(args: argparse.Namespace) -> None:
         raise SpecError(f"--dtype: expected one for each model, as float32,bfloat16, got {args.dtype!r}")
     texts = list(islice(read_strings(args.texts, lambda word: find_run(word, args.outputs)), args.num_texts))
     specs = [ModelSpec(path=path, dtype=dtype) for path, dtype in zip(args.models, dtypes, strict=True)]
+    for spec in specs:
+        spec.demand("score")
     first, second = (load_model(spec, device=args.device) for spec in specs)
     table = compare_models(first, second, texts, decoders, progress=True)
     report.print_table(table)

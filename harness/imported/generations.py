@@ -104,7 +104,7 @@ def read_generations(
             yield from read_conversation(record, role or "assistant")
         elif role is not None:
             raise DataError(
-                f"generations_role={role}: expected conversations ({files.MESSAGES!r}), got texts in {path}; leave it out"
+                f"generations_role={role}: expected conversations ('messages'), got texts in {path}; leave it out"
             )
         else:
             yield from _read_record(record.cells, field, record.where, record.line)

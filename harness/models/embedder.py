@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, load_member, option, ranged
+from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, load_member, option, ranged
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
@@ -57,7 +57,8 @@ class EmbedderSpec(Spec):
 
     @cached_property
     def _model_spec(self) -> ModelSpec:
-        model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
+        names = ("path", "label", "revision", "dtype")
+        model = construct(ModelSpec, {name: getattr(self, name) for name in names}, "embedder")
         if self.backend == "vllm":
             return cast("ModelSpec", load_member("model", "vllm")(**vars(model)))
         return model
@@ -97,8 +98,8 @@ class EmbedderSpec(Spec):
         spec = self.model_spec()
         if self.backend == "vllm":
             spec.check_ready()
-        if self.kind == "causal":
-            spec.demand("embed")
+        if self.kind == "causal" and (reason := spec.cannot("embed")):
+            raise SpecError(f"embedder {self.title}: {reason}; set embedder.kind=masked")
         config = spec.config()
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer

@@ -62,7 +62,7 @@ class Stepper(Protocol):
 def find_refusal(config: Mapping[str, Any]) -> str | None:
     """Return why a family, by its config.json, cannot generate from left to right; None if no reason is known."""
     kind = str(config.get("model_type"))
-    if kind in ENCODERS:
+    if kind in ENCODERS or any("MaskedLM" in str(name) for name in config.get("architectures") or ()):
         return f"models of the family {kind} are encoders, which do not generate from left to right"
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
 

@@ -6,7 +6,6 @@ Planning needs names, digests and context lengths, never weights: everything her
 """
 
 import dataclasses
-import difflib
 import importlib
 import re
 from collections.abc import Mapping
@@ -193,9 +192,11 @@ class ModelSpec(BackendSpec):
     def check(self) -> None:
         is_read = not self.chat_template_kwargs or bool(self.chat_template)
         self.require(is_read, "chat_template_kwargs", "null where chat_template is false")
+        names = list_bundled_models()
         if self.path.startswith(BUNDLED):
-            names = list_bundled_models()
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
+        elif self.folder is None and (name := core.find_spelling(self.path, names)):
+            self.require(False, "path", f"{BUNDLED}{name}")
         self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
         self.require(bool(self.folder or _HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
         self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
@@ -418,9 +419,7 @@ def _parse_config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:  # no
 
 def _format_download_advice(spec: ModelSpec) -> str:
     pin = f" --revision {spec.revision}" if spec.revision else ""
-    close = difflib.get_close_matches(spec.path.lower(), list_bundled_models(), n=1, cutoff=0.7)
-    hint = f"did you mean {BUNDLED}{close[0]}? if not, " if close else ""
-    return f"{hint}get it where there is a network with `hf download {spec.path}{pin}`, or name a folder"
+    return f"get it where there is a network with `hf download {spec.path}{pin}`, or name a folder"
 
 
 def require_model(value: object, where: str) -> BackendSpec:

@@ -204,6 +204,11 @@ def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Modul
                 "check the name, or install a newer transformers"
             ) from err
         raise DataError(f"model {spec.path}: cannot be loaded ({shorten_error(err)})") from err
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        raise DataError(
+            f"model {spec.path}: the family {config.model_type} has no causal language model, which writes left to "
+            "right; name another model"
+        )
     kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
     config._attn_implementation = kernels  # overrides config.json
     model = read_weights(

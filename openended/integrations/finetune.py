@@ -32,6 +32,7 @@ from openended.harness.models import (
     load_model,
     load_transformers_tokenizer,
     pick_device,
+    require_model,
     tokenize_texts,
 )
 
@@ -181,11 +182,14 @@ def _run(_: Composer, config: DictConfig) -> None:
     task = core.build("task", node)
     if not isinstance(task, core.Task):
         raise core.SpecError(f"task: {node['_target_']} is no task")
-    model = core.construct(ModelSpec, to_plain(config.model), "model")
+    model = require_model(core.build("model", to_plain(config.model)), "model")
+    if type(model) is not ModelSpec:
+        raise core.SpecError(f"model {model.title}: expected a causal language model in transformers, as model=gpt2")
     if spec.evaluate_steps is not None:  # evaluated on the split that models are tested on
         task_words = [word for word in config.hydra.overrides.task if re.match(r"task\.(?!split=)", word)]
         options = (f"task={config.hydra.runtime.choices.task}", *task_words, *spec.evaluate_options)
         spec = dataclasses.replace(spec, evaluate_options=options)
+    model.demand("score")
     device = pick_device(core.construct(core.Runtime, {"device": config.device}, "finetune").device)
     task.fetch()
     skipped: Counter[str] = Counter()

@@ -99,7 +99,7 @@ def write_models(folder: Path) -> None:
     shutil.copytree(models / "tiny", models / "bad-tokenizer")
     (models / "bad-tokenizer" / "tokenizer.json").write_text("{}")
     for name, change in (("wide", {"n_embd": 32}), ("deep", {"n_layer": 2}), ("bert", {"model_type": "bert"}),
-                         ("unknown", {"model_type": "nobody"})):  # fmt: skip
+                         ("t5", {"model_type": "t5"}), ("unknown", {"model_type": "nobody"})):  # fmt: skip
         shutil.copytree(models / "tiny", models / name)
         config = json.loads((models / name / "config.json").read_text()) | change
         (models / name / "config.json").write_text(json.dumps(config))
@@ -120,7 +120,12 @@ def write_configs(folder: Path) -> None:
     (folder / "layout2.yaml").write_text("rowz: [decoder]\n")
     (folder / "layout3.yaml").write_text("figures: [zipf]\n")
     for name, text in (("axes", "hydra: {sweeper: {params: {seed: '0,1'}}}"), ("twice", "seed: 1\nseed: 2"),
-                       ("circle", "seed: ${seed}")):  # fmt: skip
+                       ("circle", "seed: ${seed}"), ("misspelt", "decoder: {alhpa: 3}"), ("scalar", "metric: mauve"),
+                       ("list", "metric: [mauve, zipf]"), ("preset", "compat: mauve2021"), ("other", "experiment: zipf"),
+                       ("unchosen", "metric: {zipf: {order: 3}}"), ("nucleus", "decoder: {p: high}"),
+                       ("slash", "defaults: [override decoder: greedy]"), ("plain", "defaults: [/decoder: greedy]"),
+                       ("two", "defaults: [override /decoder: greedy, override /decoder: beam]"),
+                       ("axis", "hydra: {sweeper: {params: {decoder.q: '0,1'}}}")):  # fmt: skip
         (folder / "conf" / "experiment" / f"{name}.yaml").write_text(f"# @package _global_\n{text}\n")
     (folder / "conf" / "experiment" / "bare.yaml").write_text("num_examples: 8\n")
     (folder / "protocol.yaml").write_text("kind: essays\n")

@@ -29,8 +29,8 @@ _FLAGS = {
     "num_examples": "--num-examples", "max_new_tokens": "--max-new-tokens", "outputs_dir": "--outputs-dir",
     "runtime.device": "--device", "device": "--device", "compat": "--compat", "scoring": "--scoring",
     "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
-    "generations_field": "--field", "generations_role": "--role", "role": "--role", "generations_thinking": "--thinking",
-    "task.role": "--role", "task.field": "--human-field", "metric": "--metrics",
+    "generations_field": "--field", "generations_role": "--role", "role": "--role",
+    "task.role": "--role", "generations_thinking": "--thinking", "task.field": "--human-field", "metric": "--metrics",
 }  # fmt: skip
 _RUN_OPTIONS = {*GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\

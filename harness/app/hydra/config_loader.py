@@ -21,7 +21,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import create_config_search_path
 from hydra.core.config_search_path import SearchPathQuery
-from hydra.core.default_element import InputDefault, ResultDefault
+from hydra.core.default_element import GroupDefault, InputDefault, ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, Sweep
@@ -37,7 +37,15 @@ from yaml import MarkedYAMLError
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from openended.harness.core import HarnessError, SpecError, check_regular_file, is_shared, shorten_error
+from openended.harness.core import (
+    GROUPS,
+    HarnessError,
+    SpecError,
+    check_regular_file,
+    find_repeated,
+    is_shared,
+    shorten_error,
+)
 
 MOST_BYTES = 256 << 10  # of one file
 MOST_NODES = 50_000  # of one file, aliases expanded
@@ -65,6 +73,8 @@ _OPTION_NAME = re.compile(r"[\w.+~@/:\[\]-]+")
 _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
+# The option or choice that a message is about.
+_NAMED = re.compile(r"(?:^|: )no \w+ '([^']+)'|^([\w.]+): (?:expected|has)")
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 
 
@@ -123,6 +133,7 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
         super().__init__(search_path)
         self._trusted = trusted
         self._typed = set(_list_typed_options(words))
+        self._words = re.findall(r"[\w-]+", " ".join(words))
         has_key = any("api_key_env" in word for word in words)
         self._typed_only = {part: why for part, why in TYPED_ONLY.items() if has_key or part not in _WITH_KEY}
         self._files = _Files(self.repository, trusted=trusted)
@@ -252,7 +263,19 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
     def list_outside_files(self) -> list[str]:
         """List the configuration files that were read outside the working directory."""
         here = Path.cwd().resolve()
-        return sorted(str(path) for path in map(Path.resolve, self._files.paths) if not path.is_relative_to(here))
+        return sorted(
+            str(path) for path in map(Path.resolve, self._files.paths.values()) if not path.is_relative_to(here)
+        )
+
+    def locate(self, message: str) -> str:
+        """Return a message with file and line of the option that it names, if a file of the user sets it."""
+        found = _NAMED.search(message)
+        name = next(filter(None, found.groups())).rpartition(".")[2] if found else ""
+        for file in self._files.paths.values() if name not in self._words else ():
+            lines = [line.partition("#")[0] for line in file.read_text("utf-8", "replace").splitlines()]
+            if numbers := [number for number, line in enumerate(lines, 1) if name in re.findall(r"[\w-]+", line)]:
+                return f"{file}, line {numbers[-1]}: {message}"
+        return message
 
     def _read_environment(self, *words: str) -> str:
         if not self._trusted:
@@ -270,19 +293,36 @@ class _Files(CachingConfigRepository):  # type: ignore[misc]
         super().__init__(delegate)
         self._trusted = trusted
         self.untrusted: set[str] = set()
-        self.paths: list[Path] = []
+        self.paths: dict[str, Path] = {}
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         if f"config_path={config_path}" not in self.cache:
             source = self.delegate._find_object_source(config_path, ObjectType.CONFIG)
             if source is not None and source.scheme() == "file":
-                self.paths.append(Path(source.path) / source._normalize_file_name(config_path))
-                check_config_file(self.paths[-1])
+                self.paths[config_path] = Path(os.path.relpath(source.path)) / source._normalize_file_name(config_path)
+                check_config_file(self.paths[config_path])
                 if not self._trusted:
                     self.untrusted.add(config_path)
             if (loaded := super().load_config(config_path)) is not None:
                 loaded.defaults_list = _Defaults(loaded.defaults_list or ())
+                if config_path in self.paths and loaded.header.get("package") == "_global_":
+                    _check_choices(self.paths[config_path], loaded)
         return super().load_config(config_path)
+
+
+def _check_choices(file: Path, loaded: ConfigResult) -> None:
+    """Refuse a choice that an experiment makes as a value (`decoder: greedy`), without `override /`, or twice."""
+    chosen = [default for default in loaded.defaults_list if isinstance(default, GroupDefault)]
+    values = cast("dict[str, Any]", OmegaConf.to_container(loaded.config, resolve=False))
+    wrong = {d.group.strip("/"): d.value for d in chosen if not (d.override and d.group.startswith("/"))}
+    wrong |= {group: value for group, value in values.items() if isinstance(value, str | list) and "$" not in value}
+    for group in (group for group in wrong if group in GROUPS and group != "tracker"):
+        names = wrong[group]
+        choice = f"[{','.join(names) if isinstance(names, list) else names}]" if group == "metric" else names
+        line = names if group == "experiment" else f"override /{group}: {choice}"
+        raise SpecError(f"{file}: choose {group} in its defaults, as '- {line}'")
+    if twice := find_repeated([default.group for default in chosen]):
+        raise SpecError(f"{file}: its defaults choose {twice} twice, and only the first has an effect; leave one out")
 
 
 class _Defaults(list[InputDefault]):

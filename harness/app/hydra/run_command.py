@@ -13,7 +13,7 @@ from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Compose
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report, refuse_single_run
-from openended.harness.core import FAILED, SpecError, run_command, show_progress, terminal
+from openended.harness.core import FAILED, HarnessError, SpecError, run_command, show_progress, terminal
 from openended.harness.report import require_tracker, track_report, track_runs
 
 log = logging.getLogger(__name__)
@@ -29,10 +29,15 @@ def run_hydra(
     def compose_and_work() -> None:
         with translate_config_errors():
             composer = Composer(parse_command_line(words), config)
-            if composer.line.print_flags:
-                _print_from_hydra(composer)
-            else:
-                work(composer, composer.compose_command())
+        try:
+            with translate_config_errors():
+                if composer.line.print_flags:
+                    _print_from_hydra(composer)
+                else:
+                    work(composer, composer.compose_command())
+        except HarnessError as err:
+            err.args = (composer.loader.locate(str(err)),)
+            raise
 
     after = "finished work is kept: the same command resumes here"
     if code := run_command(command, compose_and_work, after_interrupt=after):
