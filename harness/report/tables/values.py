@@ -142,7 +142,7 @@ class _ValueFrame:
             tuple(entries),
             (
                 *describe_coverage(quantity for quantity, _ in styled), *estimates,
-                *describe_resolution(styled, kinds, part),
+                *describe_resolution(styled, kinds, part), *name_equal_systems(models, label),
                 *(note for note in notes if note not in alarms),
             ),
             heads={"system": "System"},
@@ -388,6 +388,20 @@ def describe_resolution(
     where = " (≈, →: in their distances to the human value or the target)" if targets else ""
     head = "Paired tests separate the best system from its nearest rival with 80 % power if they differ by"
     return (f"{head} {', '.join(listed)}{where}.",)
+
+
+def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
+    """Name systems whose values are all of the same texts, as of nucleus p=1 and ancestral sampling."""
+    artifacts: dict[str, set[str | None]] = {}
+    for item in models:
+        artifacts.setdefault(label(item), set()).update(artifact for _, artifact in item.sources)
+    names: dict[frozenset[str | None], list[str]] = {}
+    for name, found in artifacts.items():
+        names.setdefault(frozenset(found), []).append(name)
+    equal = [" = ".join(same) for key, same in names.items() if len(same) > 1 and None not in key]
+    return (
+        (f"The same texts, letter for letter, so one system under several names: {'; '.join(equal)}.",) if equal else ()
+    )
 
 
 def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:

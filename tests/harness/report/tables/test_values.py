@@ -573,3 +573,13 @@ def test_intervals_far_from_95_percent_are_named_with_their_coverage_at_the_near
         low, high = shares["self_bleu"]["self_bleu_1"][nearest]
         (line,) = value_tables.describe_coverage(shown)
         assert line.endswith(f"where it is far from 95 %: Self-BLEU-1 {low} to {high} % ({nearest} texts).")
+
+
+def test_systems_with_the_same_texts_are_named():
+    artifacts = {"ancestral": "a1 a2", "nucleus p=1": "a1 a2", "greedy": "a1 a3", "one": None, "other": None}
+    items = [
+        SimpleNamespace(name=name, sources=((0, path),))
+        for name, paths in artifacts.items() for path in (paths.split() if paths else [None])
+    ]  # fmt: skip
+    (line,) = value_tables.name_equal_systems(items, lambda item: item.name)
+    assert line.endswith(": ancestral = nucleus p=1.")
