@@ -175,8 +175,8 @@ def evaluate(
     try:
         for name, path in paths.items():
             files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-            chosen = {"system": name, "generations": path, "generations_role": role if path in talks else None}
-            settings = build_settings({**config, **chosen, "features": files})
+            side = {"system": name, "generations": path, "generations_role": role if path in talks else None}
+            settings = build_settings({**config, **side, "features": files})
             outcomes.append(run.run(settings, _get_session(outputs.resolve())))
     finally:
         with suppress(OSError):  # it holds a run, or is not there
@@ -254,8 +254,9 @@ def _find_scoring_models(
     for option, word, names in (
         ("scoring", scoring, [*scorers, *embedders]), ("scorer", scorer, scorers), ("embedder", embedder, embedders)
     ):  # fmt: skip
-        known = not isinstance(word, str) or word in names or Path(word).is_dir()
-        if not known and (near := core.find_spelling(word, names)):
+        if not isinstance(word, str) or word in names or Path(word).is_dir():
+            continue
+        if near := core.find_spelling(word, names):
             raise core.SpecError(f"{option}={word}: did you mean {option}={near}?")
     if scorer is None and (scoring in scorers or scoring not in embedders):
         scorer = scoring
