@@ -154,13 +154,25 @@ def test_no_interval_leaves_the_range_of_its_value_or_ends_at_it(name):
         check_intervals(METRICS[name](), features_for(METRICS[name](), seed, shift))
 
 
+WITH_VALID = ("chamfer", "distinct_k", "prompt_similarity", "prompt_vendi", "remote_clique")
+THRESHOLD, VALID = {"partition": "threshold"}, {"valid": "min_words:2"}
+VARIANTS = [("distinct_k", THRESHOLD), ("distinct_k", THRESHOLD | VALID), *((name, VALID) for name in WITH_VALID)]
+
+
 @pytest.mark.parametrize("cases", [2, pytest.param(10_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FROM_TEXTS])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param(name, options, marks=pytest.mark.slow if name in SLOW else (), id="-".join([name, *options]))
+        for name, options in [*((name, {}) for name in FROM_TEXTS), *VARIANTS]
+    ],
+)
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::RuntimeWarning")
-def test_odd_texts_have_values_and_intervals_in_range_or_none(name, cases):
+def test_odd_texts_have_values_and_intervals_in_range_or_none(name, options, cases):
+    metric = METRICS[name](**options)
     for case in range(min(cases, 200) if name in SLOW else cases):
         with suppress(UndefinedMetric):
-            check_intervals(METRICS[name](), draw_odd_features(METRICS[name](), np.random.default_rng([case, 0])))
+            check_intervals(metric, draw_odd_features(metric, np.random.default_rng([case, 0])))
 
 
 def draw_odd_judgments(name: str, rng: np.random.Generator) -> str:
