@@ -269,8 +269,8 @@ class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
 
     def locate(self, message: str) -> str:
         """Return a message with file and line of the option that it names, if a file of the user sets it."""
-        found = _NAMED.search(message)
-        name = next(filter(None, found.groups())).rpartition(".")[2] if found else ""
+        match = _NAMED.search(message)
+        name = next(filter(None, match.groups())).rpartition(".")[2] if match else ""
         for file in self._files.paths.values() if name not in self._words else ():
             lines = [line.partition("#")[0] for line in file.read_text("utf-8", "replace").splitlines()]
             if numbers := [number for number, line in enumerate(lines, 1) if name in re.findall(r"[\w-]+", line)]:

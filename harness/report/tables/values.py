@@ -396,12 +396,11 @@ def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str
     for item in models:
         artifacts.setdefault(label(item), set()).update(artifact for _, artifact in item.sources)
     names: dict[frozenset[str | None], list[str]] = {}
-    for name, found in artifacts.items():
-        names.setdefault(frozenset(found), []).append(name)
+    for name, paths in artifacts.items():
+        names.setdefault(frozenset(paths), []).append(name)
     equal = [" = ".join(same) for key, same in names.items() if len(same) > 1 and None not in key]
-    return (
-        (f"The same texts, letter for letter, so one system under several names: {'; '.join(equal)}.",) if equal else ()
-    )
+    head = "The same texts, letter for letter, so one system under several names"
+    return (f"{head}: {'; '.join(equal)}.",) if equal else ()
 
 
 def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:
