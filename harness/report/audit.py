@@ -1,7 +1,5 @@
 """The checks of an audit as a table and a figure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

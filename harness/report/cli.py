@@ -1,7 +1,5 @@
 """Command `openended report`: build tables, figures and a page from any set of runs."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math
@@ -11,17 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import (
-    Arguments,
-    SpecError,
-    find_repeated,
-    get_version,
-    list_bundled_choices,
-    make_parser,
-    print_error,
-    run_command,
-    terminal,
-)
+from openended.harness import core
 
 if TYPE_CHECKING:
     from openended.harness.report.build import Report
@@ -39,7 +27,7 @@ Examples:
 """
 
 
-_ARGUMENTS: Arguments = {
+_ARGUMENTS: core.Arguments = {
     "paths": {"nargs": "+", "metavar": "NAME|GRID_FOLDER|RUNS",
               "help": "a name (name=…, experiment=…), a grid's folder, runs"},
     "--layout": {"action": "append", "metavar": "NAME",
@@ -74,23 +62,23 @@ _ARGUMENTS: Arguments = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    terminal.set_up()
+    core.terminal.set_up()
     about = "Tables (.md, .tex, .csv), figures (.pdf, .png), one tidy frame and a page from finished runs."
-    epilog = EPILOG.format(layouts=", ".join(list_bundled_choices("report")))
-    args = make_parser("report", about, _ARGUMENTS, "openended report quickstart", epilog).parse_args(argv)
-    return run_command(
+    epilog = EPILOG.format(layouts=", ".join(core.list_bundled_choices("report")))
+    args = core.make_parser("report", about, _ARGUMENTS, "openended report quickstart", epilog).parse_args(argv)
+    return core.run_command(
         "openended report", lambda: _run(args), after_interrupt="files are replaced atomically; none is half-written"
     )
 
 
 def _run(args: argparse.Namespace) -> None:
     if "" in args.paths:
-        raise SpecError("expected a name, a grid's folder or runs, got ''")
-    if twice := find_repeated(args.paths):
-        raise SpecError(f"{twice} is listed twice; name each once")
+        raise core.SpecError("expected a name, a grid's folder or runs, got ''")
+    if twice := core.find_repeated(args.paths):
+        raise core.SpecError(f"{twice} is listed twice; name each once")
     folders = (Path(args.out), *Path(args.out).parents) if args.out else ()
     if file := next((path for path in folders if path.is_file()), None):
-        raise SpecError(f"--out {args.out}: {file} is a file; type --out FOLDER, a new one or that of a report")
+        raise core.SpecError(f"--out {args.out}: {file} is a file; type --out FOLDER, a new one or that of a report")
     report = _build_side_by_side(args) if args.side_by_side else _build_report(args)
     if args.quiet:
         sys.stdout.write(f"{report.folder}\n")
@@ -98,7 +86,7 @@ def _run(args: argparse.Namespace) -> None:
         report.show(verbose=args.verbose)
 
 
-def _build_report(args: argparse.Namespace) -> Report:
+def _build_report(args: argparse.Namespace) -> "Report":
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
     from openended.harness.report.methods import write_checklist, write_methods
@@ -106,7 +94,7 @@ def _build_report(args: argparse.Namespace) -> Report:
 
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "tables")}
     if empty := next((name for name, value in lists.items() if value is not None and not value.strip(" ,")), None):
-        raise SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
+        raise core.SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
     options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "tables") for a in options.get(name, ()) if a not in OWN_AXES]
     options |= {"gaps": True} if args.gaps else {}
@@ -116,7 +104,7 @@ def _build_report(args: argparse.Namespace) -> Report:
     request = resolve_report_request(args.paths, Path(args.outputs))
     if request.decided:
         names, command = ", ".join(request.decided), f"openended report {request.decided[0]}"
-        print_error(
+        core.print_error(
             "openended report", f"warning: the decisions of {names} are shown by a report of each alone: {command}"
         )
     layouts = _split_at_commas(args.layout)
@@ -134,19 +122,19 @@ def _build_report(args: argparse.Namespace) -> Report:
         required_metrics=_split_at_commas([args.metrics or ""]),
         decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
-    texts = write_methods(report.results, report.folder, get_version()) if args.methods else []
-    texts += [write_checklist(report.results, report.folder, get_version())] if args.checklist else []
+    texts = write_methods(report.results, report.folder, core.get_version()) if args.methods else []
+    texts += [write_checklist(report.results, report.folder, core.get_version())] if args.checklist else []
     return replace(report, paths=(*report.paths, *texts))
 
 
-def _build_side_by_side(args: argparse.Namespace) -> Report:
+def _build_side_by_side(args: argparse.Namespace) -> "Report":
     from openended.harness.report.side_by_side import build_side_by_side
     from openended.harness.results import parse_filters, resolve_report_request
 
     unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "tables", "gaps", "intervals", "width",
               "methods", "checklist")  # fmt: skip
     if typed := next((name for name in unread if getattr(args, name)), None):
-        raise SpecError(f"--side-by-side compares all settings and values; leave out --{typed}")
+        raise core.SpecError(f"--side-by-side compares all settings and values; leave out --{typed}")
     requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]
     names = [request.name for request in requests]
     out = args.out or Path(args.outputs) / "reports" / "-and-".join(names)
@@ -163,4 +151,4 @@ def _parse_width(text: str) -> float:
         width = {"column": 219.0, "page": 455.0}.get(text) or float(text)
         if 100 <= width < math.inf:
             return width
-    raise SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")
+    raise core.SpecError(f"--width: expected column, page or 100 points or more, got {text!r}")

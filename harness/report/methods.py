@@ -1,19 +1,16 @@
 """What a paper says of its evaluation: settings as `methods.tex` with `references.bib`, and `checklist.md`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from openended.harness.core import parse_signature, write_text
+from jinja2 import Environment, StrictUndefined
+
+from openended.harness.core import find_member, parse_signature, render_option, write_text
 from openended.harness.report.tables.formats.latex import escape
-
-if TYPE_CHECKING:
-    from openended.harness.results import Results, Run
+from openended.harness.results import Results, Run
 
 YOURS = "*to be written by the author*"
 CITED = {
@@ -130,8 +127,6 @@ def _describe_models(runs: Sequence[Run], signatures: Mapping[str, str]) -> str:
 
 def _list_options(name: str, signature: str) -> str:
     """Return the options of a metric that differ from its defaults, in brackets; empty for none."""
-    from openended.harness.core import find_member, render_option
-
     metric = find_member("metric", name)
     if metric is None:
         return ""
@@ -149,8 +144,6 @@ def _list_options(name: str, signature: str) -> str:
 
 def write_checklist(results: Results, folder: Path, version: str) -> Path:
     """Write `checklist.md` with what the records answer; returns its path."""
-    from jinja2 import Environment, StrictUndefined
-
     runs = results.runs
 
     def list_values(*axes: str) -> str:

@@ -1,7 +1,5 @@
 """Where finished runs and reports are logged; the trackers themselves are loaded when one is chosen."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

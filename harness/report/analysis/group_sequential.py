@@ -13,8 +13,6 @@ and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_PO
 (it is not binding), so that it only lowers the false decisions. docs/resolution.md has the measured numbers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from openended.harness.core import SpecError, parse_signature, write_json
 from openended.harness.report.analysis.looks import EarlierLooks
@@ -77,9 +77,10 @@ class DecisionPlan:
         return comparison.boundaries or continue_plan(self, comparison, NO_LOOKS).boundaries
 
     def find_limits(self, comparison: PlannedComparison) -> tuple[float, ...]:
-        """Return the statistic below which a comparison stops at each look."""
-        times = tuple(n / self.looks[-1] for n in self.looks)
-        return compute_stopping_limits(times, self.find_boundaries(comparison)[-1])
+        """Return the statistic at each look below which the predictive power of the last boundary is too small."""
+        last, power = self.find_boundaries(comparison)[-1], float(ndtri(1 - LEAST_POWER))
+        times = [n / self.looks[-1] for n in self.looks]
+        return tuple(max(last * math.sqrt(t) - power * math.sqrt(1 - t), 0.0) for t in times)
 
 
 NO_LOOKS = EarlierLooks(0.0, {}, 0, 0.0)
@@ -141,8 +142,6 @@ class Decision:
 
 def spend_alpha(time: float, alpha: float) -> float:
     """Return how much of alpha may be spent up to a time."""
-    from scipy.special import ndtr, ndtri
-
     return float(4 * ndtr(ndtri(alpha / 4) / math.sqrt(time)))
 
 
@@ -156,8 +155,6 @@ def compute_boundaries(
     >>> [round(b, 3) for b in compute_boundaries(fifths, tuple(spend_alpha(t, 0.05) for t in fifths))]
     [4.877, 3.357, 2.68, 2.29, 2.031]
     """
-    from scipy.optimize import brentq
-
     shares = iter(np.diff(spending, prepend=0.0))
 
     def find(cross: Callable[[float], float]) -> float:
@@ -181,8 +178,6 @@ def _follow_paths(
     times: Sequence[float], start: tuple[float, float], find: Callable[[Callable[[float], float]], float]
 ) -> Iterator[tuple[float, float]]:
     """Yield the boundary found at each look, and the probability to cross it there first, by integration over paths."""
-    from scipy.special import ndtr
-
     # Brownian motion at the look before: positions and their probabilities.
     positions, weights = np.array([start[1]]), np.ones(1)
     steps = np.sqrt(np.diff(times, prepend=start[0]))
@@ -205,14 +200,6 @@ def _follow_paths(
         simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
         weights = density * simpson * (grid[1] - grid[0]) / 3
         positions = grid
-
-
-def compute_stopping_limits(times: Sequence[float], last: float) -> tuple[float, ...]:
-    """Return the statistic at each look below which the predictive power of the last boundary is too small."""
-    from scipy.special import ndtri
-
-    power = float(ndtri(1 - LEAST_POWER))
-    return tuple(max(last * math.sqrt(t) - power * math.sqrt(1 - t), 0.0) for t in times)
 
 
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
@@ -275,8 +262,6 @@ def compute_statistic(estimate: float, error: float, freedom: float) -> float:
     >>> round(compute_statistic(-2.0, 1.0, 30), 3)
     -1.926
     """
-    from scipy.special import ndtri, stdtr
-
     if not error > 0:
         return math.nan
     return math.copysign(float(ndtri(stdtr(freedom, -abs(estimate) / error))), estimate)
@@ -288,8 +273,6 @@ def compute_margin(look: Look, boundary: float) -> float:
     >>> round(compute_margin(Look(40, -2.0, 1.0, 30, -1.926), 1.926), 2)
     2.0
     """
-    from scipy.special import ndtr, stdtrit
-
     return -float(stdtrit(look.freedom, float(ndtr(-boundary)))) * look.std_error
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, I64, WILSON, Replicates, combine_replicates, make_random_stream
-from openended.harness.results import Results, System, SystemValue
+from openended.harness.results import Results, SystemValue
 
 K = TypeVar("K")
 DRAWS = 10_000
@@ -96,19 +96,11 @@ def correct_by_holm(p_values: Mapping[K, float], tests: int = 0) -> dict[K, floa
     return corrected
 
 
-def compare_systems(
-    results: Results, items: Sequence[SystemValue], system: System, baseline: System, pair: tuple[str, str]
-) -> SystemComparison | None:
-    """Compare one value of two systems; None if one of them has no value or a required human value is missing."""
-    a, b = system.value(*pair), baseline.value(*pair)
-    return compare_values(results, items, a, b) if a is not None and b is not None else None
-
-
 def compare_values(
-    results: Results, items: Sequence[SystemValue], a: SystemValue, b: SystemValue
+    results: Results, items: Sequence[SystemValue], a: SystemValue | None, b: SystemValue | None
 ) -> SystemComparison | None:
     """Compare one value of two systems; None if one has no value or a required human value is missing."""
-    if not math.isfinite(a.mean) or not math.isfinite(b.mean):
+    if a is None or b is None or not math.isfinite(a.mean + b.mean):
         return None
     human = measured.find_human_value(items, a) if a.direction == "match_human" else None
     if a.direction == "match_human" and (human is None or not math.isfinite(human.mean)):

@@ -15,18 +15,13 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import bdtr, stdtr
 
 from openended.harness.core import F64, I64
-from openended.harness.report.analysis.paired import (
-    LEVEL,
-    compute_clustered_error,
-    compute_sign_flip_p,
-    compute_student_quantile,
-    correct_by_holm,
-)
+from openended.harness.report.analysis import paired
 
 T, CLUSTERED, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, exact", "signs"
-_Z = NormalDist().inv_cdf(1 - LEVEL / 2)
+_Z = NormalDist().inv_cdf(1 - paired.LEVEL / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +56,6 @@ def estimate_mean(values: F64, clusters: I64 | None = None) -> MeanScore:
 
 def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> ScoreDifference:
     """Test whether the scores of the same samples, shape (n,) each, have the same mean."""
-    from scipy.special import stdtr
-
     apart = first - second
     mean = _estimate_by_clusters(apart, clusters)
     if clusters is None and _is_binary(first) and _is_binary(second):
@@ -70,7 +63,7 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
         return ScoreDifference(mean.value, mean.std_error, low, high, compute_mcnemar_p(first, second), MCNEMAR)
     sums = apart if clusters is None else np.bincount(clusters, apart).astype(np.float64)
     if math.isnan(mean.std_error):
-        test, p_value = SIGNS, compute_sign_flip_p(sums)
+        test, p_value = SIGNS, paired.compute_sign_flip_p(sums)
     else:
         test = T if clusters is None else CLUSTERED
         p_value = float(2 * stdtr(len(sums) - 1, -abs(mean.value) / mean.std_error))
@@ -80,9 +73,9 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
 def _estimate_by_clusters(values: F64, clusters: I64 | None) -> MeanScore:
     """Estimate a mean with Student's interval; equal values do not tell their error."""
     value = float(values.mean())
-    error, m = compute_clustered_error(values, clusters)
+    error, m = paired.compute_clustered_error(values, clusters)
     error = error if error > 1e-12 * float(np.abs(values).max()) else math.nan
-    margin = compute_student_quantile(m - 1) * error
+    margin = paired.compute_student_quantile(m - 1) * error
     return MeanScore(value, error, value - margin, value + margin)
 
 
@@ -92,8 +85,6 @@ def compute_mcnemar_p(first: F64, second: F64) -> float:
     >>> round(compute_mcnemar_p(np.array([1.0] * 9 + [0.0]), np.array([0.0] * 9 + [1.0])), 6)
     0.021484
     """
-    from scipy.special import bdtr
-
     wins, losses = int((first > second).sum()), int((first < second).sum())
     return min(1.0, 2 * float(bdtr(min(wins, losses), wins + losses, 0.5))) if wins + losses else 1.0
 
@@ -127,5 +118,5 @@ def compare_all_pairs(scores: Mapping[str, F64], clusters: I64 | None = None) ->
         replace(compare_means(scores[a], scores[b], clusters), first=a, second=b)
         for a, b in itertools.combinations(scores, 2)
     ]
-    corrected = correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
+    corrected = paired.correct_by_holm({at: test.p_value for at, test in enumerate(tests)})
     return [replace(test, corrected=corrected.get(at, math.nan)) for at, test in enumerate(tests)]

@@ -4,8 +4,6 @@ A difference is resolved if a test at 5 % finds it with 80 % power. Its standard
 and shrinks as 1 / √n.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -100,7 +98,10 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
     choices = {text for i in models for text in (i.metric, i.key, ".".join(i.pair))}
     if missing := [name for name in (*metrics, *differences) if name not in choices]:
         raise DataError(f"no values of {missing[0]} in these runs{suggest(missing[0], {i.metric for i in models})}")
-    targets = {id(i): _find_target(i, differences) for i in models}
+    targets: dict[int, float | None] = {}
+    for item in models:
+        names_of_value = (".".join(item.pair), item.key, *([item.metric] if item.primary else []))
+        targets[id(item)] = next((differences[name] for name in names_of_value if name in differences), None)
     chosen = [
         i
         for i in models
@@ -120,26 +121,17 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
         raise DataError("no two systems of these runs have a value with replicates; give runs of two systems or more")
 
 
-def _find_target(item: SystemValue, differences: Mapping[str, float]) -> float | None:
-    names = (".".join(item.pair), item.key, *([item.metric] if item.primary else []))
-    return next((differences[name] for name in names if name in differences), None)
-
-
 def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, target: float) -> str:
     n = (parse_sizes(item.signature) or (0,))[-1]
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
     parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {RESOLVED * error:.2g}"]
     if target > 0 and n:
         needed = compute_needed_texts(n, error, target)
-        parts.append(f"{target:.3g} needs {needed:,}{seeds}{_describe_cost(results, item, n, needed)}")
+        runs = [results.runs[at] for at, _ in item.sources]
+        length = next((run.axes.get("max_new_tokens") for run in runs), None)
+        costs = [f"up to {needed * length * item.seeds:,} tokens"] if isinstance(length, int) else []
+        seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]
+        costs += [format_duration(needed * item.seeds * statistics.median(seconds) / n)] if seconds else []
+        cost = f" ({', '.join(costs)} a system)" if costs else ""
+        parts.append(f"{target:.3g} needs {needed:,}{seeds}{cost}")
     return "; ".join(parts)
-
-
-def _describe_cost(results: Results, item: SystemValue, n: int, needed: int) -> str:
-    """Return tokens and time of so many texts of one system, as far as the records of these runs know them."""
-    runs = [results.runs[at] for at, _ in item.sources]
-    length = next((run.axes.get("max_new_tokens") for run in runs), None)
-    parts = [f"up to {needed * length * item.seeds:,} tokens"] if isinstance(length, int) else []
-    seconds = [run.seconds for run in runs if math.isfinite(run.seconds)]
-    parts += [f"{format_duration(needed * item.seeds * statistics.median(seconds) / n)}"] if seconds else []
-    return f" ({', '.join(parts)} a system)" if parts else ""

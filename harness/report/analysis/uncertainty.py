@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 from openended.harness import results as measured
 from openended.harness.core import F64, Replicates, make_random_stream
@@ -105,8 +106,6 @@ def _draw_weights(count: int) -> F64:
 @lru_cache(maxsize=256)
 def _draw_t_scale(freedom: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
-    from scipy.special import chdtri
-
     scale: F64 = np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
     return scale
 

@@ -72,7 +72,9 @@ def measure_worsening(
     if apart == 0 and not math.isfinite(low) and (is_same or test.over == "examples"):  # equal text by text
         low, high, p_value = 0.0, 0.0, 1.0
     elif not math.isfinite(low):
-        low, high = _estimate_difference(value, baseline)
+        if value.interval is not None and baseline.interval is not None:
+            below, above = value.reach, baseline.reach
+            low, high = apart - math.hypot(below[0], above[1]), apart + math.hypot(below[1], above[0])
         side = apart - low if apart > 0 else high - apart
         by_intervals = not math.isfinite(p_value)
         p_value = paired.compute_margin_p_value(apart, side) if by_intervals else p_value
@@ -95,15 +97,6 @@ def measure_worsening(
     factor = NormalDist().inv_cdf(1 - alpha / 2) / NormalDist().inv_cdf(1 - LEVEL / 2)
     low, high = amount - (amount - low) * factor, amount + (high - amount) * factor
     return dataclasses.replace(worsening, amount=amount, low=low, high=high, p_value=p_value)
-
-
-def _estimate_difference(value: SystemValue, baseline: SystemValue) -> Span:
-    """Return the interval of the difference of two values from their own intervals; NaN if they have none."""
-    apart = value.mean - baseline.mean
-    if value.interval is not None and baseline.interval is not None:
-        below, above = value.reach, baseline.reach
-        return apart - math.hypot(below[0], above[1]), apart + math.hypot(below[1], above[0])
-    return math.nan, math.nan
 
 
 def _find_span(results: Results, item: SystemValue) -> Span:

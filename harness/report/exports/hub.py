@@ -7,13 +7,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
 from openended.harness.core import DataError, StoreError, format_error, require_package, write_text
 from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.exports.texts import FIELDS, METADATA, TextFile, write_croissant
 from openended.harness.report.tables.formats.text import to_markdown
 from openended.harness.report.tables.selection import collect_commands, make_slug, summarize_sources
 from openended.harness.report.tables.table import Table
-from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems, write_frame
+from openended.harness.results import Results, SystemValue, find_human_value, group_systems, write_frame
 from openended.harness.storage import RECORD
 
 MODELS = "models"  # folder with one folder per model
@@ -28,8 +30,19 @@ def write_hub_files(results: Results, folder: Path, dataset: str) -> list[Path]:
     written: list[Path] = []
     for system in group_systems(results.values):
         model, name = (make_slug(title) for title in (system.items[0].titles[0] or system.name, system.name))
+        entries = [  # the primary value of each metric
+            {
+                "dataset": {"id": dataset, "task_id": item.metric},
+                "value": _round(item.mean),
+                "date": max(results.runs[at].created for at, _ in item.sources)[:10],
+                "evaluation_framework": "openended",
+                "notes": "; ".join([system.name, *(f"{n}: {fact}" for n, fact in _list_facts(item, humans).items())]),
+            }
+            for item in system.items
+            if item.primary and math.isfinite(item.mean)
+        ]
         written.append(Path(MODELS, model, ".eval_results", f"{name}.yaml"))
-        write_text(folder / written[-1], dump_yaml(_list_results(results, system, humans, dataset)))
+        write_text(folder / written[-1], dump_yaml(entries))
     return written
 
 
@@ -38,23 +51,6 @@ def dump_yaml(node: Any) -> str:  # noqa: ANN401 - any plain data
     import yaml
 
     return str(yaml.safe_dump(node, sort_keys=False, allow_unicode=True, width=120))
-
-
-def _list_results(
-    results: Results, system: System, humans: Sequence[SystemValue], dataset: str
-) -> list[dict[str, Any]]:
-    """Return the entries of one file in `.eval_results`: the primary value of each metric."""
-    return [
-        {
-            "dataset": {"id": dataset, "task_id": item.metric},
-            "value": _round(item.mean),
-            "date": max(results.runs[at].created for at, _ in item.sources)[:10],
-            "evaluation_framework": "openended",
-            "notes": "; ".join([system.name, *(f"{n}: {fact}" for n, fact in _list_facts(item, humans).items())]),
-        }
-        for item in system.items
-        if item.primary and math.isfinite(item.mean)
-    ]
 
 
 def _list_facts(item: SystemValue, humans: Sequence[SystemValue]) -> dict[str, Any]:
@@ -116,8 +112,6 @@ def _format_card(
     results: Results, files: Sequence[TextFile], repo_id: str, tables: Sequence[Table], *, has_report: bool
 ) -> str:
     """Return the dataset card: what the records say, and how to score the texts again."""
-    from jinja2 import Environment, StrictUndefined
-
     configs: list[dict[str, object]] = [{"config_name": "results", "data_files": "results.parquet", "default": True}]
     configs += [{"config_name": "generations", "data_files": "generations/**/*.jsonl"}] if files else []
     sides = {file.system == "human": file.path for file in reversed(files)}  # the first human text, the first system

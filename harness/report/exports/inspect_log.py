@@ -71,7 +71,6 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _describe_samples(results: Results, at: int, run: Run) -> Iterator[dict[str, Any]]:
-    """Yield the samples of a run."""
     rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
     if rows is None:
         return

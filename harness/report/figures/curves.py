@@ -1,7 +1,5 @@
 """Curves of systems: divergence, precision and recall with F-scores, and token frequencies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Draw the figures of a report or a search: the one module of this folder that others import."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging
@@ -11,7 +9,7 @@ from functools import cache
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openended.harness import results as measured
 from openended.harness.core import (
@@ -25,15 +23,11 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.report.analysis.lines import LEAST
-from openended.harness.report.figures import drawing
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
 from openended.harness.storage import STAGES, Recipe, Store
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 DRAWN = "drawn.json"
@@ -187,22 +181,8 @@ def _draw(
     plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration], styles: SystemStyles, name: str = ""
 ) -> list[Picture]:
     """Draw plots by the stem of their files; their titles say what follows the name in it."""
+    from openended.harness.report.figures import drawing  # with Matplotlib, which takes long
+
     with drawing.apply_style():
         figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
-        present = [(stem, figure) for stem, figure in figures.items() if figure is not None]
-        return save_pictures(present, folder, declared, name)
-
-
-def save_pictures(
-    figures: Sequence[tuple[str, Figure]], folder: Path, declared: Mapping[str, Declaration], name: str
-) -> list[Picture]:
-    """Write drawn figures, each under its stem, and read their content off them."""
-    from openended.harness.report.figures.trace import trace_figure  # with Matplotlib, which takes long
-
-    pictures = []
-    for stem, figure in figures:
-        png = drawing.save(figure, folder, stem)
-        rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
-        title = ": ".join(filter(None, (declared[stem].title, rest)))
-        pictures.append(Picture(png, title, declared[stem].caption, trace_figure(figure)))
-    return pictures
+        return drawing.save_pictures(figures, folder, declared, name)

@@ -1,7 +1,5 @@
 """Draw plots with Matplotlib: panels, series, labels, legends, and reproducible files."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re
@@ -11,26 +9,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.figure import Figure
+from matplotlib.font_manager import get_font_names
+from matplotlib.patches import Ellipse
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
 
 from openended.harness.core import escape_mathtext, open_for_replacement
 from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
+from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables.pictures import (
     COLORS,
     COLUMN,
-    HUMAN_COLOR,
     PAGE,
     RESOLUTION,
+    Picture,
     SystemStyles,
     choose_style,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
 
 log = logging.getLogger(__name__)
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
@@ -41,7 +44,6 @@ DIGIT, GAP = 4.5, 4.0  # points of a digit of a tick's label, and between two la
 MOST_TICKS = 9
 FEW_DECADES = 300  # times the smallest value: from there on a logarithmic axis has ticks at powers of 10 alone
 SMALL = 6.5  # size of a title that would touch the next one
-HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": ""}
 PANEL_OPTIONS = ("grid", "margins", "ticks", "integers", "plain", "turn", "most", "wide", "outer", "tick_params")
 """Options of a panel that `Axes.set` lacks: see `_set_options`."""
 STYLE: dict[str, Any] = {
@@ -69,9 +71,6 @@ OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
 @contextmanager
 def apply_style() -> Iterator[None]:
     """Use the report's style independent of the user's matplotlib settings."""
-    import matplotlib as mpl
-    from matplotlib.font_manager import get_font_names
-
     installed = set(get_font_names())
     fallbacks = [name for name in FALLBACK_FONTS if name in installed]
     with mpl.rc_context(), warnings.catch_warnings(record=True) as caught:
@@ -162,7 +161,6 @@ def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[s
 
 
 def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
-    """Draw one series by its mark."""
     x, y, color = series.x, series.y, look["color"]
     line = {name: value for name, value in look.items() if name != "alpha"}
     match series.mark:
@@ -211,8 +209,6 @@ def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
 
 def _draw_ellipse(panel: Axes, points: Any, color: str) -> None:  # noqa: ANN401 - shape (points, 2)
     """Draw two standard deviations to both sides of the mean, along the principal axes."""
-    from matplotlib.patches import Ellipse
-
     variances, directions = np.linalg.eigh(np.cov(points.T))
     width, height = map(float, 2 * 2 * np.sqrt(np.clip(variances[::-1], 0, None)))
     angle = math.degrees(math.atan2(directions[1, 1], directions[0, 1]))
@@ -247,7 +243,6 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`: an axis → its
     largest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left of a row; `tick_params`.
     """
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
     class TickLocator(MaxNLocator):
         """As many ticks along x as there is room for their labels."""
@@ -307,8 +302,6 @@ def create_panels(
 
     Panels in a single column have the width of a paper's column, others that of a page.
     """
-    from matplotlib.figure import Figure
-
     columns = min(per_row, count)
     rows = math.ceil(count / columns)
     width = width or (COLUMN if columns == 1 else PAGE)
@@ -366,15 +359,26 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
         boxes.append(best[2])
 
 
+def save_pictures(
+    figures: Mapping[str, Figure | None], folder: Path, declared: Mapping[str, Declaration], name: str
+) -> list[Picture]:
+    """Write drawn figures, each under its stem, and read their content off them."""
+    pictures = []
+    for stem, figure in figures.items():
+        if figure is not None:
+            png = save(figure, folder, stem)
+            rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
+            title = ": ".join(filter(None, (declared[stem].title, rest)))
+            pictures.append(Picture(png, title, declared[stem].caption, trace_figure(figure)))
+    return pictures
+
+
 def save(figure: Figure, folder: Path, name: str) -> Path:
     """Write a figure as PNG and PDF, without dates or program versions; return the path of the PNG.
 
     The canvases are called directly: `savefig` would draw everything once more for each format, and drawing is what a
     report spends its time on. The layout of the first drawing is kept for the second.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.backends.backend_pdf import FigureCanvasPdf
-
     png, pdf = folder / f"{name}.png", folder / f"{name}.pdf"
     figure.set_dpi(RESOLUTION)
     with open_for_replacement(png, "wb") as handle:

@@ -1,16 +1,13 @@
 """Figures at equal entropy: generative frontiers, and the number of sampling steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from openended.harness.core import UndefinedMetric
-from openended.harness.report.figures.drawing import HUMAN_STAR
 from openended.harness.report.figures.plot import MOST, Mark, Panel, Part, Plot, Series
 from openended.harness.report.tables import frontier_gaps as frontier
-from openended.harness.report.tables.pictures import HUMAN_COLOR, choose_style
+from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR, choose_style
 from openended.harness.results import find_human_value
 
 # Diversity between texts, which entropy inside a text says nothing about; drawn where it was measured.

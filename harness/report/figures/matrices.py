@@ -1,7 +1,5 @@
 """Heat maps: similarity of systems, agreement of metrics, and the damage to text that each metric detects."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import textwrap
@@ -9,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
@@ -73,8 +72,6 @@ def average_by_system(text_sets: Sequence[tuple[int, int, F64]], systems: Sequen
 
     A set is (its system, its index in the grid or −1 if unknown, its similarity to each set or NaN).
     """
-    import pandas as pd
-
     owner = {index: system for system, index, _ in text_sets if index >= 0}
     rows = [
         (system, owner[other], cosine)
@@ -108,7 +105,7 @@ def show_damage(part: Part) -> Plot:
     return show_cells(shades, texts, shades > 1.5, labels, names, size=(PAGE, 1.4 + 0.17 * len(rows)), look=look)
 
 
-def _shade(curve: DamageCurve | None) -> tuple[float, str]:
+def _shade(curve: "DamageCurve | None") -> tuple[float, str]:
     if curve is None or not curve.is_known:
         return math.nan, "–"
     return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")

@@ -1,10 +1,8 @@
 """Figures of human judgments: the discriminator of HUSE, the two parts of HUSE, and its stability."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,9 +12,7 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Results, System, SystemValue
-
-if TYPE_CHECKING:
-    from openended.metrics.huse import PairRatings, Rule, Ties, VoteTie
+from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, example_curve, rater_curve
 
 GRID = 160  # points per side of the picture of the regions
 MANY = 2000  # examples: above, the stability curves take too long for a report
@@ -26,8 +22,6 @@ TEMPERATURE = re.compile(r"(?:^|[ _,(])(?:t|temperature)=?\s*(\d+(?:\.\d+)?)")
 
 def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
     """Return the rated texts of a system and how the discriminator decides; None if they were not stored."""
-    from openended.metrics.huse import PairRatings, Rule
-
     value = system.value("huse", "huse")
     arrays = next(iter(results.list_arrays(value)), {})
     if value is None or not {"ratings", "log_probs", "lengths"} <= arrays.keys():
@@ -57,8 +51,6 @@ def show_regions(part: Part) -> Plot | None:
 
 def build_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> list[Panel]:
     """Build the panels of systems: the shading is the share of votes of the k nearest texts, the line is a tie."""
-    from openended.metrics.huse import HusePoints
-
     systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
     shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
     panels = list[Panel]()
@@ -188,8 +180,6 @@ def show_stability(part: Part) -> Mapping[str, Plot]:
 
 def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
     """Build the panels of both numbers: one line per system, or HUSE and HUSE-Q of the only one."""
-    from openended.metrics.huse import example_curve, rater_curve
-
     examples, ratings = list[Series](), list[Series]()
     for index, (name, (pairs, rule)) in enumerate(rated.items()):
         most = int((~np.isnan(pairs.ratings)).sum(axis=1).max())

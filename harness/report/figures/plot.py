@@ -1,7 +1,5 @@
 """What a figure shows, as plain numbers: series of points in panels; and how the figure is declared."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +95,7 @@ class Declaration:
     legend: int = 3
     """Most columns of the legend; 0: none."""
 
-    def change(self, changes: Mapping[str, Any], where: str = "figure") -> Declaration:
+    def change(self, changes: Mapping[str, Any], where: str = "figure") -> "Declaration":
         """Return the declaration with other options; mappings are merged."""
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name in changes:

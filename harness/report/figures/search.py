@@ -1,7 +1,5 @@
 """Figures of a search: its history, the effect of each parameter, the Pareto front of two objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

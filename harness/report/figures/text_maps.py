@@ -1,7 +1,5 @@
 """Pictures of the texts themselves."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

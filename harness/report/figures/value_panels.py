@@ -1,7 +1,5 @@
 """Figures of printed values: by system, along a setting, two against each other, and the best of N settings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +9,9 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import parse_signature
 from openended.harness.report.analysis.lines import Line, group_into_lines, has_enough_numbers
-from openended.harness.report.figures.drawing import HUMAN_STAR
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
 from openended.harness.report.tables.frame import arrow
-from openended.harness.report.tables.pictures import HUMAN_COLOR
+from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR
 from openended.harness.report.tables.selection import make_slug, select_pairs
 from openended.harness.results import STAGE, STEP, SystemValue, find_human_value, is_readable
 

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from openended.harness.core import F64, parse_signature
 from openended.harness.report.analysis.lines import Line, group_into_lines
@@ -171,8 +172,6 @@ def check_sizes(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
 
 def correlate_ranks(first: F64, second: F64) -> F64:
     """Return Spearman's ρ of each row, shape (rows,); NaN if a side is constant."""
-    from scipy.stats import rankdata
-
     a, b = (np.asarray(rankdata(rows, axis=1)) - (rows.shape[1] + 1) / 2 for rows in (first, second))
     norms = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
     rho: F64 = np.divide((a * b).sum(axis=1), norms, out=np.full(len(a), math.nan), where=norms > 0)

@@ -13,6 +13,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
 from openended.harness.core import to_json, write_text
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.headline import HEADLINES, write_headline
@@ -42,9 +45,6 @@ def write_page(
     A picture with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
     those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
     """
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
     page_texts = collect_page_texts([] if leaderboard else list((compared_results or {"": results}).items()))
     tables = [order_columns(table) for table in tables]
     contents, named_parts = build_parts(page_texts)

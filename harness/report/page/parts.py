@@ -7,8 +7,6 @@ double click may load scripts from its folder, but may not fetch.
     sources          source-K, texts-K-J     whose rows they are, stop reasons and numbers; texts, `PART` per part
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +75,7 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
 
 
 def _describe_rows(
-    source: TextSource, page_texts: PageTexts, positions: Mapping[str, int], values: dict[str, TextValue]
+    source: TextSource, page_texts: PageTexts, positions: Mapping[str, int], values: "dict[str, TextValue]"
 ) -> dict[str, Any]:
     """Return each row's example, sample and stop reason, and its values."""
     examples = [positions[i] for i in source.rows.ids]
@@ -100,7 +98,7 @@ def _describe_rows(
 
 
 def _encode_letters(
-    source: TextSource, nll: Ragged | None, ends: dict[str, TokenEnds | None]
+    source: TextSource, nll: Ragged | None, ends: "dict[str, TokenEnds | None]"
 ) -> Iterator[tuple[str, str]] | None:
     """Encode each text's token lengths and surprise, a letter per token; None if unknown for all texts."""
     run = source.results.runs[source.runs[0]]

@@ -264,11 +264,7 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
 
 
 def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a frame of tokens per word of the same texts under each scorer's tokenizer (P&R, Table B.2).
-
-    Raises:
-        DataError: If no scorer has lengths in both tokens and words.
-    """
+    """Build a frame of tokens per word of the same texts under each scorer's tokenizer (P&R, Table B.2)."""
     lengths = [i for i in part.items if i.system == "model" and i.pair == ("length", "length")]
     units = {(i.axes["scorer"], parse_signature(i.signature).get("unit")): i.mean for i in lengths}
     scorers = [scorer for scorer, unit in units if unit == "tokens" and (scorer, "words") in units]

@@ -323,7 +323,11 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         baselines = _match_baseline(systems, baseline)
     names = list(baselines)
     by_name = {system.name: system for system in systems}
-    tests = {(n, p): paired.compare_systems(results, items, by_name[n], baselines[n], p) for n in names for p in pairs}
+    tests = {
+        (n, p): paired.compare_values(results, items, by_name[n].value(*p), baselines[n].value(*p))
+        for n in names
+        for p in pairs
+    }
     corrected = paired.correct_by_holm({k: t.p_value for k, t in tests.items() if t is not None})
     differences, p_values = [], []
     for pair, (first, *_) in pairs.items():

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import isotonic_regression
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
@@ -157,9 +159,6 @@ def compute_bands(frontier: Frontier, grid: F64) -> tuple[F64, F64, F64]:
 
 def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
     """Return the monotone interpolation of one set of points at entropies; beyond its ends a straight line."""
-    from scipy.interpolate import PchipInterpolator
-    from scipy.optimize import isotonic_regression
-
     order = np.argsort(entropy, kind="stable")
     h, g = entropy[order], log_ppl[order]
     starts = np.flatnonzero(np.diff(h, prepend=-np.inf) > _SAME)

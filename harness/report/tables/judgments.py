@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
@@ -159,8 +161,6 @@ def _find_huse_examples(
 
     The gaps have signs: where people rate the model's text higher, or the reference is more probable, nothing failed.
     """
-    import numpy as np
-
     value = system.value("huse", "huse")
     arrays = next(iter(results.list_arrays(value)), {})
     if value is None or "errors_q" not in arrays:
@@ -188,8 +188,6 @@ def _find_huse_examples(
 
 def _read_texts(results: Results, value: SystemValue, count: int) -> list[tuple[str, ...]]:
     """Return prompt, human and model text of every rated example; its number where the run has no texts."""
-    import numpy as np
-
     at, artifact = value.sources[0]
     sides = [("human",), MODEL_STAGES]
     rows = [r for stages in sides if (r := measured.read_rows_of_run(results, results.runs[at], *stages)) is not None]

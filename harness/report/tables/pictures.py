@@ -18,6 +18,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 STYLES = len(COLORS) * len(MARKERS)
 HUMAN_COLOR = "#222222"
+HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": ""}
 
 SystemKey = tuple[tuple[str, str], ...]
 

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.frame import (
     BLANK,
+    BoldRule,
     Cell,
     Frame,
     FrameEntry,
@@ -19,7 +21,8 @@ from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
 Key = tuple[str, ...]
-_ALL = ("sd", "metric_error", "interval")
+_HIDDEN: dict[str, Any] = {"sd": math.nan, "metric_error": math.nan, "interval": None}  # of a cell without uncertainty
+_ALL = tuple(_HIDDEN)
 UNCERTAINTIES = {"all": _ALL, "interval": _ALL, "std": ("sd",), "error": ("metric_error",), "none": ()}
 
 
@@ -31,24 +34,28 @@ def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[
 
 
 def build_table(frame: Frame, layout: Layout) -> Table:
-    """Build the table of a frame.
-
-    Raises:
-        SpecError: If the layout names an axis that the frame lacks, or puts two numbers into one cell.
-    """
-    entries = [_convert(e, layout) for e in frame.entries if _is_printed(e, layout)]
+    """Build the table of a frame; an axis that the frame lacks, or two numbers in one cell, are refused."""
+    printed_roles = {"summary": layout.summaries, "human": layout.human != "none"}
+    entries = [_convert(e, layout) for e in frame.entries if printed_roles.get(e.role, True)]
     rows, columns = (_Side(axes, entries, frame, layout) for axes in choose_axes(frame, layout))
     if layout.bold == "best":
         contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
         entries = [entry for members in contests.values() for entry in _mark_best_printed(members)]
     if layout.bold == "first":
         others = rows if frame.measure in columns.axes else columns
-        entries = [_mark_reference(entry, others) for entry in entries]
+        first_system = next(iter(others.groups), None)
+        entries = [_mark(entry, "reference", best=others.locate(entry) == first_system) for entry in entries]
     cells: dict[tuple[Key, Key], FrameEntry] = {}
     for entry in entries:
         where = rows.locate(entry), columns.locate(entry)
         if cells.setdefault(where, entry) is not entry:
-            raise _describe_crowd(frame.name, rows.axes, cells[where], entry)
+            settings = [{k: v for k, v in e.settings.items() if k != "metric"} for e in (cells[where], entry)]
+            differ = describe_differences({**settings[0], "": ""}, {**settings[1], "": ""})
+            why = f"the rows ({', '.join(rows.axes)}) put two systems into one cell"
+            raise SpecError(
+                f"table {frame.name}: {why}; they differ in {differ or 'nothing that has an axis'}; name more axes in "
+                "`rows`"
+            )
     depth = max((len([t for t in columns.label(of[0]) if t]) for of in columns.groups.values()), default=1)
     heads = [columns.build_column(members, depth) for members in columns.groups.values()]
     titles = [layout.heads.get(axis, frame.heads.get(axis, axis.capitalize())) for axis in rows.axes]
@@ -90,12 +97,6 @@ def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[st
     rows = rows or tuple(axis for axis in frame.rows if axis not in columns)
     columns = columns or tuple(axis for axis in frame.rows if axis not in rows)
     return rows, columns
-
-
-def _is_printed(entry: FrameEntry, layout: Layout) -> bool:
-    if entry.role == "summary":
-        return layout.summaries
-    return entry.role != "human" or layout.human != "none"
 
 
 class _Side:
@@ -240,12 +241,8 @@ def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:
     if missing is not None and not (math.isfinite(cell.value) or cell.words):
         cell = replace(cell, words=missing, blank=not missing)
     printed = UNCERTAINTIES[layout.uncertainty]
-    if "interval" not in printed:
-        cell, quantity = replace(cell, interval=None), replace(quantity, interval=False)
-    if "sd" not in printed:
-        cell = replace(cell, sd=math.nan)
-    if "metric_error" not in printed:
-        cell = replace(cell, metric_error=math.nan)
+    cell = replace(cell, **{name: hidden for name, hidden in _HIDDEN.items() if name not in printed})
+    quantity = replace(quantity, interval=quantity.interval and "interval" in printed)
     if layout.bold != "tests":
         cell, quantity = replace(cell, best=False), replace(quantity, bold="")
     return replace(entry, cell=cell, quantity=quantity)
@@ -268,25 +265,8 @@ def _mark_best_printed(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
             digits = entry.cell.decimals if entry.cell.decimals is not None else entry.quantity.decimals or 0
             texts[at] = cost, format_fixed(cost, digits)
     best = min(texts.values(), default=(0.0, ""))[1]
-    return [
-        replace(
-            entry,
-            cell=replace(entry.cell, best=at in texts and texts[at][1] == best),
-            quantity=replace(entry.quantity, bold="printed"),
-        )
-        for at, entry in enumerate(entries)
-    ]
+    return [_mark(e, "printed", best=at in texts and texts[at][1] == best) for at, e in enumerate(entries)]
 
 
-def _mark_reference(entry: FrameEntry, systems: _Side) -> FrameEntry:
-    """Mark an entry of the first system."""
-    is_first = systems.locate(entry) == next(iter(systems.groups))
-    return replace(entry, cell=replace(entry.cell, best=is_first), quantity=replace(entry.quantity, bold="reference"))
-
-
-def _describe_crowd(table: str, rows: Sequence[str], first: FrameEntry, second: FrameEntry) -> SpecError:
-    """Return the error for two numbers in one cell."""
-    settings = [{k: v for k, v in entry.settings.items() if k != "metric"} for entry in (first, second)]
-    values = describe_differences({**settings[0], "": ""}, {**settings[1], "": ""}) or "nothing that has an axis"
-    why = f"the rows ({', '.join(rows)}) put two systems into one cell; they differ in {values}"
-    return SpecError(f"table {table}: {why}; name more axes in `rows`")
+def _mark(entry: FrameEntry, rule: BoldRule, *, best: bool) -> FrameEntry:
+    return replace(entry, cell=replace(entry.cell, best=best), quantity=replace(entry.quantity, bold=rule))

@@ -1,7 +1,5 @@
 """Log finished runs and reports to the chosen tracker, each once; a failing tracker does not fail a run."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging
@@ -17,16 +15,14 @@ from concurrent import futures
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from filelock import FileLock
 
 from openended.harness.core import Json, digest_file, format_error, write_text
 from openended.harness.report.tracking import TrackerOptions
 from openended.harness.results import format_axis_value, read_results
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -264,8 +260,6 @@ def describe_run(folder: Path, job_id: str) -> TrackedJob:
 
 def describe_report(folder: Path, name: str, job_id: str) -> TrackedJob:
     """Return what a tracker logs about a report: its tables and figures."""
-    import pandas as pd
-
     tables = {path.stem: pd.read_csv(path, dtype=str) for path in sorted((folder / "tables").glob("*.csv"))}
     figures = {path.stem: path for path in sorted((folder / "figures").glob("*.png"))}
     return TrackedJob(job_id, f"report of {name}", name, {"report": str(folder)}, {}, tables, figures)

@@ -92,10 +92,7 @@ def to_latex(table: Table, label: str = "") -> str:
 
     Systems are rows wherever they fit the text width; otherwise metrics are. A table that fits in neither form is
     scaled down a little, or continued in further floats, as is one that exceeds a page.
-
-    Args:
-        table: The table.
-        label: What its LaTeX label is made of; empty: its name.
+    Its LaTeX label is made of `label`, by default of its name.
     """
     table = clean(table)
     grid, parts, width, size = _choose_form(table)

@@ -1,7 +1,5 @@
 """Format tables for the terminal, as Markdown and as CSV: clean texts, and columns split into parts that fit."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -9,14 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from openended.harness.core import escape_controls_in_line, escape_csv_cell
 from openended.harness.report.tables.frame import Cell, Quantity
 from openended.harness.report.tables.table import Column, Table, TableRow
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 T = TypeVar("T")
 WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
@@ -76,8 +76,6 @@ def split_widths(widths: Sequence[float], label: float, width: float) -> list[ra
 
 def make_console() -> Console:
     """Return a console as wide as the terminal or the variable COLUMNS says."""
-    from rich.console import Console
-
     console = Console()
     return console if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else Console(width=WIDTH)
 
@@ -90,8 +88,6 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
         console: Where to print it.
         verbose: Also print the rules for decimals, dates, commands and signatures, which the files always contain.
     """
-    from rich.text import Text
-
     out, table = console or make_console(), clean(table)
     marks = table.marks()
     cells = [
@@ -114,10 +110,6 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
 
 
 def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]], out: Console) -> None:
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     grid = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in table.heads:
         grid.add_column(Text(head), overflow="fold")

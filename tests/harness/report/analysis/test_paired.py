@@ -230,7 +230,10 @@ def test_distances_are_equal_where_the_center_lies_between_the_systems(monkeypat
 
 def compare_pairs(results):
     pairs = itertools.combinations(group_systems(results.values), 2)
-    return {(a.name, b.name): paired.compare_systems(results, results.values, a, b, ("m", "m")) for a, b in pairs}
+    return {
+        (a.name, b.name): paired.compare_values(results, results.values, a.value("m", "m"), b.value("m", "m"))
+        for a, b in pairs
+    }
 
 
 def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
@@ -239,7 +242,7 @@ def test_all_pairs_are_tested_from_the_draws_of_one_seed(tmp_path):
     assert len(tests) == 3
     first, *_, last = group_systems(results.values)
     unmeasured = dataclasses.replace(last, items=())
-    assert paired.compare_systems(results, results.values, first, unmeasured, ("m", "m")) is None
+    assert paired.compare_values(results, results.values, first.value("m", "m"), unmeasured.value("m", "m")) is None
     assert {(t.over, t.n) for t in tests.values()} == {("draws", 200)}
     same = tests["greedy", "ancestral"]
     assert same.p_value > 0.01
