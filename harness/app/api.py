@@ -9,8 +9,6 @@
 Texts are lists, or files and folders (see `imported.files`). All results are kept under `outputs_dir`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -98,7 +96,7 @@ class Evaluation:
             console.print()
         return out.getvalue()
 
-    def to_pandas(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - what a reader tries first
+    def to_pandas(self, *, all: bool = False) -> "pd.DataFrame":  # noqa: A002 - what a reader tries first
         """Return one row per value: system, metric, key, value and its 95 % interval (low, high)."""
         frame = results.read_results(self.folders).frame.drop(columns=results.INTERNAL)
         if all:

@@ -1,7 +1,5 @@
 """MAUVE with the arguments and the result of the package mauve-text, on this harness's embedders and intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,7 +52,7 @@ class ComputedMauve:
         ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
         return f"<MAUVE {self.mauve:.6g}{ends}, {self.num_buckets} cells>"
 
-    def plot(self, ax: Axes | None = None, **style: Any) -> Axes:  # noqa: ANN401 - of matplotlib's `plot`
+    def plot(self, ax: "Axes | None" = None, **style: Any) -> "Axes":  # noqa: ANN401 - of matplotlib's `plot`
         """Draw the divergence curve and return its axes."""
         if ax is None:
             import matplotlib.pyplot as plt

@@ -1,12 +1,10 @@
 """Audit the texts of a run: was every token drawn from the Q that was asked for?"""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -67,7 +65,7 @@ class EngineTexts:
     streams: bool  # whether the tokens were drawn with the random streams of the harness
 
     @classmethod
-    def from_entry(cls, entry: Entry, chat: Entry | None, *, model: str, backend: str) -> EngineTexts:
+    def from_entry(cls, entry: Entry, chat: Entry | None, *, model: str, backend: str) -> Self:
         """Read texts that were generated.
 
         Args:

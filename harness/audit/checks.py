@@ -4,8 +4,6 @@ Under an honest engine each token is a draw from Q given what came before, so su
 martingales: they are normal with the sum of the conditional variances, whatever the contexts are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +11,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaincc, kolmogorov
 
 from openended.harness.core import F64, I64
 
@@ -50,7 +49,7 @@ class TokenFacts:
     suspects: Mapping[str, tuple[F64, F64, F64]]
     """Name of a fault → log ratio of its Q and this one at the token, expectation and variance under this one."""
 
-    def select(self, mask: np.ndarray) -> TokenFacts:
+    def select(self, mask: np.ndarray) -> "TokenFacts":
         """Return the facts of the tokens where `mask` (n,) is true."""
         columns = {f.name: getattr(self, f.name)[mask] for f in fields(self) if f.name != "suspects"}
         suspects = {name: (a[mask], b[mask], c[mask]) for name, (a, b, c) in self.suspects.items()}
@@ -108,7 +107,10 @@ def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
         excess = float((facts.log_q - facts.log_q_mean).sum())
         error = 1 / math.sqrt(information)
         text = f"inverse temperature {1 + excess * error**2:.3f} ± {error:.3f} times the requested one"
-        findings.append(Finding("temperature", _two_sided(excess * error), text, _name_temperatures(seen * error)))
+        shift = seen * error  # of the inverse temperature; the factors of the temperature to both sides
+        high = f" or {1 / (1 - shift):.3f}" if shift < 1 else ""
+        visible = f"temperature × {1 / (1 + shift):.3f}{high}"
+        findings.append(Finding("temperature", _two_sided(excess * error), text, visible))
     findings.append(_check_repeats(facts, seen))
 
     u = np.clip(facts.by_rank, 1e-12, 1 - 1e-12)
@@ -226,8 +228,6 @@ def _check_resultants(name: str, values: np.ndarray, weights: F64, index: I64) -
 
 def _check_drift(facts: TokenFacts) -> list[Finding]:
     """Check that nothing changes between the first and the last text: bridges of cumulative sums (Kolmogorov)."""
-    from scipy.special import kolmogorov
-
     scale = np.sqrt(np.maximum(facts.log_q_var, 1e-12))
     scores = {"log Q": (facts.log_q - facts.log_q_mean) / scale, "transform": facts.by_rank - 0.5}
     out = []
@@ -240,19 +240,11 @@ def _check_drift(facts: TokenFacts) -> list[Finding]:
     return out
 
 
-def _name_temperatures(shift: float) -> str:
-    """Name the temperatures at which the inverse temperature is `shift` more or less, as factors of the requested."""
-    high = f" or {1 / (1 - shift):.3f}" if shift < 1 else ""
-    return f"temperature × {1 / (1 + shift):.3f}{high}"
-
-
 def _two_sided(z: float) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
 def _upper_gamma(shape: float, x: float) -> float:
-    from scipy.special import gammaincc
-
     return float(gammaincc(shape, max(x, 0.0)))
 
 

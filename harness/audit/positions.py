@@ -1,12 +1,10 @@
 """What the checks of an audit read of each token, from one pass of a reference model over the texts."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,9 +12,7 @@ from openended.harness.audit.checks import BIG, GRID, MOST_GROUPS, TokenFacts, T
 from openended.harness.core import F64, I64, Advance, copy_to_host
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
 from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
-
-if TYPE_CHECKING:
-    from openended.harness.models import LanguageModel, TextRequest
+from openended.harness.models import LanguageModel, TextRequest
 
 SPACINGS = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """dtype → relative distance of neighboring numbers: the logits of two engines differ by about so much."""
@@ -31,7 +27,7 @@ class Rounding(NamedTuple):
     relative: float  # of the logit
 
     @classmethod
-    def from_dtypes(cls, *dtypes: str) -> Rounding:
+    def from_dtypes(cls, *dtypes: str) -> Self:
         """Return the rounding between an engine and a reference; an unknown precision counts as bfloat16."""
         spacing = max(SPACINGS.get(dtype, SPACINGS["bfloat16"]) for dtype in dtypes)
         return cls(0.1 if spacing else 1e-3, 2 * spacing)

@@ -5,18 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from openended.harness import models
+from openended.harness import generation, models
 from openended.harness.core import Advance, DeviceMap, NextToken
 from openended.harness.decoders import Emit, GenerationRequest
-from openended.harness.generation import generate_texts
-from openended.harness.models import (
-    LanguageModel,
-    ModelSpec,
-    QStatisticsRequest,
-    embed_and_score,
-    load_model,
-    sketch_gradients,
-)
+from openended.harness.models import LanguageModel, ModelSpec, QStatisticsRequest
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,22 +16,18 @@ class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
     score = models.compute_token_nll
-    sketch_gradients = sketch_gradients
-    embed_and_score = embed_and_score
+    sketch_gradients = models.sketch_gradients
+    embed_and_score = models.embed_and_score
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        from openended.harness.generation import compute_q_statistics
-
-        return compute_q_statistics(self, request, advance)
+        return generation.compute_q_statistics(self, request, advance)
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        generate_texts(self, request, emit, advance)
+        generation.generate_texts(self, request, emit, advance)
 
     @cached_property
     def _is_batch_dependent(self) -> bool:  # in reduced precision a trial, which every stage asks for
-        from openended.harness.generation import depends_on_batch
-
-        return depends_on_batch(self)
+        return generation.depends_on_batch(self)
 
     def provenance(self) -> dict[str, Any]:
         return {"batch_dependent": self._is_batch_dependent}
@@ -47,12 +35,10 @@ class TransformersBackend(LanguageModel):
 
 def load_backend(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> TransformersBackend:
     """Load weights and tokenizer, and check that stepwise decoding agrees with one full pass."""
-    return make_backend(load_model(spec, device=device, device_map=device_map))
+    return make_backend(models.load_model(spec, device=device, device_map=device_map))
 
 
 def make_backend(lm: LanguageModel) -> TransformersBackend:
     """Return a model in memory as a backend, after the check of stepwise decoding."""
-    from openended.harness.generation import choose_runner_kind
-
-    choose_runner_kind(lm)
+    generation.choose_runner_kind(lm)
     return TransformersBackend(**{f.name: getattr(lm, f.name) for f in dataclasses.fields(lm)})

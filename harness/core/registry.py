@@ -163,7 +163,10 @@ def load_plugin(group: str, name: str) -> tuple[str, type] | None:
     package = point.dist.name if point.dist is not None else point.value
     try:
         cls = point.load()
-        _check_plugin(group, name, cls)
+        if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
+            raise SpecError(f"expected a class decorated with @{group}, got {cls!r:.80}")
+        if cls.name != name:
+            raise SpecError(f"its class variable `name` is {cls.name!r}; expected {name!r}, as in its entry point")
         _add(group, cls)
     except (Exception, SystemExit) as err:
         reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
@@ -176,14 +179,6 @@ def load_plugin(group: str, name: str) -> tuple[str, type] | None:
 def is_bundled(cls: type) -> bool:
     """Return whether a class is the project's own, not a plug-in's."""
     return cls.__module__.startswith("openended.")
-
-
-def _check_plugin(group: str, name: str, cls: Any) -> None:  # noqa: ANN401 - whatever an entry point names
-    """Raise `SpecError` if an entry point names no registered class, or one of another name."""
-    if not (isinstance(cls, type) and issubclass(cls, Spec) and dataclasses.is_dataclass(cls)):
-        raise SpecError(f"expected a class decorated with @{group}, got {cls!r:.80}")
-    if cls.name != name:
-        raise SpecError(f"its class variable `name` is {cls.name!r}; expected {name!r}, as in its entry point")
 
 
 def find_broken_plugin(group: str, name: str) -> str | None:

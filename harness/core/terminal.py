@@ -3,8 +3,6 @@
 Each command calls `set_up()` once, first: closed pipes, full disks and missing streams then end it cleanly.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import errno
@@ -189,7 +187,7 @@ def positive_int(text: str) -> int:
 Advance = Callable[[int], None]
 """Takes the number of units just done."""
 
-_shown: list[Progress] = []  # one live display per terminal; it shows the innermost step
+_shown: "list[Progress]" = []  # one live display per terminal; it shows the innermost step
 
 
 @contextmanager
@@ -223,7 +221,7 @@ def show_progress(title: str, total: int | None = None, *, unit: str = "", enabl
 
 
 @contextmanager
-def _display() -> Iterator[Progress]:
+def _display() -> "Iterator[Progress]":
     """Return the open display, or open a new one that is erased at the end."""
     if _shown:
         yield _shown[-1]

@@ -1,7 +1,5 @@
 """How far one model is from another on the same texts, in the distribution of the next token."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -41,11 +39,7 @@ def compare_models(
     first: LanguageModel, second: LanguageModel, texts: Sequence[str], decoders: Sequence[QDecoder], *,
     batch_size: int = 16, max_tokens: int = 512, progress: bool = False,
 ) -> report.Table:  # fmt: skip
-    """Compare two models on texts; one row for each Q, and for groups of positions under the first of them.
-
-    Raises:
-        DataError: If the models do not have one vocabulary.
-    """
+    """Compare two models on texts; one row for each Q, and for groups of positions under the first of them."""
     if first.vocab_size != second.vocab_size or first.tokenizer.vocabulary() != second.tokenizer.vocabulary():
         raise DataError(f"{first.spec.title} and {second.spec.title}: expected one vocabulary, theirs differ")
     limits = [lm.context_length - 1 for lm in (first, second) if lm.context_length is not None]

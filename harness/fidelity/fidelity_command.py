@@ -1,7 +1,5 @@
 """`openended fidelity A B --texts RUN|FILE`: how far one model is from another, by the Q of any decoder."""
 
-from __future__ import annotations
-
 import argparse
 from itertools import islice
 from pathlib import Path

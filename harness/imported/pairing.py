@@ -298,7 +298,6 @@ def _format_ids(ids: Sequence[str]) -> str:
 
 
 def _is_record_number(example_id: str) -> bool:
-    """Return whether an id is the number of a record."""
     tail = example_id.rpartition("/")[2]
     return len(tail) >= LINE_DIGITS and tail.isdigit()
 

@@ -5,20 +5,16 @@ prompt is the user's turn but for its last word, which opens the assistant's tur
 the middle of a sentence. A task may say itself where its prompts part, by `user` and `assistant` in an example's meta.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from openended.harness.core import DataError, Json, digest, shorten_error
 from openended.harness.models.isolated_process import SECONDS, run_isolated
+from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_transformers_tokenizer
-
-if TYPE_CHECKING:
-    from openended.harness.models.spec import ModelSpec
 
 # The last word of a text, with the whitespace after it.
 _LAST = re.compile(r"\S+\s*\Z")

@@ -14,27 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openended.harness.core import (
-    OFFLINE_VARIABLES,
-    DataError,
-    Json,
-    digest_bytes,
-    digest_file,
-    is_switched_off,
-    list_bundled_choices,
-    read_full_yaml,
-    read_json,
-)
+from openended.harness import core
 
 log = logging.getLogger(__name__)
 
-NAMES = (*OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
+NAMES = (*core.OFFLINE_VARIABLES, "TRANSFORMERS_OFFLINE")  # and those of models
 SECONDS = 5.0  # seconds that a connection may take
 
 
 def is_offline() -> bool:
     """Return whether nothing can be fetched from the hub: it is switched off, or its host cannot be reached."""
-    if is_switched_off(NAMES):
+    if core.is_switched_off(NAMES):
         return True
     from huggingface_hub import constants
 
@@ -66,7 +56,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
 # Type of a part of a tokenizer.json → its options that only some versions of `tokenizers` write, with their defaults.
-_UNSTATED: dict[str, dict[str, tuple[Json, ...]]] = {
+_UNSTATED: dict[str, dict[str, tuple[core.Json, ...]]] = {
     "ByteLevel": {"use_regex": (True,)},
     "BPE": {
         **dict.fromkeys(("dropout", "unk_token"), (None,)),
@@ -95,7 +85,7 @@ def list_sentence_files(folder: Path) -> list[Path]:
     return sorted(p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts))
 
 
-def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
+def digest_files(folder: Path, files: Iterable[Path]) -> dict[str, core.Json]:
     """Return path in the folder → SHA-256 (hex); cached while a file's size and time stay the same.
 
     Of a tokenizer.json, that of what it says: who saves a tokenizer again may indent it, or state its defaults.
@@ -115,19 +105,21 @@ def _list_weight_files(folder: Path) -> list[Path]:
     files = [folder / name for name in list_shards(index)]
     missing = next((p.name for p in files if not p.is_file()), None)
     if missing is not None:
-        raise DataError(f"{index}: names the shard {missing}, which is not in the folder")
+        raise core.DataError(f"{index}: names the shard {missing}, which is not in the folder")
     return [index, *files]
 
 
 def list_shards(index: Path) -> list[str]:
     """Return the weight files that an index names; all must be safetensors, for transformers would unpickle others."""
-    content = read_json(index)
+    content = core.read_json(index)
     shards = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(shards, dict):
-        raise DataError(f"{index}: expected an object with a weight_map")
+        raise core.DataError(f"{index}: expected an object with a weight_map")
     names = sorted({str(name) for name in shards.values()})
     if wrong := [name for name in names if not re.fullmatch(r"[\w.-]+\.safetensors", name)]:
-        raise DataError(f"{index}: expected names of .safetensors files, got {wrong[0]!r:.80}; pickles are not read")
+        raise core.DataError(
+            f"{index}: expected names of .safetensors files, got {wrong[0]!r:.80}; pickles are not read"
+        )
     return names
 
 
@@ -136,8 +128,8 @@ def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - p
     if Path(path).name == TOKENIZERS[0]:
         with contextlib.suppress(ValueError, TypeError, RecursionError):  # no tokenizer; loading it says so
             content = json.loads(Path(path).read_text(encoding="utf-8"), object_hook=_normalize_part)
-            return digest_bytes(json.dumps(content, sort_keys=True).encode())
-    return digest_file(Path(path))
+            return core.digest_bytes(json.dumps(content, sort_keys=True).encode())
+    return core.digest_file(Path(path))
 
 
 def _normalize_part(part: dict[str, Any]) -> dict[str, Any]:
@@ -224,8 +216,8 @@ def _ask_hub(path: str, revision: str | None) -> tuple[int | None, bool | None]:
 @lru_cache
 def _read_config_comment(path: str) -> tuple[int | None, bool | None]:
     """Return parameters and gate as the comment of an option of `conf/model` has them."""
-    for name in list_bundled_choices("model"):
-        text = read_full_yaml("model", name)
+    for name in core.list_bundled_choices("model"):
+        text = core.read_full_yaml("model", name)
         if f"path: {path}\n" in text:
             size = _TOLD.search(text)
             return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None

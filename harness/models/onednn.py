@@ -5,17 +5,12 @@ the same bits in any company, as a trial for each shape confirms; a layer that f
 `python scripts/bench.py --only decoding` measures the effect.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MOST_WEIGHTS = 1 << 30
 """Numbers in the linear layers of a model; above, a second layout of them would take too much memory."""

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
+from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_finite
 from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_earlier_results, is_steady
 
 if TYPE_CHECKING:
     import torch
-
-    from openended.harness.models.embedder import EmbedderSpec
 
 log = logging.getLogger(__name__)
 Request = TypeVar("Request", ScoringRequest, EmbeddingRequest)

@@ -14,16 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from openended.harness import core
-from openended.harness.core import (
-    DataError,
-    DeviceMap,
-    Json,
-    SpecError,
-    Thinking,
-    UnavailableModelError,
-    model,
-    shorten_error,
-)  # fmt: skip
 from openended.harness.decoders import Decoder
 from openended.harness.models import files
 from openended.harness.models.families import find_refusal
@@ -86,7 +76,7 @@ class BackendSpec(core.Spec):
         return False
 
     @property
-    def thinking(self) -> Thinking:
+    def thinking(self) -> core.Thinking:
         """What is scored of texts with reasoning: the answer, the whole text, or the reasoning."""
         return "drop"
 
@@ -112,7 +102,7 @@ class BackendSpec(core.Spec):
     def title(self) -> str:
         return self.path.rstrip("/").rpartition("/")[2]
 
-    def identity(self) -> dict[str, Json]:
+    def identity(self) -> dict[str, core.Json]:
         """Return what identifies the model; by default all options but those of the connection."""
         names = {f.name for f in dataclasses.fields(self)} - self.connection_fields - {"label"}  # type: ignore[arg-type]
         return {"backend": self.name, **{name: core.canonicalize(getattr(self, name)) for name in sorted(names)}}
@@ -151,18 +141,18 @@ class BackendSpec(core.Spec):
         if decoder is not None and decoder.denoises and not self.denoises:
             reason = f"{decoder.name} fills positions in any order; it needs model=denoiser"
         if reason is not None:
-            raise SpecError(f"{self.error_name} {self.title}: {reason}")
+            raise core.SpecError(f"{self.error_name} {self.title}: {reason}")
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
         """Refuse, at planning, lengths that the backend cannot keep."""
         del decoder, max_new_tokens, min_new_tokens
 
-    def load(self, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
+    def load(self, *, device: str = "cpu", device_map: core.DeviceMap | None = None) -> Any:  # noqa: ANN401 - a `backend.Backend`, whose requests name specs
         module, _, function = self.loader.partition(":")
         return getattr(importlib.import_module(module), function)(self, device=device, device_map=device_map)
 
 
-@model
+@core.model
 class ModelSpec(BackendSpec):
     """A causal language model by Hugging Face hub id, by folder, or one that comes with the harness."""
 
@@ -182,7 +172,7 @@ class ModelSpec(BackendSpec):
     bos: bool | None = None
     """The beginning-of-text token before every text that the model reads; null: as its tokenizer does."""
 
-    thinking: Thinking = "drop"
+    thinking: core.Thinking = "drop"
     """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
     chat_template_kwargs: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     """Arguments of the chat template, such as `enable_thinking`."""
@@ -225,9 +215,9 @@ class ModelSpec(BackendSpec):
         """Return the spec without its label and `bos`, so that models with equal weights and prompts are equal."""
         return dataclasses.replace(self, label=None, bos=None)
 
-    def identity(self) -> dict[str, Json]:
+    def identity(self) -> dict[str, core.Json]:
         """Return the model's identity independent of its path: content digests, or the hub's commit."""
-        fields: dict[str, Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
+        fields: dict[str, core.Json] = {"dtype": self.dtype, "chat_template": self.chat_template}
         if self.bos is not None:
             fields["bos"] = self.bos
         if self.chat_template_kwargs:
@@ -266,13 +256,13 @@ class ModelSpec(BackendSpec):
     def config(self) -> dict[str, Any]:
         path = self.find_file("config.json")
         if path is None:
-            raise UnavailableModelError(
+            raise core.UnavailableModelError(
                 f"model {self.path}: config.json is not in the local cache; {_format_download_advice(self)}"
             )
         if not path.parent.is_dir():
-            raise DataError(f"model {self.path}: no such folder")
+            raise core.DataError(f"model {self.path}: no such folder")
         if not path.is_file():
-            raise DataError(f"model {self.path}: no config.json in {path.parent}")
+            raise core.DataError(f"model {self.path}: no config.json in {path.parent}")
         return _read_config(path)
 
     def tokenizer_config(self) -> dict[str, Any]:
@@ -293,22 +283,22 @@ class ModelSpec(BackendSpec):
 
                 cached = [try_to_load_from_cache(self.path, name, revision=self.revision) for name in WEIGHTS]
                 if self.hub_file("config.json") is None or not any(isinstance(path, str) for path in cached):
-                    raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+                    raise core.UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
             if index := self.hub_file(files.INDEX, optional=True):
                 list_shards(index)
             return
         if not folder.is_dir():
-            raise DataError(f"model {self.path}: no such folder")
+            raise core.DataError(f"model {self.path}: no such folder")
         if not (folder / "config.json").is_file():
-            raise DataError(f"model {self.path}: no config.json in the folder")
+            raise core.DataError(f"model {self.path}: no config.json in the folder")
         if not any((folder / name).is_file() for name in WEIGHTS):
             advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
             pickled = advice if any(folder.glob("*.bin")) else ""
-            raise DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
+            raise core.DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
         if (folder / files.INDEX).is_file():
             list_shards(folder / files.INDEX)
         if not any((folder / name).is_file() for name in files.TOKENIZERS):
-            raise DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
+            raise core.DataError(f"model {self.path}: no tokenizer in the folder (expected tokenizer.json)")
 
     def commit(self) -> str:
         """Return the commit that the revision names: from the local cache, else from the hub."""
@@ -318,13 +308,15 @@ class ModelSpec(BackendSpec):
         if cached is not None and _COMMIT.fullmatch(cached.parent.name):
             return cached.parent.name
         if is_offline():
-            raise UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
+            raise core.UnavailableModelError(f"model {self.path}: {_NO_HUB}; {_format_download_advice(self)}")
         from huggingface_hub import HfApi
 
         try:
             return str(HfApi().model_info(self.path, revision=self.revision).sha)
         except Exception as err:
-            raise DataError(f"model {self.path}: the hub does not answer for it ({shorten_error(err)})") from err
+            raise core.DataError(
+                f"model {self.path}: the hub does not answer for it ({core.shorten_error(err)})"
+            ) from err
 
     @property
     def source(self) -> tuple[str, str | None]:
@@ -350,9 +342,9 @@ class ModelSpec(BackendSpec):
         except Exception as err:
             if optional and isinstance(err, EntryNotFoundError):
                 return None
-            kind = UnavailableModelError if isinstance(err, LocalEntryNotFoundError) else DataError
+            kind = core.UnavailableModelError if isinstance(err, LocalEntryNotFoundError) else core.DataError
             raise kind(
-                f"model {self.path}: cannot fetch {name} ({shorten_error(err)}); {_format_download_advice(self)}"
+                f"model {self.path}: cannot fetch {name} ({core.shorten_error(err)}); {_format_download_advice(self)}"
             ) from err
 
 
@@ -360,14 +352,14 @@ def check_config(config: Mapping[str, Any], path: Path) -> None:
     """Refuse sizes that no model has, and tokens that no vocabulary has, in a config and its parts."""
     for name, value in config.items():
         if name == "text_config" and not isinstance(value, Mapping | None):
-            raise DataError(f"{path}: text_config: expected an object, got {value!r:.40}")
+            raise core.DataError(f"{path}: text_config: expected an object, got {value!r:.40}")
         if isinstance(value, Mapping):
             check_config(value, path)
         if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
-            raise DataError(f"{path}: {name}: expected at most {most}, got {_format_size(value)}")
+            raise core.DataError(f"{path}: {name}: expected at most {most}, got {_format_size(value)}")
         for token in value if isinstance(value, list) else [value]:
             if name in _TOKENS and isinstance(token, int) and (isinstance(token, bool) or token < 0):
-                raise DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_format_size(token)}")
+                raise core.DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_format_size(token)}")
 
 
 def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:
@@ -412,7 +404,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _parse_config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:  # noqa: ARG001 - of the key
     config = core.read_json(path)
     if not isinstance(config, dict):
-        raise DataError(f"{path}: expected a JSON object")
+        raise core.DataError(f"{path}: expected a JSON object")
     check_config(config, path)
     return config
 
@@ -425,11 +417,11 @@ def _format_download_advice(spec: ModelSpec) -> str:
 def require_model(value: object, where: str) -> BackendSpec:
     """Return `value`, the spec of a model."""
     if not isinstance(value, BackendSpec):
-        raise SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
+        raise core.SpecError(f"{where}: expected a model, got {getattr(value, 'name', value)!s:.80}")
     return value
 
 
 @cache
-def _digest_bundled_files(folder: Path, *, chat: bool) -> dict[str, Json]:
+def _digest_bundled_files(folder: Path, *, chat: bool) -> dict[str, core.Json]:
     """Return the digests of a bundled model, whose files stay as they are while a process runs."""
     return digest_files(folder, files.list_model_files(folder, chat=chat))

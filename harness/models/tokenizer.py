@@ -1,14 +1,12 @@
 """Load tokenizers that add no special tokens and do no clean-up; no weights, no torch."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +14,7 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
-
-if TYPE_CHECKING:
-    from openended.harness.models.spec import ModelSpec
-
+from openended.harness.models.spec import ModelSpec
 
 # The border: Python's \s includes the pattern's, so the character before is whitespace for neither.
 _BORDER = re.compile(r"(?<=\S)(?=[ \n\r\t])")

@@ -9,6 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.stats import t
 
 from openended.harness.core import F64, DataError, escape_csv_cell, make_random_stream, open_for_replacement
 from openended.harness.imported import HUMAN_TEXTS, choose_text_field, read_records
@@ -25,8 +28,6 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
     The columns are text, count, rating (mean) and reach, half the width of its 90 % interval over raters, NaN for a
     single rating. Sentences that the corpus does not contain are left out; their number is returned.
     """
-    from scipy.stats import t
-
     columns, rows = read_rows(ratings)
     names = [name for name in columns if _RATING.fullmatch(name)]
     if "text" not in columns or not names:
@@ -71,9 +72,6 @@ def correlate_frequency(sentences: pd.DataFrame) -> tuple[float, float, float]:
 
 def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     """Write the sentences as CSV and draw typicality against frequency; return the lines to print."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     sentences, absent = read_typicality(ratings, corpus)
     with open_for_replacement(out) as handle:
         writer = csv.writer(handle, lineterminator="\n")

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from openended.harness.core import HUMAN, SpecError, UndefinedMetric, make_random_stream, write_json, write_text
 from openended.harness.rating.design import KEY, Control, RatingTask, StudyKey, StudyTexts, design_study
@@ -42,9 +44,6 @@ def _read_form_file(name: str) -> str:
 
 def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | None) -> str:
     """Return the page of a sheet."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
     protocol = key.protocol
     study_data = {
         "form": FORM, "study": key.study, "sheet": sheet, "nonce": key.nonce(sheet) if items is not None else "",

@@ -1,7 +1,5 @@
 """The tidy data frame of a set of runs (one row per value, without duplicates), their arrays and intervals."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -10,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from openended.harness import core
 from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
@@ -33,7 +33,7 @@ FIXED = tuple(
 class Results:
     """All values of a set of runs and the records they come from."""
 
-    frame: pd.DataFrame  # one row per value; columns `FIXED`, then the axes
+    frame: "pd.DataFrame"  # one row per value; columns `FIXED`, then the axes
     runs: tuple[Run, ...]
     axes: tuple[str, ...]  # the columns of the frame that are axes
     unfinished: int  # number of run folders without a record
@@ -176,7 +176,7 @@ def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, An
         }  # fmt: skip
 
 
-def build_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> pd.DataFrame:
+def build_frame(rows: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> "pd.DataFrame":
     """Build the frame with columns `FIXED`, the axes and `INTERNAL`, each of one type."""
     import pandas as pd
 
@@ -336,8 +336,6 @@ def count_prompts(item: SystemValue) -> int:
 
 def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.Replicates | None:
     """Return the replicates of a value from the arrays of a result; None if it has none."""
-    import numpy as np
-
     if f"draws/{key}" not in arrays:
         return None
     repeats = np.asarray(arrays.get(f"draws/repeats/{key}", ()), dtype=np.float64)
@@ -347,8 +345,6 @@ def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.R
 
 def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
     """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
-    import numpy as np
-
     identity = (item.system, item.metric, item.signature)
     rows = []
     for at, artifact in item.sources:

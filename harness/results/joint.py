@@ -5,8 +5,6 @@ difference of two printed values has the noise of both. Here all systems and all
 that most of the noise cancels. Values and replicates are computed from the stored embeddings and kept in the store.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import Counter
@@ -17,20 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness import core
+from openended.harness import core, storage
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
 from openended.harness.results.systems import SystemValue
-from openended.harness.storage import (
-    MODEL_STAGES,
-    STAGES,
-    Recipe,
-    RowFile,
-    Store,
-    load_result,
-    load_vectors,
-    save_result,
-)
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
 log = logging.getLogger(__name__)
@@ -148,8 +136,8 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
             values=values, n_human=len(human[1]), n_model=len(next(iter(distinct.values()))), draws=draws,
         )  # fmt: skip
 
-    recipe = Recipe("measure", STAGES["measure"], spec, inputs)
-    if results.stored_only and (runs[0].store is None or Store(runs[0].store).find(recipe) is None):
+    recipe = storage.Recipe("measure", storage.STAGES["measure"], spec, inputs)
+    if results.stored_only and (runs[0].store is None or storage.Store(runs[0].store).find(recipe) is None):
         raise _NoSpaceError("their values in one space are not stored")
     result = _load_or_compute(runs[0].store, recipe, compute)
     return JointSpace(
@@ -195,7 +183,7 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
 
 def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
     """Read the embeddings of a role and the ids of its texts from the store; the side is named by its entry."""
-    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in MODEL_STAGES}
+    stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in storage.MODEL_STAGES}
     entry = run.inputs.get(_name_entry(role, need), "")
     vectors = locate_verified_file(run.store, entry, "embeddings.npy", results.damaged)
     inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]
@@ -205,7 +193,7 @@ def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core
     rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
     if vectors is None or rows is None:
         raise _NoSpaceError("its embeddings are not stored")
-    ids, loaded = RowFile(rows).ids, load_vectors(vectors.parent)
+    ids, loaded = storage.RowFile(rows).ids, storage.load_vectors(vectors.parent)
     if len(ids) != len(loaded):
         raise _NoSpaceError("its embeddings do not fit its texts")
     return core.Side(entry, ids, {need: loaded})
@@ -217,7 +205,7 @@ def _name_entry(role: str, need: core.Need) -> str:
 
 
 def _load_or_compute(
-    store: Path | None, recipe: Recipe, compute: Callable[[], core.MetricResult]
+    store: Path | None, recipe: storage.Recipe, compute: Callable[[], core.MetricResult]
 ) -> tuple[Mapping[str, float], Mapping[str, Any]]:
     """Return values and arrays from the store; where nothing can be written, they are computed for this report."""
     from safetensors.numpy import load_file
@@ -226,14 +214,14 @@ def _load_or_compute(
 
     def write(folder: Path) -> Mapping[str, Any]:
         computed[:] = [compute()]
-        return save_result(folder, computed[0])
+        return storage.save_result(folder, computed[0])
 
     try:
         if store is None:
             raise core.StoreError("no store")
-        folder = Store(store).make(recipe, write).path
+        folder = storage.Store(store).make(recipe, write).path
     except core.StoreError as err:
         log.debug("the joint estimates are not kept: %s", err)
         result = computed[0] if computed else compute()
         return result.values, {f"draws/{name}": draws for name, draws in result.draws.items()}
-    return load_result(folder).values, load_file(folder / ARRAYS)
+    return storage.load_result(folder).values, load_file(folder / ARRAYS)

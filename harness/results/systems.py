@@ -1,7 +1,5 @@
 """Systems and their values (one per metric and setting over seeds), the axes that distinguish them, labels, groups."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
@@ -98,7 +96,7 @@ class System:
         return matches[0] if matches else None
 
 
-def fold_seeds(frame: pd.DataFrame, axes: Sequence[str]) -> list[SystemValue]:
+def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
     settings: dict[str, dict[str, str]] = {}  # axes of each setting, formatted once
     values = []

@@ -21,11 +21,7 @@ SIZE = 0.001
 
 
 def choose_reference(model: BackendSpec | None, option: bool | str) -> ModelSpec:
-    """Return the model that the texts are compared with: the named one, else the model under test in transformers.
-
-    Raises:
-        SpecError: If nothing is generated, or nobody knows a reference.
-    """
+    """Return the model that the texts are compared with: the named one, else the model under test in transformers."""
     core.require_package("torch", "local")
     if model is None:
         raise core.SpecError(f"audit={option}: these texts come from a file; leave it out, or generate with a model")
@@ -61,17 +57,12 @@ def declare_audit(
     )  # fmt: skip
 
 
-def read_audit(folder: Path) -> audit.Audit:
-    """Read what the audit of a run found."""
-    fields = core.read_json(folder / AUDIT)
-    return audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
-
-
 def describe_audit(step: Step) -> tuple[str, bool]:
     """Return a note on an audit, and whether it failed."""
     if step.entry is None:
         return f"not audited: {step.undefined}", False
-    done = read_audit(step.entry.path)
+    fields = core.read_json(step.entry.path / AUDIT)
+    done = audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
     if done.failures:
         return f"{core.DO_NOT_REPORT}: {done.describe()}; openended audit RUN lists all checks", True
     return "audit: the texts are consistent with draws from the decoder's Q", False

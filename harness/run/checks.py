@@ -36,11 +36,7 @@ class CheckResult(NamedTuple):
 
 
 def check_request(settings: Settings, executor: Executor) -> CheckResult:
-    """Check a request, and fetch the files that it names; a plan notes the files and models that are missing.
-
-    Raises:
-        HarnessError: If the request cannot be run, or what it names is not there.
-    """
+    """Check a request, and fetch the files that it names; a plan notes the files and models that are missing."""
     task, metrics, decoder = settings.task, settings.metrics, settings.decoder
     texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
     judgments = JudgmentSource.from_settings(settings)
@@ -57,9 +53,9 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
             "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
         )
     checks = list(_list_checks(run_models, decoder, metrics, embedder))
-    if texts.generations is not None:
-        checks.append(partial(fetch_generations, texts.generations, planning=executor.plan_only))
-    elif run_models.model is not None and decoder is not None:
+    if texts.generations is not None and not imported.is_built_in_system(texts.generations):
+        checks.append(partial(imported.find_generations, texts.generations, planning=executor.plan_only))
+    elif texts.generations is None and run_models.model is not None and decoder is not None:
         checks += _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted)
     if not executor.plan_only:
         task.fetch()
@@ -74,12 +70,7 @@ def check_dataset(
     dataset: Dataset, checked: CheckResult, metrics: Sequence[core.Metric], texts: TextOptions, run_models: RunModels,
     decoder: Decoder | None,
 ) -> None:  # fmt: skip
-    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached.
-
-    Raises:
-        SpecError: If metrics ask for more texts than there are, or prompts leave no room in the model's context.
-        DataError: If the file of judgments is about other examples.
-    """
+    """Check what depends on the examples, before any text is generated; a plan knows them if they are cached."""
     human, judgments = dataset.human.entry, checked.judgments
     num_human = int(human.meta["n"]) if human is not None else texts.num_planned
     num_model = num_human * texts.samples if texts.generations is None else texts.num_planned
@@ -226,9 +217,3 @@ def check_start_token(model: models.BackendSpec) -> None:
             f"model {model.title}: no start token for an empty prompt; set bos_token_id (or eos_token_id) in "
             "its config.json"
         )
-
-
-def fetch_generations(name: str, *, planning: bool) -> None:
-    """Download the file of `generations` if it is a public one; a plan raises where it is missing."""
-    if not imported.is_built_in_system(name):
-        imported.find_generations(name, planning=planning)

@@ -75,16 +75,7 @@ def declare_dataset(
     tokenizer: str | None,
     session: Session,
 ) -> Dataset:
-    """Declare the examples, the human side and the prompts in a chat template.
-
-    Args:
-        task: The task.
-        texts: How many texts, and how long they are.
-        run_models: Their tokenizers say how the rows are tokenized.
-        fingerprint: Digest of the task's data.
-        tokenizer: `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`.
-        session: Keeps tokenizers.
-    """
+    """Declare the examples, the human side and the prompts in a chat template; digests are as `Dataset` has them."""
     spec, chat_model = run_models.row_tokenizer, run_models.chat_model
     count, spare, length = texts.num_examples, texts.num_model_texts, texts.max_new_tokens
     cuts = spec if task.needs_tokenizer() else None

@@ -52,7 +52,8 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
         mark = f" ({scorer.signature_note})" if scorer.signature_note else ""
         out["scorer"] = f"{_name_model(scorer)}{_mark_domain(scorer, task)}{mark}"
     elif counts_tokens(metric):
-        out["tokens"] = describe_tokens(run_models.counter)
+        counter = run_models.counter  # two models of one tokenizer have one name
+        out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
     n_human, n_model = (str(len(RowFile(rows.path))) if rows.entry is not None else "?" for rows in (human, model))
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and options.judgments is not None and Path(options.judgments).is_file():
@@ -98,13 +99,6 @@ def is_out_of_domain(spec: BackendSpec | EmbedderSpec, task: core.Task) -> bool:
 def counts_tokens(metric: core.Metric) -> bool:
     """Return whether a metric needs only the scorer's tokenizer, so that another tokenizer can replace it."""
     return {need.kind for need in metric.needs() if need.by == "scorer"} == {"tokens"}
-
-
-def describe_tokens(spec: ModelSpec | None) -> str:
-    """Name the tokens that text statistics count without a scorer: two models of one tokenizer have one name."""
-    if spec is None:
-        return "words"
-    return f"model@{digest_encoding(spec)[:_SHORT]}"
 
 
 def reads_q(need: core.Need) -> bool:

@@ -4,15 +4,13 @@ Each model passes once over each source; if scorer and embedder are the same cau
 vectors. For a feature that a source cannot have, the reason is stored, and the metric shows it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +44,7 @@ class LazyFeature:
     load: Callable[[], Any]
 
     @classmethod
-    def from_step(cls, step: Step, load: Callable[[Entry], Any]) -> LazyFeature:
+    def from_step(cls, step: Step, load: Callable[[Entry], Any]) -> Self:
         """Return a feature that is read from the artifact of a step."""
 
         def load_entry() -> Any:  # noqa: ANN401 - each kind has its own

@@ -1,7 +1,5 @@
 """Forecast of a grid: what is cached, computed and missing, and how long it takes at the speed of this machine."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -131,7 +129,7 @@ class Forecast:
         """Return model → size, for the models that run on this machine."""
         return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
-    def time(self, rates: Rates) -> tuple[float | None, Certainty]:
+    def time(self, rates: "Rates") -> tuple[float | None, Certainty]:
         """Return the seconds and their certainty; None if the rate of a model is unknown.
 
         Where scorer and embedder are one model, one pass makes both.

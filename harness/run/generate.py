@@ -234,13 +234,7 @@ class RowBlocks:
     ) -> None:
         """Take finished texts; they are on disk after `seconds` at the latest (once more come).
 
-        Args:
-            generations: Of prompts of this generation.
-            recode: Makes token ids, in place of those of the model.
-            longest: Tokens that the model may write.
-
-        Raises:
-            DataError: If a text was not asked for, or is too long.
+        `recode` makes token ids in place of those of the model, which may write `longest` tokens.
         """
         for generation in generations:
             row, count = self._prompts.get(generation.example_id), len(generation.token_ids)

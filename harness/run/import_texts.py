@@ -1,18 +1,14 @@
 """The texts of the system under test where no model generates: those of a file, naive systems, damaged human texts."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openended.harness import imported
 from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
-from openended.harness.models import cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import Dataset, describe_words
+from openended.harness.run.dataset import Dataset, build_cut_row, describe_words
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -179,17 +175,8 @@ def _damage_texts(
     )
     damaged = imported.damage_texts(damage, texts, options.seed)
     limit = dataset.limit_length(None if damage.kind in _UNCUT else options.max_new_tokens)
-
-    def damage_rows() -> Iterator[Row]:
-        for row, text in zip(rows, damaged, strict=True):
-            if text == row.generation.text:
-                yield row
-                continue
-            ids: tuple[int, ...] = ()
-            if tokenizer is not None:
-                ids = tuple(tokenize_continuation(tokenizer, row.prompt, row.prompt_ids, text))
-            text, ids, cut = cut_continuation(tokenizer, row.prompt_ids, text, ids, limit)
-            generation = replace(row.generation, text=text, token_ids=ids, stop="length" if cut else "eos")
-            yield replace(row, generation=generation)
-
-    return damage_rows(), f"{options.generations}: human texts that are not compared, damaged"
+    damaged_rows = (
+        row if text == row.generation.text else build_cut_row(row, row.generation.sample, text, tokenizer, limit)
+        for row, text in zip(rows, damaged, strict=True)
+    )
+    return damaged_rows, f"{options.generations}: human texts that are not compared, damaged"

@@ -1,12 +1,10 @@
 """What tokenizers and models compute over a system's rows: token ids, scores, vectors, gradients, statistics of Q."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,7 +32,7 @@ class ScoringOptions:
     stride: int | None = None  # tokens that each later window scores; None: half a window
 
     @classmethod
-    def from_need(cls, need: core.Need) -> ScoringOptions:
+    def from_need(cls, need: core.Need) -> Self:
         """Return the options of a need."""
         options: dict[str, Any] = dict(need.options)
         if unknown := options.keys() - {each.name for each in fields(cls)}:

@@ -1,12 +1,10 @@
 """Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from openended.harness import core
 from openended.harness.run.axes import collect_option_axes, derive_system_name
@@ -24,7 +22,7 @@ class JudgmentSource:
     axes: Mapping[str, str]
 
     @classmethod
-    def from_settings(cls, settings: Settings) -> JudgmentSource:
+    def from_settings(cls, settings: Settings) -> Self:
         """Return the judgments of a run; the axes of its system, unlike those of a record, need no file."""
         out: dict[str, core.Json] = {"task": settings.task.name, **collect_option_axes("task", settings.task)}
         if settings.generations is not None:

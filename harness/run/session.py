@@ -1,20 +1,15 @@
 """State shared by the jobs of one process: the store, loaded models and features of the human side."""
 
-from __future__ import annotations
-
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from openended.harness import models
 from openended.harness.core import Runtime, Side, Tokenizer, digest
-from openended.harness.models import ModelCache, ModelSpec, load_tokenizer, tokenizer_digest
 from openended.harness.storage import Store
-
-if TYPE_CHECKING:
-    from openended.harness.models import Backend, BackendSpec, EmbedderSpec
 
 log = logging.getLogger(__name__)
 _RAY = "openended.harness.backends.ray.backend"  # the module of `runtime.engine=ray`
@@ -52,7 +47,7 @@ class SideCache:
         self._used = set()
 
 
-class Session(ModelCache):
+class Session(models.ModelCache):
     """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
 
     def __init__(self, store: Store) -> None:
@@ -69,15 +64,15 @@ class Session(ModelCache):
             self._warned.add(text)
             log.warning("%s", text)
 
-    def model(self, spec: BackendSpec, runtime: Runtime) -> Backend:
+    def model(self, spec: models.BackendSpec, runtime: Runtime) -> models.Backend:
         """Return a model in this process or, with `runtime.engine=ray`, a backend that sends rows to workers."""
         if runtime.spread and spec.runs_in_process:
-            return self._load_on_workers(cast("ModelSpec", spec), runtime)
+            return self._load_on_workers(cast("models.ModelSpec", spec), runtime)
         if runtime.spread:
             self.warn_once(f"runtime.engine=ray: {spec.title} is a backend {spec.name}, which no worker holds")
         return super().model(spec, runtime)
 
-    def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
+    def embedder(self, spec: models.EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return an embedder, as `models.transformers.load_embedder` loads it."""
         if runtime.spread and spec.kind == "masked":
             return self._load_on_workers(spec, runtime)
@@ -87,7 +82,7 @@ class Session(ModelCache):
             )
         return super().embedder(spec, runtime)
 
-    def _load_on_workers(self, spec: ModelSpec | EmbedderSpec, runtime: Runtime) -> Backend:
+    def _load_on_workers(self, spec: models.ModelSpec | models.EmbedderSpec, runtime: Runtime) -> models.Backend:
         ray = import_module(_RAY)
         shape = replace(
             runtime, engine="ray", batch_size=1, feature_batch_size=1, flush_seconds=0.0, locking=True, progress=False
@@ -98,18 +93,20 @@ class Session(ModelCache):
             self._workers = shape, ray.Cluster(runtime)
         workers = self._workers[1]
         title = f"{spec.title} by {workers.count} workers"
-        backend: Backend = self._load(
+        backend: models.Backend = self._load(
             [spec.identity(), "ray"], title, runtime, lambda _: ray.load_ray_backend(workers, spec)
         )
         return backend
 
-    def tokenizer(self, spec: ModelSpec) -> Tokenizer:
+    def tokenizer(self, spec: models.ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
-        key = digest([*spec.source, tokenizer_digest(spec), spec.bos])  # the source's config names the end tokens
+        key = digest(
+            [*spec.source, models.tokenizer_digest(spec), spec.bos]
+        )  # the source's config names the end tokens
         if key not in self._tokenizers:
-            self._tokenizers[key] = load_tokenizer(spec)
+            self._tokenizers[key] = models.load_tokenizer(spec)
         return self._tokenizers[key]
 
-    def row_tokenizer(self, spec: ModelSpec | None) -> Tokenizer | None:
+    def row_tokenizer(self, spec: models.ModelSpec | None) -> Tokenizer | None:
         """Return the tokenizer of rows; None where they are texts alone."""
         return self.tokenizer(spec) if spec is not None else None

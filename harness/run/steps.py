@@ -13,18 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness import core
+from openended.harness import core, storage
 from openended.harness.models import BackendSpec, EmbedderSpec
 from openended.harness.run.session import Session
-from openended.harness.storage import (
-    STAGES,
-    Entry,
-    Recipe,
-    RowFile,
-    compare_environments,
-    describe_environment,
-    join_ragged,
-)
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +48,8 @@ class Step:
     extent: Mapping[str, Any] = field(default_factory=dict)  # which rows it has, if they do not depend on each other
     # What the executor finds out.
     state: State = "waits"
-    recipe: Recipe | None = None  # none while an input is still to be made
-    entry: Entry | None = None  # none while it is only planned
+    recipe: storage.Recipe | None = None  # none while an input is still to be made
+    entry: storage.Entry | None = None  # none while it is only planned
     failure: str = ""  # why its computation failed, where the run went on without it
     undefined: str = ""  # why it has no value, or an input of it; metrics that read it are undefined
 
@@ -102,7 +93,7 @@ class TextRows:
         return self.label or self.role
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> storage.Entry | None:
         """The artifact that holds the file; None while it is only planned."""
         return self.step.entry
 
@@ -126,23 +117,19 @@ class TextRows:
 
     def iterate_texts(self, scope: core.Scope) -> Iterator[str]:
         """Yield the texts, with prompts if the scope includes them, and with a bounded number of them in memory."""
-        rows = RowFile(self.path)
+        rows = storage.RowFile(self.path)
         if scope == "continuation":
             return rows.each("text")
         return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
 
     def load_tokens(self, scope: core.Scope) -> core.Ragged:
         """Return the token ids that the rows hold."""
-        rows = RowFile(self.path)
-        return rows.token_ids if scope == "continuation" else join_ragged(rows.prompt_ids, rows.token_ids)
+        rows = storage.RowFile(self.path)
+        return rows.token_ids if scope == "continuation" else storage.join_ragged(rows.prompt_ids, rows.token_ids)
 
 
 def resolve_input(value: Any) -> str | None:  # noqa: ANN401 - an input of a step
-    """Return the content digest of an input; None while it is only planned.
-
-    Raises:
-        DataError: If a file or model is missing.
-    """
+    """Return the content digest of an input; None while it is only planned."""
     return value.content if isinstance(value, Step) else value() if callable(value) else value
 
 
@@ -166,7 +153,9 @@ class Executor:
     """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
     """Name of a cached or reused input → differences of the environment that computed it; of a server, its facts."""
-    _entries: dict[str, Entry | None] = field(default_factory=dict)  # key → what was made, found or planned under it
+    _entries: dict[str, storage.Entry | None] = field(
+        default_factory=dict
+    )  # key → what was made, found or planned under it
 
     @property
     def num_computed(self) -> int:
@@ -202,7 +191,7 @@ class Executor:
         if len(digests) == len(contents) and None not in step.extent.values():
             spec = step.spec if isinstance(step.spec, Mapping) else self.find(step.spec)
             if spec is not None:
-                step.recipe = Recipe(step.stage, STAGES[step.stage], spec, digests, step.extent)
+                step.recipe = storage.Recipe(step.stage, storage.STAGES[step.stage], spec, digests, step.extent)
 
     def _run(self, step: Step, build: Build) -> None:
         if step.undefined:
@@ -255,7 +244,7 @@ class Executor:
             for step in group.steps:
                 self._run(step, partial(build, step))
 
-    def _subtract_shared_rows(self, step: Step, recipe: Recipe) -> None:
+    def _subtract_shared_rows(self, step: Step, recipe: storage.Recipe) -> None:
         """Reduce a planned step by the rows that a smaller or larger run has made."""
         if not step.extent:
             return
@@ -266,14 +255,14 @@ class Executor:
         step.num_texts = max(step.num_texts - shared, 0)
         step.num_tokens = step.num_texts * tokens_per_text
 
-    def _record(self, entry: Entry, what: str, seconds: float) -> None:
+    def _record(self, entry: storage.Entry, what: str, seconds: float) -> None:
         """Add an artifact to the facts of the run record, and log it."""
         stage = entry.stage
         name = f"{stage}:{what}" if what else stage
         self.inputs[name] = entry.name
         if not entry.computed:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
-            self.provenance[name] = compare_environments(entry.maker, describe_environment()) | device
+            self.provenance[name] = storage.compare_environments(entry.maker, storage.describe_environment()) | device
         others = {**entry.meta.get("reused_from", {}), **self.provenance.get(name, {})}
         others |= {fact: entry.meta[fact] for fact in ("served", "reused_tokens") if entry.meta.get(fact)}
         if others:

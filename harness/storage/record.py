@@ -4,8 +4,6 @@ The file contains a digest of its other fields, so that damage is detected. Miss
 infinite in memory; both are null in the file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types
@@ -71,9 +69,7 @@ class ResultRow:
     """Name of a value → `low`, `high`, `std_error`, `level`, `method`, `replicates` of its interval over examples."""
 
     @classmethod
-    def from_result(
-        cls, system: str, metric: core.Metric, result: core.MetricResult, artifact: str | None
-    ) -> ResultRow:
+    def from_result(cls, system: str, metric: core.Metric, result: core.MetricResult, artifact: str | None) -> Self:
         """Build the row of a metric's result."""
         ranked = [name for name in result.values if name not in result.unranked]
         same = ("metric", "signature", "primary", "n_human", "n_model", "status")

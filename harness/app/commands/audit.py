@@ -1,7 +1,5 @@
 """`openended audit RUN…`: check that an engine drew every token from the decoder's Q, with a reference model."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`openended power NAME|RUNS`: how many texts a difference of two systems needs, from runs of any size."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import suppress
 

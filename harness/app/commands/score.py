@@ -8,19 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness import imported, run
-from openended.harness.core import (
-    FAILED,
-    GROUPS,
-    OK,
-    Arguments,
-    HarnessError,
-    SpecError,
-    find_repeated,
-    make_parser,
-    print_error,
-    run_command,
-)
+from openended.harness import core, imported, run
 
 COMMAND = "openended score"
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
@@ -32,7 +20,7 @@ _FLAGS = {
     "generations_field": "--field", "generations_role": "--role", "role": "--role",
     "task.role": "--role", "generations_thinking": "--thinking", "task.field": "--human-field", "metric": "--metrics",
 }  # fmt: skip
-_RUN_OPTIONS = {*GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
+_RUN_OPTIONS = {*core.GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\
 A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), a folder of them, or a sample file of a paper on
 diffusion models: .json with generated_seqs or text_samples, .npz with samples. Recognized too: samples of
@@ -50,7 +38,7 @@ Examples:
 """
 
 
-_ARGUMENTS: Arguments = {
+_ARGUMENTS: core.Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
                 "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts"},
@@ -83,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
     description = "Score texts you already have against human texts; nothing is generated."
     example = "openended score greedy.jsonl nucleus.jsonl --human human.jsonl"
-    parser = make_parser("score", description, _ARGUMENTS, example, EPILOG)
+    parser = core.make_parser("score", description, _ARGUMENTS, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
     args, systems = parser.parse_known_args([word for word in words if word not in options])
@@ -99,14 +87,14 @@ def main(words: Sequence[str] | None = None) -> int:
     def work() -> None:
         try:
             failed.extend(_score(args, parse_metric_options(options)))
-        except HarnessError as err:
+        except core.HarnessError as err:
             err.args = (use_own_syntax(str(err)),)
             raise
 
-    code = run_command(COMMAND, work, after_interrupt="what is finished is kept, and found again")
+    code = core.run_command(COMMAND, work, after_interrupt="what is finished is kept, and found again")
     for reason in failed:
-        print_error(COMMAND, reason)
-    return code or (FAILED if failed else OK)
+        core.print_error(COMMAND, reason)
+    return code or (core.FAILED if failed else core.OK)
 
 
 def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
@@ -123,12 +111,12 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         for name, path in parse_systems(args.systems).items()
     }
     if args.num_examples != "all" and not args.num_examples.isdecimal():
-        raise SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
+        raise core.SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
     count: int | Literal["all"] = "all" if args.num_examples == "all" else int(args.num_examples)
     if count == "all" and (
         naive := next((path for path in systems.values() if imported.is_built_in_system(path)), None)
     ):
-        raise SpecError(
+        raise core.SpecError(
             f"{naive} learns from human texts that are not compared: add --num-examples N, below their number"
         )
     args.human = imported.download_if_on_hub(args.human)
@@ -137,7 +125,7 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         for name, path in systems.items():
             _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
     if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:
-        print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
+        core.print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
     result = evaluate(
         human=args.human, systems=systems, metrics=args.metrics,
         metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
@@ -162,7 +150,7 @@ def parse_metric_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:
         try:
             options.setdefault(metric, {})[option] = yaml.safe_load(value)
         except yaml.YAMLError as err:
-            raise SpecError(f"{key}: cannot read {value!r}; a list is typed as '{key}=[a,b]'") from err
+            raise core.SpecError(f"{key}: cannot read {value!r}; a list is typed as '{key}=[a,b]'") from err
     return options
 
 
@@ -198,21 +186,21 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         name, sign, path = word.partition("=")
         has_name = bool(sign) and not Path(word).exists()
         if not word or (has_name and not (name and path)):
-            raise SpecError(f"expected FILE or NAME=FILE, got {word!r}")
+            raise core.SpecError(f"expected FILE or NAME=FILE, got {word!r}")
         if has_name and (name in _RUN_OPTIONS or "." in name) and not Path(path).exists():
-            raise SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")
+            raise core.SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     short = [name or run.derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
     for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
         is_clear = name or short.count(short[rank]) == 1
         names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
-    twice = find_repeated(names)
+    twice = core.find_repeated(names)
     if twice is not None:
         how = "list it once" if "naive:" in twice else "name them: NAME=FILE"
-        raise SpecError(f"two systems are called {twice!r}; {how}")
+        raise core.SpecError(f"two systems are called {twice!r}; {how}")
     if "human" in names:
-        raise SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
+        raise core.SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
     return dict(zip(names, paths, strict=True))
 
 
@@ -220,9 +208,9 @@ def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, 
     if args.features is None and args.human_features is None:
         return None
     if args.human_features is None:
-        raise SpecError("--features: expected --human-features FILE.npy too, the vectors of the human texts")
+        raise core.SpecError("--features: expected --human-features FILE.npy too, the vectors of the human texts")
     if len(args.features or ()) != len(names):
-        raise SpecError(
+        raise core.SpecError(
             f"--features: expected a file for each system, in order: {', '.join(names)}; got {len(args.features or ())}"
         )
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}

@@ -1,7 +1,5 @@
 """`openended stress task=… metric=[…] embedder=…`: measure which damage to human text each metric sees."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Sequence
@@ -52,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
     from openended.harness.app.hydra.plan import describe_time
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    def announce_and_run(composer: Composer, config: DictConfig) -> None:
+    def announce_and_run(composer: "Composer", config: "DictConfig") -> None:
         if not config.plan_only:  # errors are those of the grid itself, which come next
             with contextlib.suppress(HarnessError):
                 time = describe_time(composer, config, list_jobs(composer, config))

@@ -100,7 +100,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         typed[key] = word
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
-    options = [_quote_for_hydra(_to_sweeper_override(word) if _find_sweeper_option(word) else word) for word in options]
+    options = [_quote_for_hydra(_to_sweeper_override(word)) for word in options]
     return CommandLine((*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags))
 
 
@@ -131,14 +131,10 @@ def _expand_wildcards(word: str, *, multirun: bool) -> str:
     return f"{key}={','.join(dict.fromkeys(folders))}"
 
 
-def _find_sweeper_option(word: str) -> str | None:
-    """Return the option of a search or of decisions that an override sets."""
-    option = re.split(r"[.=]", word, maxsplit=1)[0].strip()
-    return option if option in (*SEARCH_OPTIONS, *DECISION_OPTIONS) else None
-
-
 def _to_sweeper_override(word: str) -> str:
     """Rewrite `maximize=[mauve]` as an override of `hydra.sweeper`; spaces are quoted, since the search parses them."""
+    if re.split(r"[.=]", word, maxsplit=1)[0].strip() not in (*SEARCH_OPTIONS, *DECISION_OPTIONS):
+        return word
     key, _, value = word.partition("=")
     if key.startswith("spaces.") and not value.startswith(("'", '"')):
         value = "'" + value.replace("'", r"\'") + "'"

@@ -1,7 +1,5 @@
 """Compose the configuration of a command once, and its jobs, typed, from the same files."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -135,7 +133,7 @@ class Composer:
         node, files = self._compose_plain(words, complete=False)
         return Experiment(choose_name(node, files.choices), files.sweeper, node.get("report") or {})
 
-    def _compose_plain(self, words: Sequence[str], *, complete: bool = True) -> tuple[dict[str, Any], _PlainConfig]:
+    def _compose_plain(self, words: Sequence[str], *, complete: bool = True) -> "tuple[dict[str, Any], _PlainConfig]":
         """Compose a configuration without the node `hydra`; return its merged files too."""
         files, values = self._merge_files(words)
         if not files.overrides and (node := _set_values(files.node, values)) is not None:
@@ -147,7 +145,7 @@ class Composer:
             OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
         return to_plain(config, complete=complete), files
 
-    def _merge_files(self, words: Sequence[str]) -> tuple[_PlainConfig, list[Override]]:
+    def _merge_files(self, words: Sequence[str]) -> "tuple[_PlainConfig, list[Override]]":
         """Merge files, once for each choice of options of the groups; return the values to be set in a copy too."""
         values: list[Override] = []
         choices: list[str] = []

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness import run
+from openended.harness import report, run
 from openended.harness.app.hydra.check_grid import ELSEWHERE
 from openended.harness.app.hydra.compose import Composer, Job
 from openended.harness.app.hydra.grid import find_axes, get_option_name, list_jobs
@@ -27,21 +27,6 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import Objective
 from openended.harness.core import Metric, SpecError, digest, escape_controls_in_line
 from openended.harness.models import load_tokenizer
-from openended.harness.report import (
-    NO_LOOKS,
-    OPEN,
-    Decision,
-    DecisionPlan,
-    EarlierLooks,
-    PlannedComparison,
-    change_looks,
-    check_plan,
-    continue_plan,
-    digest_system,
-    judge_comparisons,
-    read_looks,
-    save_decisions,
-)
 from openended.harness.results import (
     SIZE,
     Results,
@@ -77,15 +62,15 @@ class Decider:
         alpha = sweeper.get("alpha")
         if not isinstance(alpha, int | float):
             raise SpecError(f"alpha: expected a number above 0 and below 0.5, got {alpha!r:.40}")
-        self.plan = DecisionPlan(comparisons, looks, alpha)
-        check_plan(self.plan)
+        self.plan = report.DecisionPlan(comparisons, looks, alpha)
+        report.check_plan(self.plan)
         self.outputs = Path(str(grid.config.outputs_dir))
         self.remembered = [self.identify(comparison) for comparison in comparisons]
-        decisions = read_looks(self.outputs)["decisions"]
+        decisions = report.read_looks(self.outputs)["decisions"]
         continued = []
         for comparison, (name, seeds) in zip(comparisons, self.remembered, strict=True):
             earlier, spent = split_looks(decisions.get(name, {}), seeds)
-            continued.append(continue_plan(self.plan, comparison, earlier, spent))
+            continued.append(report.continue_plan(self.plan, comparison, earlier, spent))
             if not math.isfinite(continued[-1].boundaries[-1]):
                 where = [f"up to {earlier.n:,} examples"] if earlier.n else []
                 where += ["texts of other seeds"] if spent else []
@@ -101,21 +86,21 @@ class Decider:
         if not self.jobs[0].settings.intervals:
             raise SpecError("intervals=0: decide needs the standard errors of differences; leave it out")
 
-    def identify(self, comparison: PlannedComparison) -> tuple[str, str]:
+    def identify(self, comparison: report.PlannedComparison) -> tuple[str, str]:
         """Return by what looks at a comparison are remembered: digests of systems and value, and of the seeds."""
         settings = [job.settings for job in self.jobs]
         systems = [s for s in self.systems if s.name in (comparison.first, comparison.second)]
         metric = Objective("decide", comparison.value).check(settings[0].metrics)
         used = (settings[number] for system in systems for number, _ in system.items[0].sources)
         seeds = sorted(f"{of_job.seed} {of_job.samples}" for of_job in used)
-        names = [*sorted(digest_system(system.items[0].axes) for system in systems), metric.name]
+        names = [*sorted(report.digest_system(system.items[0].axes) for system in systems), metric.name]
         names.append(comparison.value.removeprefix(f"{metric.name}."))
         return digest(names)[:16], digest(seeds)[:16]
 
-    def remember(self, plan: DecisionPlan, decisions: Sequence[Decision], number: int) -> None:
+    def remember(self, plan: report.DecisionPlan, decisions: Sequence[report.Decision], number: int) -> None:
         """Remember a look before anybody sees it."""
         n = plan.looks[number - 1]
-        with change_looks(self.outputs) as looks:
+        with report.change_looks(self.outputs) as looks:
             for decision, (name, seeds) in zip(decisions, self.remembered, strict=True):
                 by_seeds = looks["decisions"].setdefault(name, {})
                 earlier, spent = split_looks(by_seeds, seeds)
@@ -125,7 +110,7 @@ class Decider:
                     boundaries |= {size: b for size, b in planned if size > earlier.n}
                     statistic = float(np.nan_to_num(abs(decision.looks[-1].statistic)))
                     alpha = plan.alpha / len(plan.comparisons) - spent
-                    by_seeds[seeds] = EarlierLooks(alpha, boundaries, n, statistic)
+                    by_seeds[seeds] = report.EarlierLooks(alpha, boundaries, n, statistic)
 
     def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
@@ -155,9 +140,9 @@ class Decider:
                 names = name_by_records(systems, rows, results)
                 renamed = [replace(c, first=names[c.first], second=names[c.second]) for c in plan.comparisons]
                 plan = replace(plan, comparisons=tuple(renamed))
-            decisions = judge_comparisons(plan, results)
+            decisions = report.judge_comparisons(plan, results)
             self.remember(plan, decisions, number)
-            save_decisions(grid.folder, plan, decisions)
+            report.save_decisions(grid.folder, plan, decisions)
             for decision in decisions:
                 if len(decision.looks) == number:
                     look = decision.looks[-1]
@@ -168,7 +153,7 @@ class Decider:
                     )  # fmt: skip
             going = {  # systems of open comparisons that this look shows
                 name for c, decision in zip(self.plan.comparisons, decisions, strict=True)
-                if decision.outcome == OPEN and len(decision.looks) == number for name in (c.first, c.second)
+                if decision.outcome == report.OPEN and len(decision.looks) == number for name in (c.first, c.second)
             }  # fmt: skip
             if not going:
                 break
@@ -188,12 +173,12 @@ def run_decisions(composer: Composer, config: DictConfig) -> None:
     plan_jobs(composer, config, jobs)
 
 
-def split_looks(by_seeds: Mapping[str, EarlierLooks], seeds: str) -> tuple[EarlierLooks, float]:
+def split_looks(by_seeds: Mapping[str, report.EarlierLooks], seeds: str) -> tuple[report.EarlierLooks, float]:
     """Return the earlier looks at texts of some seeds, and the alpha of those at others."""
-    return by_seeds.get(seeds, NO_LOOKS), sum(looks.alpha for other, looks in by_seeds.items() if other != seeds)
+    return by_seeds.get(seeds, report.NO_LOOKS), sum(looks.alpha for other, looks in by_seeds.items() if other != seeds)
 
 
-def format_looks(plan: DecisionPlan) -> list[str]:
+def format_looks(plan: report.DecisionPlan) -> list[str]:
     """Return the comparisons, looks and boundaries as lines; the plan of the last look follows."""
     lines = [
         f"looks      {', '.join(f'{size:,}' for size in plan.looks)} examples; alpha={plan.alpha:g} over all of them"
@@ -260,7 +245,7 @@ def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     return tuple(looks)
 
 
-def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Metric]) -> PlannedComparison:
+def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Metric]) -> report.PlannedComparison:
     """Read `FIRST>SECOND: VALUE`."""
     names, _, value = (part.strip() for part in text.rpartition(":"))
     first, _, second = (part.strip() for part in names.partition(">"))
@@ -275,7 +260,7 @@ def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Met
         raise SpecError(f"decide: {value} has no better direction; compare another value")
     if metric.resampling == "none":
         raise SpecError(f"decide: {metric.name} has no standard errors; compare another value")
-    return PlannedComparison(first, second, value)
+    return report.PlannedComparison(first, second, value)
 
 
 def find_system(name: str, systems: Sequence[System]) -> str:

@@ -18,17 +18,7 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness.core import (
-    SpecError,
-    defaults,
-    find_member,
-    find_repeated,
-    list_bundled_choices,
-    list_plugins,
-    load_member,
-    read_option_yaml,
-    read_plugin_yaml,
-)
+from openended.harness import core
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
 PLUGIN_GROUPS = ("metric", "task", "decoder", "model")
@@ -39,9 +29,9 @@ _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 @lru_cache
 def sections(experiment: str) -> tuple[str, ...]:
     """Return the options of `using` for which an experiment has a section."""
-    if experiment not in list_bundled_choices(CHOICE):
+    if experiment not in core.list_bundled_choices(CHOICE):
         return ()
-    return tuple(_SECTION.findall(read_option_yaml(CHOICE, experiment)))
+    return tuple(_SECTION.findall(core.read_option_yaml(CHOICE, experiment)))
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -65,10 +55,10 @@ def apply_using(words: Sequence[str]) -> list[str]:
     if not requested or len(lacking) == len(experiments):
         return list(words)
     if lacking:
-        raise SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")
+        raise core.SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")
     for group, values in ((CHOICE, experiments), (GROUP, using)):
-        if twice := find_repeated(values):
-            raise SpecError(f"{group}={','.join(values)}: {twice} is listed twice; name each value once")
+        if twice := core.find_repeated(values):
+            raise core.SpecError(f"{group}={','.join(values)}: {twice} is listed twice; name each value once")
     names = [join_name(name, option) for name in experiments for option in using]
     chosen = f"{CHOICE}={','.join(names)}"
     others = [word for word in words if not word.startswith(f"{GROUP}=")]
@@ -92,12 +82,12 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
             raise ConfigLoadError(f"Config not found: {config_path}")
         group, name = _split_path(config_path)
         if group != CHOICE:
-            node = defaults(load_member(group, name))
+            node = core.defaults(core.load_member(group, name))
             # A run can have several metrics, so each needs its own key.
             config: Any = OmegaConf.create({name: node} if group == "metric" else node)
             return self._give(config, package=None)
         experiment, using = split_name(name)
-        config = OmegaConf.create(read_option_yaml(CHOICE, experiment))
+        config = OmegaConf.create(core.read_option_yaml(CHOICE, experiment))
         parts = {option: config.pop(f"{GROUP}={option}") for option in sections(experiment)}
         if using:
             base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
@@ -111,7 +101,7 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return True
 
     def is_group(self, config_path: str) -> bool:
-        return config_path in PLUGIN_GROUPS and bool(list_plugins(config_path))
+        return config_path in PLUGIN_GROUPS and bool(core.list_plugins(config_path))
 
     def is_config(self, config_path: str) -> bool:
         group, name = _split_path(config_path)
@@ -119,13 +109,13 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
             return bool(sections(name) or split_name(name)[1])
         return (
             group in PLUGIN_GROUPS
-            and name in list_plugins(group)
-            and read_plugin_yaml(group, name) is None
-            and find_member(group, name) is not None
+            and name in core.list_plugins(group)
+            and core.read_plugin_yaml(group, name) is None
+            and core.find_member(group, name) is not None
         )
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return sorted(list_plugins(config_path))  # all else that can be chosen is listed by `conf/`
+        return sorted(core.list_plugins(config_path))  # all else that can be chosen is listed by `conf/`
 
 
 def _split_path(config_path: str) -> tuple[str, str]:
@@ -143,5 +133,5 @@ class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
         search_path.prepend("openended", f"{ComputedConfigs.scheme()}://{CHOICE}")
         for point in entry_points(group="openended.conf"):
             if find_spec(point.value) is None:
-                raise SpecError(f"entry point openended.conf: no package {point.value!r}")
+                raise core.SpecError(f"entry point openended.conf: no package {point.value!r}")
             search_path.append("openended", f"pkg://{point.value}")

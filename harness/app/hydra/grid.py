@@ -113,7 +113,10 @@ def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], w
         log.info("grid       %s: no effect, because metric=[…] leaves the metric out", ", ".join(left_out))
     if unused:
         log.info("grid       the texts come from a file: the axes %s have no effect", ", ".join(unused))
-    return group_by_model(list({tuple(sorted(job)): job for job in jobs}.values()))
+    distinct = {tuple(sorted(job)): job for job in jobs}.values()
+    # By model, so that a process loads each model once.
+    groups = group_by(distinct, lambda job: tuple(w for w in job if get_option_name(w).split(".")[0] == "model"))
+    return [job for group in groups.values() for job in group]
 
 
 def _select_grids(
@@ -195,12 +198,6 @@ def find_part(config: DictConfig, words: Sequence[str]) -> str:
     tasks = [word for word in words if sweeper.get("parts") and get_option_name(word) == sweeper.parts]
     experiments = [word.partition("=")[2] for word in words if word.startswith(f"{CHOICE}=")]
     return " ".join([*(experiments[:1] if sweeper.get("experiments") else []), *tasks])
-
-
-def group_by_model(jobs: Jobs) -> Jobs:
-    """Sort jobs by model (stable, in order of first appearance), so that a process loads each model once."""
-    groups = group_by(jobs, lambda job: tuple(word for word in job if get_option_name(word).split(".")[0] == "model"))
-    return [job for group in groups.values() for job in group]
 
 
 def get_option_name(word: str) -> str:

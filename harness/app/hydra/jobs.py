@@ -1,7 +1,5 @@
 """Jobs as any process runs them, what they print, and judgments that are simulated from the texts of a whole grid."""
 
-from __future__ import annotations
-
 import logging
 import logging.config
 import sys
@@ -12,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from omegaconf import DictConfig, ListConfig
 
@@ -21,9 +19,6 @@ from openended.harness.app.hydra import grid_state
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, shorten_error, show_progress
 from openended.harness.results import build_layout
-
-if TYPE_CHECKING:
-    from openended.harness.report import DecisionPlan
 
 log = logging.getLogger(__name__)
 _RATING = "openended.harness.rating"  # of `judgments=simulated:…`
@@ -39,7 +34,7 @@ class LogOptions:
     loggers: tuple[str, ...] = ()  # loggers that `hydra.verbose` names
 
     @classmethod
-    def read(cls, config: DictConfig) -> LogOptions:
+    def read(cls, config: DictConfig) -> Self:
         """Read the options of a composed command: `-q`, neither or `-v`."""
         verbose = config.hydra.verbose
         if not isinstance(verbose, bool | str | ListConfig):
@@ -180,8 +175,8 @@ def build_and_show_report(
     folders: list[Path],
     target: Path,
     options: Mapping[str, Any],
-    detail: LogOptions,
-    decisions: DecisionPlan | None = None,
+    detail: "LogOptions",
+    decisions: "report.DecisionPlan | None" = None,
 ) -> None:
     """Build the report of some runs and print its tables and where its files are."""
     written = report.build_report(folders, target, layout=build_layout(options, "report"), decisions=decisions)

@@ -11,13 +11,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from openended.harness import core, run, storage
-from openended.harness.app.hydra.check_grid import (
-    check_layout,
-    format_left_out,
-    open_session,
-    plan_job,
-    try_experiments,
-)
+from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
 from openended.harness.report import build_tracker_options, format_power
@@ -50,7 +44,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         ((settings, outcome),) = plans
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
     power = format_pilot([settings for settings, _ in plans], Path(str(config.outputs_dir)))
-    for line in [*format_plan(total, rates), *power, *format_left_out(left_out)]:
+    for line in [*format_plan(total, rates), *power, *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
 
 
@@ -105,18 +99,18 @@ def _plan_all(
     composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
 ) -> tuple[list[tuple[run.Settings, run.Outcome]], dict[str, core.HarnessError]]:
     """Plan jobs; return the plans, and the experiments that cannot run."""
-    session = open_session(config)
+    session = check_grid.open_session(config)
 
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
-        check_layout(composed)
+        check_grid.check_layout(composed)
         if single:
             refuse_single_run(composed[0].settings.judgments)
         check_simulated_raters(job.settings for job in composed)
         run.check_players(job.settings for job in composed)
-        return [plan_job(job, session) for job in composed]
+        return [check_grid.plan_job(job, session) for job in composed]
 
-    return try_experiments(config, jobs, plan_experiment)
+    return check_grid.try_experiments(config, jobs, plan_experiment)
 
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:

@@ -4,8 +4,6 @@ The space is overrides in Hydra's sweep syntax (`decoder.p=interval(0.5,1)`), co
 of one choice alone stand under its name: `spaces.nucleus.p=interval(0.5,1)`. Every setting is run with each seed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Parameter:
     whole: bool = False
     when: tuple[str, str] | None = None  # option and word that activate this parameter; None: always active
 
-    def suggest(self, trial: BaseTrial) -> str:
+    def suggest(self, trial: "BaseTrial") -> str:
         """Let the study choose a value; return it as typed on the command line."""
         if self.choices:
             return str(trial.suggest_categorical(self.name, self.choices))
@@ -76,7 +74,7 @@ class Space:
     """(option, word) → overrides added when that word is chosen."""
     seeds: tuple[str, ...]  # every setting is run with each seed; an empty seed: the configured one
 
-    def suggest(self, trial: BaseTrial) -> dict[str, str]:
+    def suggest(self, trial: "BaseTrial") -> dict[str, str]:
         """Let the study choose a setting; return option → value as typed."""
         chosen: dict[str, str] = {}
         for parameter in self.parameters:
@@ -183,7 +181,6 @@ def _parse_word(word: str) -> Override:
 
 
 def _parse_parameter(override: Override, name: str, when: tuple[str, str] | None = None) -> Parameter:
-    """Return the parameter that a parsed word stands for."""
     key, typed, value = override.key_or_group, str(override.input_line), override.value()
     tags: set[str] = set(getattr(value, "tags", ()))
     if unknown := tags - {"log"}:

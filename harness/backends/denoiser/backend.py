@@ -1,7 +1,5 @@
 """A denoiser: a model in this process that proposes a token for every position from all others."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from openended.harness import models
 from openended.harness.backends.denoiser.denoising import DenoisingDecoder, Llada, Mdlm
-from openended.harness.backends.denoiser.denoising_loop import denoise_texts
 from openended.harness.core import Advance, CausalModel, DataError, DeviceMap, Json, SpecError, model, option, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest
 from openended.harness.generation import generate_texts
@@ -157,7 +154,7 @@ class DenoiserBackend:
     def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         return models.decode_continuation(self.tokenizer, prompt, ids)
 
-    def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
+    def denoise(self, ids: "Tensor", noise_level: float) -> "Tensor":
         """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
         import torch
 
@@ -178,6 +175,8 @@ class DenoiserBackend:
         return {"denoiser": {**facts, "remote_code": code}, "notes": [f"{s.title}: code of the hub was run ({code})"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
+        from openended.harness.backends.denoiser.denoising_loop import denoise_texts
+
         self.spec.demand("generate", request.decoder)
         # Behind the text come the tokens after the mark, and those that the model expects.
         prompts = [replace(prompt, suffix_ids=self._suffix) for prompt in request.prompts]

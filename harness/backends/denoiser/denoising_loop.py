@@ -4,27 +4,21 @@ The texts are on the CPU; logits and what is drawn from them are on the model's 
 step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from openended.harness import core
 from openended.harness.backends.denoiser import denoising
-from openended.harness.core import Advance, DataError, SpecError, copy_to_device, copy_to_host, make_random_stream
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, forbid_end
 from openended.harness.generation import build_generation
 from openended.harness.models import describe_broken_weights
-
-if TYPE_CHECKING:
-    import torch
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from openended.harness.core import CausalModel
 
 _LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
 _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
@@ -59,8 +53,6 @@ class Canvas:
     def __init__(
         self, lm: Denoiser, decoder: denoising.DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
     ) -> None:
-        import torch
-
         self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
         self._min_length, length = request.min_new_tokens, request.max_new_tokens
         self._first = len(prompts[0].token_ids)
@@ -98,7 +90,7 @@ class Canvas:
     def uniforms(self, step: int) -> tuple[Tensor, Tensor]:
         """Return numbers in [0, 1) of a step: one for each row (rows,), two for each position (rows, positions, 2)."""
         count = 1 + 2 * self.confidence.shape[1]
-        streams = (make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
+        streams = (core.make_random_stream(self._seed, _LANE, p.example_id, p.sample, step) for p in self._prompts)
         values = self.confidence.new_tensor(np.stack([stream.random(count) for stream in streams]))
         return values[:, 0], values[:, 1:].reshape(*self.confidence.shape, 2)
 
@@ -107,13 +99,13 @@ class Canvas:
         values = np.empty((int(where.sum()), self.lm.vocab_size), dtype=np.float32)
         for value, (row, position) in zip(values, where.nonzero().tolist(), strict=True):
             p = self._prompts[row]
-            stream = make_random_stream(self._seed, _GUMBEL_LANE, p.example_id, p.sample, step, position)
+            stream = core.make_random_stream(self._seed, _GUMBEL_LANE, p.example_id, p.sample, step, position)
             value[:] = stream.random(self.lm.vocab_size, dtype=np.float32)
         return self.to_device(values)
 
     def to_device(self, values: Tensor | NDArray[Any]) -> Tensor:
         """Return numbers of the host on the model's device."""
-        return copy_to_device(values, self.lm.device)
+        return core.copy_to_device(values, self.lm.device)
 
     def read_logits(self, where: Tensor, noise_level: float) -> tuple[Tensor, Tensor]:
         """Return the logits (n, V) at positions, and which of them are not finite (n,): those are set to 0.
@@ -141,11 +133,11 @@ class Canvas:
 
     def read(self, tokens: Tensor, probs: Tensor, is_broken: Tensor) -> tuple[Tensor, Tensor]:
         """Return drawn tokens and their probabilities on the CPU; raise if their logits are not finite."""
-        import torch
-
-        arrays = copy_to_host(tokens, probs, is_broken)
+        arrays = core.copy_to_host(tokens, probs, is_broken)
         if arrays[2].any():
-            raise DataError(describe_broken_weights(cast("CausalModel", self.lm), "its logits are not finite"))
+            raise core.DataError(
+                describe_broken_weights(cast("core.CausalModel", self.lm), "its logits are not finite")
+            )
         return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
 
     def propose(self, logits: Tensor) -> Tensor:
@@ -158,11 +150,6 @@ class Canvas:
         self.tokens[where] = tokens
         self.confidence[where] = probs
         self._known = None
-
-    def mask_again(self, where: Tensor) -> None:
-        """Mask positions."""
-        self.tokens[where] = self.lm.mask_id
-        self.confidence[where] = -math.inf
 
 
 def change_independently(canvas: Canvas, step: int, key: int) -> None:
@@ -181,13 +168,12 @@ def change_independently(canvas: Canvas, step: int, key: int) -> None:
             chosen = where.clone()
             chosen[where] = revealed
             canvas.write_tokens(chosen, tokens[revealed], probs[revealed])
-    canvas.mask_again(again)
+    canvas.tokens[again] = canvas.lm.mask_id
+    canvas.confidence[again] = -math.inf
 
 
 def replace_tokens(canvas: Canvas, step: int, key: int) -> None:
     """Do one step of a uniform-state sampler: every position keeps its token, or gets a proposed or a random one."""
-    import torch
-
     decoder, vocab_size = cast("denoising.Duo", canvas.decoder), canvas.lm.vocab_size
     before, _ = decoder.alphas(step)
     _, uniforms = canvas.uniforms(key)
@@ -251,8 +237,6 @@ def _draw_proposed(
 
     With `reveal_probs` (n,), float32 draws may be the mask, and the probabilities are those of the proposal.
     """
-    import torch
-
     logits, is_broken = canvas.read_logits(where, denoising.compute_time_input(alpha))
     gumbel = None if canvas.decoder.precision == "float64" else canvas.gumbel_uniforms(key, where)
     u = canvas.to_device(uniforms[where][:, 1])
@@ -291,11 +275,9 @@ STEPS: Mapping[type[denoising.DenoisingDecoder], Callable[[Canvas, int, int], No
 
 
 def denoise_texts(
-    model: object, decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit, advance: Advance
+    model: object, decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit, advance: core.Advance
 ) -> None:
     """Fill the texts of a request; prompts and suffixes stay as they are."""
-    import torch
-
     lm = cast("Denoiser", model)  # decoders are typed for causal models
     length = request.max_new_tokens
     do_step = STEPS[type(decoder)]
@@ -303,7 +285,7 @@ def denoise_texts(
         for prompts in _iterate_batches(request):
             total = len(prompts[0].token_ids) + length + len(prompts[0].suffix_ids)
             if lm.context_length is not None and total > lm.context_length:
-                raise SpecError(
+                raise core.SpecError(
                     f"max_new_tokens={length}: with its prompt, example {prompts[0].example_id} has {total} tokens, "
                     f"the model {lm.context_length} positions"
                 )

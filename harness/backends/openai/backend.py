@@ -3,8 +3,6 @@
 A server may be started anew with other flags at any time, so nothing is remembered for longer than a process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -188,7 +186,7 @@ class EndpointTrust:
 class ServerBackend:
     """A model that runs in a server."""
 
-    def __init__(self, spec: ServerSpec, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, spec: ServerSpec, *, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
         self.spec, self._transport, self._encoded = spec, transport, 0
         self.device = RemoteDevice()
         tokenizer_spec = spec.tokenizer_spec()

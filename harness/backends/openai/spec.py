@@ -3,8 +3,6 @@
 Planning needs no server: the texts of an earlier run stay cached after the server is gone.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -138,7 +136,7 @@ class ServerSpec(BackendSpec):
             "probe": self.probe, **({"chat_template_kwargs": arguments} if arguments else {}),
         }  # fmt: skip
 
-    def fetch_info(self) -> ServerInfo | None:
+    def fetch_info(self) -> "ServerInfo | None":
         """Return what the server reports about itself if it answers quickly; requested once per process."""
         from openended.harness.backends.openai.session import fetch_info_for_plan
 

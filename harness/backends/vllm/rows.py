@@ -5,14 +5,14 @@ uniforms, states, log-probabilities and the history. A step can therefore be don
 does when it preempts a text or splits its prompt.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from openended.harness.core import I64, DataError, build, canonicalize, digest, row_uniforms
 from openended.harness.decoders import (
@@ -28,11 +28,6 @@ from openended.harness.decoders import (
 )
 from openended.harness.generation import count_chunk_rows, draw_next_tokens, score_chunk
 from openended.harness.models import QStatisticsRequest
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
 
 KEY = "openended"  # name of the order in a request's extra arguments
 
@@ -121,10 +116,8 @@ class TextSlots(ABC):
         self._free.append(slot)
         return self._read_result(slot, count)
 
-    def rewrite(self, logits: Tensor, rows: Sequence[TextInBatch]) -> Tensor:
+    def rewrite(self, logits: Tensor, rows: "Sequence[TextInBatch]") -> Tensor:
         """Return the logits (n, V) of texts with all tokens masked but the one that is drawn; may overwrite them."""
-        import torch
-
         token = self.choose(logits, [row.slot for row in rows], [len(row.tokens) for row in rows])
         out = torch.full_like(logits, float("-inf"))
         return out.scatter_(1, token.to(logits.device)[:, None], 0.0)
@@ -145,8 +138,6 @@ class TextSampler(TextSlots):
     """The texts of one generation request; the result of one is its log-probability."""
 
     def __init__(self, group: TextGroup, device: str | torch.device) -> None:
-        import torch
-
         super().__init__(group)
         (self._decoder,) = self._decoders
         self._device = device
@@ -161,8 +152,6 @@ class TextSampler(TextSlots):
         self._states = self._allocate(self._columns + 1, len(first), dtype=wide)
 
     def _begin(self, slot: int, order: TextOrder) -> None:
-        import torch
-
         if slot == len(self._prompt_lengths):
             for name in ("_uniforms", "_log_q", "_history", "_prompt_lengths", "_states"):
                 tensor = getattr(self, name)
@@ -179,8 +168,6 @@ class TextSampler(TextSlots):
             self._history[slot, : len(ids)] = ids
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
-        import torch
-
         at = torch.tensor(slots, device=logits.device)
         step = torch.tensor(steps, device=logits.device)
         lengths = self._prompt_lengths[at] + step
@@ -202,8 +189,6 @@ class TextSampler(TextSlots):
         return [float(self._log_q[slot, :count].cumsum(0)[-1]) if count else 0.0]
 
     def _allocate(self, *columns: int, dtype: torch.dtype) -> Tensor:
-        import torch
-
         return torch.zeros((FIRST_SLOTS, *columns), dtype=dtype, device=self._device)
 
 
@@ -227,8 +212,6 @@ class TeacherForcer(TextSlots):
         self._orders[slot] = order
 
     def choose(self, logits: Tensor, slots: Sequence[int], steps: Sequence[int]) -> Tensor:
-        import torch
-
         positions = [
             TextPosition(slot, min(step, len(self._orders[slot]["gold"]) - 1))
             for slot, step in zip(slots, steps, strict=True)
@@ -263,7 +246,7 @@ class TeacherForcer(TextSlots):
 class TextInBatch(NamedTuple):
     """A row of the batch: its group, its slot in it, and the tokens of the text so far, which grow outside."""
 
-    texts: TextSlots | QWriter
+    texts: "TextSlots | QWriter"
     slot: int
     tokens: Sequence[int]
     prompt: Sequence[int] = ()
@@ -284,8 +267,6 @@ class QWriter:
 
     def rewrite(self, logits: Tensor, rows: Sequence[TextInBatch]) -> Tensor:
         """Return log Q (n, V)."""
-        import torch
-
         ids = [[*row.prompt, *row.tokens] if self._decoder.penalizes else [0] for row in rows]
         if min(map(min, ids)) < 0:
             raise DataError("vLLM hides the last tokens from logits processors; start it with --no-async-scheduling")
@@ -310,8 +291,6 @@ class QWriter:
                 states.pop(step - 1, None)
 
     def _find_state(self, tokens: Sequence[int]) -> Tensor:
-        import torch
-
         if id(tokens) not in self._states or not tokens:
             if len(self._states) > MOST_TEXTS:
                 self._states.pop(next(iter(self._states)))
@@ -375,8 +354,6 @@ class BatchRows:
 
     def choose_tokens(self, logits: Tensor) -> Tensor:
         """Mask each row of logits (n, V) except for the token that the harness chooses."""
-        import torch
-
         numbers: dict[int, list[int]] = {}
         for number in range(len(logits)):
             if number in self._rows:

@@ -1,7 +1,5 @@
 """A forward pass and KV cache of GPT-2, without masks and with keys and values written in place."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -123,7 +121,7 @@ class Gpt2Weights:
         return matrix
 
     @classmethod
-    def get(cls, model: Any) -> Gpt2Weights:  # noqa: ANN401
+    def get(cls, model: Any) -> "Gpt2Weights":  # noqa: ANN401
         """Return the weights of a model, laid out once."""
         if model not in _WEIGHTS:
             _WEIGHTS[model] = cls(model)
