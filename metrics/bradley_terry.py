@@ -29,25 +29,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import (
-    F64,
-    HUMAN,
-    I64,
-    Features,
-    JudgmentMetric,
-    Metric,
-    MetricResult,
-    Need,
-    UndefinedMetric,
-    metric,
-    option,
-    ranged,
-)
+from openended.harness import core
 from openended.metrics import judgments as files
 from openended.metrics._common import Values
 from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow, TieRule, Wins
 
-PAIRS = Need("judgments", by="pairs")
+PAIRS = core.Need("judgments", by="pairs")
 _GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
 _STEP, _MOST_STEPS = 1e-12, 500
 _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
@@ -57,14 +44,14 @@ _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 class BradleyTerryScores(Values):
     """What `bradley_terry` returns; fields by attribute or by key."""
 
-    scores: F64
+    scores: core.F64
     """Natural-log abilities, mean 0, shape (players,)."""
-    std_errors: F64
+    std_errors: core.F64
     """Standard error of each score, shape (players,)."""
-    covariance: F64
+    covariance: core.F64
     """Covariance of the scores, shape (players, players), for the error of a difference; then of the effects."""
     log_likelihood: float
-    effects: F64 = field(default_factory=lambda: np.zeros(0))
+    effects: core.F64 = field(default_factory=lambda: np.zeros(0))
     """Of the controls on the log odds, shape (controls,)."""
 
 
@@ -99,7 +86,7 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
     )
 
 
-def _require_connected(matrix: F64, names: Sequence[str]) -> None:
+def _require_connected(matrix: core.F64, names: Sequence[str]) -> None:
     """Refuse graphs on which the likelihood has no finite maximum."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -112,17 +99,17 @@ def _require_connected(matrix: F64, names: Sequence[str]) -> None:
             continue
         groups = [", ".join(names[int(i)] for i in np.flatnonzero(group == g)) for g in range(count)]
         if kind == "weak":
-            raise UndefinedMetric(f"no comparisons link these groups of players: {' | '.join(groups)}")
+            raise core.UndefinedMetric(f"no comparisons link these groups of players: {' | '.join(groups)}")
         claims = []
         for g, members in enumerate(groups):
             inside = group == g
             for lost, word in ((matrix[~inside][:, inside], "lost to"), (matrix[inside][:, ~inside], "beat")):
                 if not lost.any():
                     claims.append(f"{members} never {word} another player")
-        raise UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
+        raise core.UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
 
 
-def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[str] = ()) -> tuple[F64, str]:
+def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[str] = ()) -> tuple[core.F64, str]:
     """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
     Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: the sum of the
@@ -132,7 +119,7 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[
     """
     if not wins.clusters:
         return fit.std_errors, "observed information"
-    errors: dict[str, F64] = {}
+    errors: dict[str, core.F64] = {}
     for kind, cluster_of in wins.clusters.items():
         moved = compute_influence(fit, wins, cluster_of, controls)
         count = len(moved)
@@ -141,7 +128,9 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[
     return np.max(list(errors.values()), axis=0), f"clustered by {' and by '.join(errors)}{larger}"
 
 
-def compute_influence(fit: BradleyTerryScores, wins: Wins, cluster_of: I64, controls: Sequence[str] = ()) -> F64:
+def compute_influence(
+    fit: BradleyTerryScores, wins: Wins, cluster_of: core.I64, controls: Sequence[str] = ()
+) -> core.F64:
     """Return how far each cluster of comparisons moves the scores to first order, shape (clusters, players).
 
     It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood. The effects
@@ -167,7 +156,7 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
 
     for name in names:
         if len(wins.controls.get(name, ())) == 0 or np.isnan(wins.controls[name]).any():
-            raise UndefinedMetric(f"control={name}: expected {name}_a and {name}_b in every row of the file")
+            raise core.UndefinedMetric(f"control={name}: expected {name}_a and {name}_b in every row of the file")
     _require_connected(wins.matrix, wins.players)
     design, players = _build_design(wins, names), len(wins.players)
     weights = wins.weights / wins.weights.sum()
@@ -181,7 +170,7 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
         information = (design.T @ (design * (weights * missed * (1 - missed))[:, None])).toarray()
         weight = float(np.trace(information)) / len(values)
         if names and np.linalg.cond(information + weight * ones) > _LARGEST_CONDITION:
-            raise UndefinedMetric(
+            raise core.UndefinedMetric(
                 f"control=[{', '.join(names)}]: no finite effects: they must vary for the same pair of systems, as the "
                 "length of texts or several judges do, and may not decide alone"
             )
@@ -193,7 +182,7 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
             break
     steepest = float(np.abs(gradient).max())
     if not steepest <= _GRADIENT:
-        raise UndefinedMetric(f"the likelihood did not converge: gradient {steepest:.1e} a comparison")
+        raise core.UndefinedMetric(f"the likelihood did not converge: gradient {steepest:.1e} a comparison")
     covariance = covariance / wins.weights.sum()
     scores, likelihood = values[:players] - values[:players].mean(), float(wins.weights @ log_expit(design @ values))
     return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, likelihood, values[players:])
@@ -211,8 +200,8 @@ def _build_design(wins: Wins, names: Sequence[str]) -> Any:  # noqa: ANN401 - a 
     return csr_array((data, positions), shape=(n, players + len(names)))
 
 
-@metric
-class BradleyTerry(JudgmentMetric):
+@core.metric
+class BradleyTerry(core.JudgmentMetric):
     """Bradley-Terry scores of all systems in a file of comparisons."""
 
     name = "bradley_terry"
@@ -225,14 +214,14 @@ class BradleyTerry(JudgmentMetric):
     ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
     seed: int = 0  # of `ties=random`
     # faster judgments are dropped; MAUVE dropped those under 25 seconds
-    min_seconds: float = ranged(0.0, "[0, inf]", "a number of at least 0")
+    min_seconds: float = core.ranged(0.0, "[0, inf]", "a number of at least 0")
     criterion: str | None = None  # one of the file's criteria; none: each of them by itself
     empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
-    display_scale: float = ranged(1.0, "(0, inf]", "a positive number")  # 100 as MAUVE Table 13 prints
+    display_scale: float = core.ranged(1.0, "(0, inf]", "a positive number")  # 100 as MAUVE Table 13 prints
     # what sways judges: abilities are then those at equal length, and before a judge of no system's family
-    control: tuple[str, ...] = option((), lambda c: set(c) <= set(CONTROLS), "length, family", unordered=True)
+    control: tuple[str, ...] = core.option((), lambda c: set(c) <= set(CONTROLS), "length, family", unordered=True)
 
-    def needs(self) -> tuple[Need, ...]:
+    def needs(self) -> tuple[core.Need, ...]:
         return (PAIRS,)
 
     @classmethod
@@ -247,14 +236,14 @@ class BradleyTerry(JudgmentMetric):
 
     def from_file(
         self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> tuple[Metric, Features]:
+    ) -> tuple[core.Metric, core.Features]:
         """Score the file without a run; the ids of a side are the items on which its texts were compared."""
         comparisons = self.read(path, renamed, human)
-        with_human = sorted({c.item for c in comparisons.rows if HUMAN in (c.system_a, c.system_b)})
+        with_human = sorted({c.item for c in comparisons.rows if core.HUMAN in (c.system_a, c.system_b)})
         items = sorted({c.item for c in comparisons.rows})
         return self, files.build_file_features(PAIRS, comparisons, comparisons.source, with_human, items)
 
-    def compute(self, features: Features) -> MetricResult:
+    def compute(self, features: core.Features) -> core.MetricResult:
         """Fit every criterion.
 
         Where a system is under test, the values are its scores: `bradley_terry`, and one per criterion. A file by
@@ -265,13 +254,13 @@ class BradleyTerry(JudgmentMetric):
         # The player under test; None for a file by itself.
         player = self.find_system(features)
         if player is not None and player not in players:
-            raise UndefinedMetric(f"system {player!r} was not compared; the file has {', '.join(players)}")
+            raise core.UndefinedMetric(f"system {player!r} was not compared; the file has {', '.join(players)}")
         raters = (row.rater for row in comparisons.rows)
         features, notes = files.add_raters_fact(features, raters, comparisons.calibration)
         criteria = [self.criterion] if self.criterion is not None else [c or None for c in comparisons.criteria]
         values: dict[str, float] = {}
         sd: dict[str, float] = {}
-        arrays: dict[str, F64] = {}
+        arrays: dict[str, core.F64] = {}
         for criterion in criteria:
             wins = files.count_wins(
                 comparisons, criterion=criterion, ties=self.ties, min_seconds=self.min_seconds, seed=self.seed
@@ -299,7 +288,7 @@ class BradleyTerry(JudgmentMetric):
                     f"which alone would win {share:.0f} %; abilities without it"
                 )
         first = next(iter(arrays)).removesuffix("wins")
-        rivals = [i for i, name in enumerate(players) if name != HUMAN]  # a file by itself: the best of them
+        rivals = [i for i, name in enumerate(players) if name != core.HUMAN]  # a file by itself: the best of them
         at = players.index(player) if player else max(rivals, key=lambda i: float(arrays[f"{first}scores"][i]))
         values["bradley_terry"] = float(arrays[f"{first}scores"][at])
         sd["bradley_terry"] = float(arrays[f"{first}std_errors"][at])

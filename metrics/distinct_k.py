@@ -40,16 +40,8 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Plan, Scope, Side, metric, ranged
+from openended.metrics import families
 from openended.metrics._common import Mask, ReplicatesByName
-from openended.metrics.families import (
-    FILE,
-    PromptGroups,
-    SamplesMetric,
-    average_over_prompts,
-    cosines,
-    divide_known,
-    prompts_of,
-)
 
 PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer (Zhang et al. 2025)
 
@@ -64,7 +56,7 @@ def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
     Returns:
         The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
     """
-    prompts = prompts_of(ids)
+    prompts = families.prompts_of(ids)
     return float(_count_first(_number(classes)[prompts.rows], prompts).mean())
 
 
@@ -79,7 +71,7 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
     Returns:
         As `distinct_k`.
     """
-    prompts = prompts_of(ids)
+    prompts = families.prompts_of(ids)
     return float(_count_first(_join(embeddings, prompts, threshold), prompts).mean())
 
 
@@ -94,7 +86,7 @@ def utility_k(utilities: Sequence[float], classes: Sequence[Hashable], *, patien
     Returns:
         The weighted mean of the utilities of the first answers of their classes, in the unit of the utilities.
     """
-    prompts = prompts_of(["prompt"] * len(classes))
+    prompts = families.prompts_of(["prompt"] * len(classes))
     is_first = _find_first(_number(classes), prompts)
     return float(_sum_utilities(np.asarray(utilities, dtype=np.float64) * is_first, prompts, patience)[0])
 
@@ -105,7 +97,7 @@ def _number(classes: Sequence[Hashable]) -> I64:
     return np.array([numbers.setdefault(each, len(numbers)) for each in classes], dtype=np.int64)
 
 
-def _find_first(classes: I64, groups: PromptGroups) -> Mask:
+def _find_first(classes: I64, groups: families.PromptGroups) -> Mask:
     """Return whether each row of the groups is the first of its class in its group; classes below 0 are none."""
     group = np.repeat(np.arange(len(groups)), groups.sizes)
     _, at = np.unique(group * (classes.max(initial=0) + 2) + classes + 1, return_index=True)
@@ -114,11 +106,11 @@ def _find_first(classes: I64, groups: PromptGroups) -> Mask:
     return is_first & (classes >= 0)
 
 
-def _count_first(classes: I64, groups: PromptGroups) -> F64:
+def _count_first(classes: I64, groups: families.PromptGroups) -> F64:
     return np.add.reduceat(_find_first(classes, groups), groups.starts[:-1], dtype=np.float64)
 
 
-def _sum_utilities(utilities: F64, groups: PromptGroups, patience: float) -> F64:
+def _sum_utilities(utilities: F64, groups: families.PromptGroups, patience: float) -> F64:
     """Return the mean of each group's utilities, weighted by their positions."""
     position = np.arange(len(utilities)) - np.repeat(groups.starts[:-1], groups.sizes)
     weights = patience**position
@@ -126,11 +118,11 @@ def _sum_utilities(utilities: F64, groups: PromptGroups, patience: float) -> F64
     return np.asarray(np.add.reduceat(weights * utilities, starts) / np.add.reduceat(weights, starts))
 
 
-def _join(embeddings: Floats, groups: PromptGroups, threshold: float, scores: F64 | None = None) -> I64:
+def _join(embeddings: Floats, groups: families.PromptGroups, threshold: float, scores: F64 | None = None) -> I64:
     """Return the class of each row of the groups: the place of the first text joined to it; -1 if it is not valid."""
     out = np.zeros(len(groups.rows), dtype=np.int64)
     is_valid = np.ones(len(out), dtype=np.bool_) if scores is None else ~np.isnan(scores[groups.rows])
-    for at, cosine in cosines(embeddings, groups):
+    for at, cosine in families.cosines(embeddings, groups):
         positions = groups.starts[at][:, None] + np.arange(cosine.shape[1])
         counts = is_valid[positions]
         joined = (cosine >= threshold) & counts[:, :, None] & counts[:, None, :]
@@ -141,7 +133,7 @@ def _join(embeddings: Floats, groups: PromptGroups, threshold: float, scores: F6
     return np.where(is_valid, out, -1)
 
 
-def _expect_classes(classes: I64, prompts: PromptGroups, size: int) -> F64:
+def _expect_classes(classes: I64, prompts: families.PromptGroups, size: int) -> F64:
     """Return the expected number of classes among `size` of the texts of each prompt."""
     out = []
     for of_prompt in np.split(classes, prompts.starts[1:-1]):
@@ -152,7 +144,7 @@ def _expect_classes(classes: I64, prompts: PromptGroups, size: int) -> F64:
 
 
 def _cover_people(
-    people: Side, prompts: PromptGroups, classes: I64, of_people: I64, size: int
+    people: Side, prompts: families.PromptGroups, classes: I64, of_people: I64, size: int
 ) -> tuple[dict[str, F64], list[str]]:
     """Return the share of the valid human answers to each prompt whose class the answers have, or why there is none.
 
@@ -178,7 +170,7 @@ def _cover_people(
 
 
 @metric
-class DistinctK(SamplesMetric):
+class DistinctK(families.SamplesMetric):
     """How many different texts a system gives for one prompt."""
 
     name = "distinct_k"
@@ -209,7 +201,7 @@ class DistinctK(SamplesMetric):
     def needs(self) -> tuple[Need, ...]:
         if self.partition == "threshold":
             return super().needs()
-        classes = (FILE,) if self.partition == "file" else ()
+        classes = (families.FILE,) if self.partition == "file" else ()
         return tuple(dict.fromkeys((Need("texts", scope=self.scope), *classes, *self.valid_needs())))
 
     def file_columns(self) -> tuple[str, ...]:
@@ -217,7 +209,7 @@ class DistinctK(SamplesMetric):
 
     def compute(self, features: Features) -> MetricResult:
         side, people, size = features.model, features.references, features.texts_per_prompt
-        prompts, scores = prompts_of(side.ids), self.score_answers(side)
+        prompts, scores = families.prompts_of(side.ids), self.score_answers(side)
         groups = subsets = prompts.draw(size) if size else prompts
         coverage, notes = dict[str, F64](), list[str]()
         if self.partition == "threshold":
@@ -232,7 +224,7 @@ class DistinctK(SamplesMetric):
         share = different / (size or prompts.sizes)
         values = {"distinct_k": different, "distinct_share": share, **coverage}
         if scores is None:
-            return average_over_prompts(self, features, prompts, values, notes=notes)
+            return families.average_over_prompts(self, features, prompts, values, notes=notes)
         counts = np.add.reduceat(classes >= 0, groups.starts[:-1], dtype=np.float64)
         valid = prompts.average_subsets(counts / groups.sizes)
         utilities = np.where(_find_first(of_subsets, subsets), scores[subsets.rows], 0.0)
@@ -242,14 +234,14 @@ class DistinctK(SamplesMetric):
             "lost_to_validity": 1 - valid, "lost_to_narrowing": narrowed,
         }  # fmt: skip
         others = {"narrowing_share": float(narrowed.sum()) / lost if lost else math.nan}
-        return average_over_prompts(self, features, prompts, values, others=others, notes=notes)
+        return families.average_over_prompts(self, features, prompts, values, others=others, notes=notes)
 
     def _number_valid(self, sides: Sequence[Side]) -> list[I64]:
         """Return the class of each answer of each side, -1 if it is not valid."""
         classes: list[Hashable] = []
         for side in sides:
             if self.partition == "file":
-                classes += side.data[FILE].read_for(side.system, side.ids, "class")
+                classes += side.data[families.FILE].read_for(side.system, side.ids, "class")
             else:
                 classes += side.texts(self.needs()[0])
         parts = np.split(_number(classes), [len(sides[0])])[: len(sides)]
@@ -261,5 +253,5 @@ class DistinctK(SamplesMetric):
         if "narrowing_share" in result.values:
             narrowed = result.per_example["lost_to_narrowing"]
             lost = narrowed + result.per_example["lost_to_validity"]
-            out["narrowing_share"] = plan.mean(features.model.ids, divide_known(narrowed, lost), lost)
+            out["narrowing_share"] = plan.mean(features.model.ids, families.divide_known(narrowed, lost), lost)
         return out

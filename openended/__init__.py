@@ -10,8 +10,6 @@ name, `openended`, that wheel, editable install, checkout, type checker and IDE 
 (Windows without `core.symlinks`), the folders are found at the top of the repository.
 """
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -10,8 +10,6 @@ vLLM: `vllm serve MODEL --logits-processors openended.processors:VllmProcessor`,
 A processor returns log Q, so the engine's own sampler has to be left at temperature 1 without truncation.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.decoders.processor import QProcessor, build_q_decoder

@@ -11,8 +11,6 @@ a fault, for several decoders. half: honest engines in half precision that read 
 in float32 and in the same precision that read 32.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

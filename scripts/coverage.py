@@ -11,8 +11,6 @@ A share of 400 has a standard error of 1.1 points. Draws from a finite pool vary
 divided by the root of the share of the pool that was not drawn.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

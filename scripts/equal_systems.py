@@ -10,8 +10,6 @@ p-value of their own compare disjoint draws of docstring passages. Tests that pr
 With `--resolution`, systems differ by what a table says it resolves: how often is the best separated from its rival?
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

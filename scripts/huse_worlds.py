@@ -6,8 +6,6 @@ A study has 100 examples with a human and a model text and 20 ratings per text, 
 log-probability per token, both normal; those of the model are shifted. The target is the mean value of all studies.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

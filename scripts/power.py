@@ -17,8 +17,6 @@ the texts. All plans see the same worlds. `gen_ppl`, a ratio, and `entropy`, a m
 difference alone; a run also tests the distances to the human value, and decides less often.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys
@@ -31,18 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    HUMAN,
-    I64,
-    Features,
-    Need,
-    Plan,
-    Replicates,
-    Side,
-    combine_replicates,
-    load_members,
-)
+from openended.harness import core
 from openended.harness.report.analysis.group_sequential import (
     OPEN,
     DecisionPlan,
@@ -64,14 +51,14 @@ VALUES = {
     "mauve": ("mauve", "js"), "frechet": ("frechet",), "kid": ("kid",),
     "knn_precision_recall": ("precision", "recall", "density", "coverage"),
 }  # fmt: skip
-NEED = Need("embeddings", by="embedder", scope="prompt_and_continuation")
+NEED = core.Need("embeddings", by="embedder", scope="prompt_and_continuation")
 HEAD = """\
 | value | difference, printed | joint | s.d. usual | printed | joint | texts needed | false positives | s.e. / s.d. |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 OF_TEXTS = ("gen_ppl", "entropy")  # decided from three numbers of each text
 Test = tuple[float, float, float]  # difference, its standard error and its p-value
 Estimate = tuple[float, float, float]  # difference, its standard error and the degrees of freedom of Student's test
-Estimator = Callable[[Side, Sequence[Side]], Estimate]
+Estimator = Callable[[core.Side, Sequence[core.Side]], Estimate]
 """Of human texts and the texts of two systems."""
 
 
@@ -79,9 +66,9 @@ Estimator = Callable[[Side, Sequence[Side]], Estimate]
 class Pool:
     """Embeddings (or three numbers) of human texts and of the texts of systems, a row per prompt."""
 
-    human: F64
-    first: Sequence[F64]  # of each seed
-    second: F64
+    human: core.F64
+    first: Sequence[core.F64]  # of each seed
+    second: core.F64
 
 
 def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
@@ -98,33 +85,33 @@ def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
     human = read_human_vectors(results, runs[0], NEED)[1]
     ids = sorted(set(human.ids).intersection(*(side.ids for part in sides for side in part)))
 
-    def align(side: Side) -> F64:
+    def align(side: core.Side) -> core.F64:
         row_of = {name: row for row, name in enumerate(side.ids)}
         return np.asarray(side.embeddings(NEED)[[row_of[name] for name in ids]], dtype=np.float64)
 
-    def count(system: System, part: Sequence[Side]) -> Iterator[Side]:
+    def count(system: System, part: Sequence[core.Side]) -> Iterator[core.Side]:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
         for (at, artifact), side in zip(item.sources, part, strict=True):
             arrays, run = results.arrays(at, artifact), results.runs[at]
             rows = read_rows_of_run(results, run, "generate")
             columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
             columns[1] = np.log(columns[1])
-            yield Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
+            yield core.Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
 
     if of_texts:
         sides = [list(count(system, part)) for system, part in zip(systems, sides, strict=True)]
     return Pool(align(human), [align(side) for side in sides[0]], align(sides[-1][0]))
 
 
-def make_side(name: str, rows: F64, prompts: I64) -> Side:
+def make_side(name: str, rows: core.F64, prompts: core.I64) -> core.Side:
     """Return a side whose ids are numbers of prompts."""
     order = np.argsort(prompts)
-    return Side(name, [f"{p:06d}" for p in prompts[order]], {NEED: rows[order]})
+    return core.Side(name, [f"{p:06d}" for p in prompts[order]], {NEED: rows[order]})
 
 
-def score(metric: TwoSample, human: Side, model: Side) -> Mapping[str, float]:
+def score(metric: TwoSample, human: core.Side, model: core.Side) -> Mapping[str, float]:
     """Return the values of one system by the metric's protocol."""
-    features = Features(human, model)
+    features = core.Features(human, model)
     return metric.compute(features, metric.prepare(features)).values
 
 
@@ -134,11 +121,11 @@ def compare_ways(
     """Yield way, name of a value and difference of the two systems in one world."""
     prompts = rng.permutation(len(pool.human))
 
-    def draw(chosen: I64) -> tuple[Side, Side, Side]:
+    def draw(chosen: core.I64) -> tuple[core.Side, core.Side, core.Side]:
         rows = pool.first[0][chosen]
         others = np.where(rng.random((n, 1)) < mix, pool.second[chosen], rows) if mix else pool.second[chosen]
         return (
-            make_side(HUMAN, pool.human[chosen], chosen),
+            make_side(core.HUMAN, pool.human[chosen], chosen),
             make_side("a", rows, chosen),
             make_side("b", others, chosen),
         )
@@ -148,36 +135,36 @@ def compare_ways(
     alone = [metric, metric]
     if isinstance(metric, Quantized):
         alone = [replace(metric, clustering_seeds=1, seed=int(seed)) for seed in rng.integers(1 << 30, size=2)]
-    everyone = make_side(HUMAN, pool.human[prompts[:num_human]], prompts[:num_human])
+    everyone = make_side(core.HUMAN, pool.human[prompts[:num_human]], prompts[:num_human])
     pairs = {
         "usual": (score(alone[0], human, first), score(alone[1], other_human, other_second)),
         "printed": (score(metric, human, first), score(metric, human, second)),
-        "joint": [values for values, _ in metric.estimate_jointly(everyone, (first, second), Plan(4))],
+        "joint": [values for values, _ in metric.estimate_jointly(everyone, (first, second), core.Plan(4))],
     }
     for way, (a, b) in pairs.items():
         yield from ((way, key, a[key] - b[key]) for key in VALUES[metric.name])
 
 
-def draw_equal_systems(pool: Pool, prompts: I64, n: int, rng: np.random.Generator) -> tuple[F64, F64]:
+def draw_equal_systems(pool: Pool, prompts: core.I64, n: int, rng: np.random.Generator) -> tuple[core.F64, core.F64]:
     """Return the texts of two equal systems for the first n prompts."""
     others = pool.first[1][prompts[:n]] if len(pool.first) > 1 else pool.first[0][prompts[n : 2 * n]]
     texts, swaps = (pool.first[0][prompts[:n]], others), rng.random((n, 1)) < 0.5
     return np.where(swaps, *texts), np.where(swaps, *texts[::-1])
 
 
-def combine_estimates(n: int, values: Sequence[float], replicates: Sequence[Replicates]) -> Estimate:
+def combine_estimates(n: int, values: Sequence[float], replicates: Sequence[core.Replicates]) -> Estimate:
     """Return the difference of two values from n prompts, its standard error and degrees of freedom."""
-    both = combine_replicates((1.0, -1.0), [replace(part, prompts=n) for part in replicates])
+    both = core.combine_replicates((1.0, -1.0), [replace(part, prompts=n) for part in replicates])
     return values[0] - values[1], *((both.std_error(), both.freedom) if both is not None else (math.nan, math.nan))
 
 
-def estimate_in_space(human: Side, sides: Sequence[Side], metric: TwoSample, key: str) -> Estimate:
+def estimate_in_space(human: core.Side, sides: Sequence[core.Side], metric: TwoSample, key: str) -> Estimate:
     """Estimate the difference of two systems in one space."""
-    estimates = metric.estimate_jointly(human, sides, Plan())
+    estimates = metric.estimate_jointly(human, sides, core.Plan())
     return combine_estimates(len(sides[0]), [of[key] for of, _ in estimates], [draws[key] for _, draws in estimates])
 
 
-def estimate_of_texts(human: Side, sides: Sequence[Side], key: str) -> Estimate:  # noqa: ARG001 - an Estimator
+def estimate_of_texts(human: core.Side, sides: Sequence[core.Side], key: str) -> Estimate:  # noqa: ARG001 - an Estimator
     """Estimate the difference of perplexities, or of mean entropies, from three numbers of each text."""
     if key == "entropy":
         apart = sides[0].embeddings(NEED)[:, 2] - sides[1].embeddings(NEED)[:, 2]
@@ -186,7 +173,7 @@ def estimate_of_texts(human: Side, sides: Sequence[Side], key: str) -> Estimate:
     for side in sides:
         tokens, losses, _ = np.asarray(side.embeddings(NEED), dtype=np.float64).T
         values.append(math.exp(tokens @ losses / tokens.sum()))
-        replicates.append(Plan().mean(side.ids, losses, tokens).map(np.exp))
+        replicates.append(core.Plan().mean(side.ids, losses, tokens).map(np.exp))
     return combine_estimates(len(sides[0]), values, replicates)
 
 
@@ -200,7 +187,7 @@ def follow_looks(
 
     @cache
     def look(n: int) -> Look:
-        human = make_side(HUMAN, pool.human[prompts[: 2 * n]], prompts[: 2 * n])
+        human = make_side(core.HUMAN, pool.human[prompts[: 2 * n]], prompts[: 2 * n])
         sides = [make_side(name, part[:n], prompts[:n]) for name, part in zip("ab", texts, strict=True)]
         difference = estimate(human, sides)
         return Look(n, *difference, compute_statistic(*difference))
@@ -220,7 +207,7 @@ def measure_decisions(key: str, options: argparse.Namespace) -> list[str]:
     plans = [DecisionPlan((PlannedComparison("a", "b", key),), sizes) for sizes in options.looks]
     pool, estimate = load_pool(options.runs, of_texts=key in OF_TEXTS), partial(estimate_of_texts, key=key)
     if key not in OF_TEXTS:
-        estimate = partial(estimate_in_space, metric=load_members("metric")[key](), key=VALUES[key][0])
+        estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
     lines = [f"| {options.name} | {key} | {', '.join(map(str, plan.looks))} |" for plan in plans]
     for equal, worlds in ((False, options.worlds), (True, options.equal)):
         start, decided = time.process_time(), list[list[tuple[bool, float]]]()
@@ -249,10 +236,10 @@ def compare_equal_systems(
     here, everywhere = prompts[:n], prompts[:num_human]
     texts = draw_equal_systems(pool, prompts, n, rng)
     sides = [make_side(name, part, here) for name, part in zip("ab", texts, strict=True)]
-    human = make_side(HUMAN, pool.human[everywhere], everywhere)
-    (a, first), (b, second) = metric.estimate_jointly(human, sides, Plan())
+    human = make_side(core.HUMAN, pool.human[everywhere], everywhere)
+    (a, first), (b, second) = metric.estimate_jointly(human, sides, core.Plan())
     for key in VALUES[metric.name]:
-        both = combine_replicates((1.0, -1.0), (first[key], second[key]))
+        both = core.combine_replicates((1.0, -1.0), (first[key], second[key]))
         if both is not None:
             yield key, (a[key] - b[key], both.std_error(), both.p_value(a[key] - b[key]))
 
@@ -288,7 +275,7 @@ def main() -> None:
         return
     pool, lines = load_pool(options.runs), [HEAD]
     for name in options.metrics.split(","):
-        metric = load_members("metric")[name]()
+        metric = core.load_members("metric")[name]()
         differences: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         tests: dict[str, list[Test]] = defaultdict(list)
         for world in range(options.worlds):

@@ -1,13 +1,12 @@
 """Texts of a known distribution: a human side and systems on the same prompts, made up or drawn from real texts."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
@@ -205,8 +204,6 @@ def load_pool(source: str = "docs") -> Pool:
 
 def _embed(words: Ragged, vocabulary: int) -> F64:
     """Project the weighted word counts of each text onto random directions, shape (texts, DIRECTIONS)."""
-    from scipy.sparse import csr_matrix
-
     ones = np.ones(len(words.values))
     counts = csr_matrix((ones, words.values, words.offsets), shape=(len(words), vocabulary))
     counts.sum_duplicates()

@@ -16,18 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from openended.harness.core import (
-    DataError,
-    Example,
-    StoreError,
-    Tokenizer,
-    digest,
-    digest_bytes,
-    find_cache_root,
-    sort_by_hash,
-    task,
-    write_text,
-)
+from openended.harness import core
 from openended.tasks import _passages
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
@@ -42,7 +31,7 @@ EXTRACTION = {
 }
 
 
-@task
+@core.task
 class Docs(CutTask):
     """Passages of docstrings, in the order of a hash of their ids: the first N are a fair sample."""
 
@@ -71,13 +60,13 @@ class Docs(CutTask):
         try:
             installed = {package: _describe_installed(package) for package in _passages.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:
-            raise DataError(
+            raise core.DataError(
                 f"task docs: package {err.name} is not installed; the corpus is made of its texts: "
                 "pip install 'openended[local]'"
             ) from err
-        return digest({"installed": installed, "code": EXTRACTION})
+        return core.digest({"installed": installed, "code": EXTRACTION})
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[core.Example]:
         """Yield passages of the split; the shorter ones are counted in `skipped`."""
         documents = (
             Document(passage.id, passage.text, {"package": passage.package, "words": len(passage.text.split())})
@@ -91,7 +80,7 @@ class Docs(CutTask):
 
     def _iterate_passages(self, skipped: Counter[str]) -> Iterator[_passages.Passage]:
         passages = (p for p in load_corpus(self.fingerprint()) if p.split == self.split)
-        for passage in sort_by_hash(passages, lambda p: p.id):
+        for passage in core.sort_by_hash(passages, lambda p: p.id):
             if len(passage.text.split()) < self.min_words:
                 skipped[f"shorter than {self.min_words} words"] += 1
             else:
@@ -100,7 +89,7 @@ class Docs(CutTask):
 
 def load_corpus(fingerprint: str) -> list[_passages.Passage]:
     """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
-    path = find_cache_root() / "docs" / f"{fingerprint[:16]}.json"
+    path = core.find_cache_root() / "docs" / f"{fingerprint[:16]}.json"
     cached = _read_corpus(path)
     if cached is not None:
         return cached
@@ -109,11 +98,11 @@ def load_corpus(fingerprint: str) -> list[_passages.Passage]:
     try:
         passages = _docstrings.load_passages(workers=min(2, os.cpu_count() or 1))
     except ModuleNotFoundError as err:
-        raise DataError(f"task docs: {err}") from err
+        raise core.DataError(f"task docs: {err}") from err
     data = json.dumps(passages)
     try:
-        write_text(path, f"{digest_bytes(data.encode())}\n{data}")
-    except StoreError as err:
+        core.write_text(path, f"{core.digest_bytes(data.encode())}\n{data}")
+    except core.StoreError as err:
         log.debug("the passages are not cached: %s", err)
     return passages
 
@@ -124,7 +113,7 @@ def _read_corpus(path: Path) -> list[_passages.Passage] | None:
         stated, data = path.read_bytes().split(b"\n", maxsplit=1)
     except (OSError, ValueError):
         return None
-    return [*map(_passages.Passage._make, json.loads(data))] if digest_bytes(data).encode() == stated else None
+    return [*map(_passages.Passage._make, json.loads(data))] if core.digest_bytes(data).encode() == stated else None
 
 
 @cache

@@ -16,22 +16,14 @@ from typing import Any
 from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, read_jsonl, task
 from openended.harness.imported import HUMAN_TEXTS, MESSAGES, find_text_field
 from openended.harness.models import Message, make_turns, read_messages
-from openended.tasks._files import (
-    UserFileTask,
-    choose_id_field,
-    is_in_group,
-    is_null_or_text,
-    read_id,
-    read_references,
-    read_text_field,
-)
+from openended.tasks import _files
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
 
 
 @task
-class JsonLines(UserFileTask):
+class JsonLines(_files.UserFileTask):
     """Examples of a JSON-lines file."""
 
     name = "jsonl"
@@ -45,10 +37,10 @@ class JsonLines(UserFileTask):
     prompt_field: str = option("prompt", bool, "a field name")
     human_field: str = option(_HUMAN, bool, "a field name")  # where the first line has none of this name: detected
     # `id` or `example_id`, where the lines have one; None: the line's number
-    id_field: str | None = option("auto", is_null_or_text, "a field name or null")
-    group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
+    id_field: str | None = option("auto", _files.is_null_or_text, "a field name or null")
+    group_field: str | None = option(None, _files.is_null_or_text, "a field name or null")  # a column of groups
     group_value: str | None = None  # its value in the examples that are used
-    references_field: str | None = option(None, is_null_or_text, "a field name or null")  # a list of human texts
+    references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")  # a list of human texts
     least_references: int = ranged(0, "[0, inf)", "0 or more")  # leave out prompts with fewer human texts
 
     later_options = frozenset({"group_field", "group_value", "references_field", "least_references"})
@@ -76,10 +68,10 @@ class JsonLines(UserFileTask):
         human_field: str | None = None
         for number, row in read_jsonl(path):
             where = f"{path}:{number}"
-            references = read_references(row, self.references_field, where) if self.references_field else []
+            references = _files.read_references(row, self.references_field, where) if self.references_field else []
             if references and self.human_field not in row:
                 row = {**row, self.human_field: references[0]}
-            field = choose_id_field(row, self.id_field)
+            field = _files.choose_id_field(row, self.id_field)
             talk: list[Message] = []
             if self.prompt_field not in row and MESSAGES in row:
                 talk = read_messages(row[MESSAGES], where)
@@ -97,10 +89,10 @@ class JsonLines(UserFileTask):
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
             identity = f"{number - 1:06d}"
             if id_field:
-                identity = read_id(row, id_field, where)
+                identity = _files.read_id(row, id_field, where)
                 if first_lines.setdefault(identity, number) != number:
                     raise DataError(f"{where}: duplicate id {identity!r}, first used on line {first_lines[identity]}")
-            human = read_text_field(row, human_field, where, "task.human_field")
+            human = _files.read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
             texts = references if human in references else [human, *references]
@@ -109,10 +101,10 @@ class JsonLines(UserFileTask):
                 prompt, turns = make_turns(talk, where)
                 meta |= turns
             else:
-                prompt = read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
+                prompt = _files.read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             if len(texts) < self.least_references:
                 skipped[f"fewer than {self.least_references} references"] += 1
-            elif is_in_group(row, self.group_field, self.group_value, where, skipped):
+            elif _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
                 yield Example(f"jsonl/{identity}", prompt, human, meta)
         if human_field is None:
             raise DataError(f"{path}: holds no example")

@@ -5,16 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from openended.harness import imported
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
-from openended.harness.imported import (
-    HUMAN_TEXTS,
-    IDS,
-    MESSAGES,
-    choose_text_field,
-    digest_files,
-    read_conversation,
-    read_records,
-)  # fmt: skip
 from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
 
 log = logging.getLogger(__name__)
@@ -39,27 +31,28 @@ class Texts(UserFileTask):
     later_options = frozenset({"role"})
 
     def fingerprint(self) -> str:
-        return digest_files(Path(self.path))
+        return imported.digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         del tokenizer, skipped
         path = Path(self.path)
-        field = choose_text_field(path, HUMAN_TEXTS, self.field, "task.field=")
-        if field != MESSAGES and self.role != "assistant":
+        field = imported.choose_text_field(path, imported.HUMAN_TEXTS, self.field, "task.field=")
+        if field != imported.MESSAGES and self.role != "assistant":
             raise DataError(
-                f"task.role={self.role}: expected conversations ({MESSAGES!r}), got texts in {path}; leave it out"
+                f"task.role={self.role}: expected conversations ({imported.MESSAGES!r}), got texts in {path}; "
+                "leave it out"
             )
         ids: set[str] = set()
         is_noted = False
-        for record in read_records(path):
-            example = next((record.cells[name] for name in IDS if name in record.cells), record.line)
+        for record in imported.read_records(path):
+            example = next((record.cells[name] for name in imported.IDS if name in record.cells), record.line)
             identity = f"{example} {record.cells.get('sample', '')}".strip()
             if identity in ids and not is_noted:
                 log.warning("%s: the id %r appears again; all texts are counted", record.where, identity)
                 is_noted = True
             ids.add(identity)
-            if field == MESSAGES:
-                texts = [turn.text or "" for turn in read_conversation(record, self.role)]
+            if field == imported.MESSAGES:
+                texts = [turn.text or "" for turn in imported.read_conversation(record, self.role)]
             else:
                 texts = [read_text_field(record.cells, field, record.where)]
             for turn, text in enumerate(texts):

@@ -7,8 +7,6 @@
 The target of every sample is its human text. With another scorer, name the human texts: `mauve(human="human.jsonl")`.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -10,8 +10,6 @@ Versions of lm-evaluation-harness that read entry points find the metrics by nam
 `python -m openended.integrations.lm_eval` prints the folder of the tasks, for `--include_path`.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from openended.harness import run, storage
 from openended.harness.app import Composer, Objective
@@ -143,8 +144,6 @@ class TrainingMonitor:
 @contextmanager
 def _keep_training_state(model: Any) -> Iterator[None]:  # noqa: ANN401 - a module of PyTorch
     """Switch a model to evaluation, and restore the modes of its modules and all random states afterwards."""
-    import torch
-
     modes = [(module, module.training) for module in model.modules()]
     threads, python_state = torch.get_num_threads(), random.getstate()
     numpy_state = np.random.get_state()  # noqa: NPY002 - the training may use it
@@ -161,8 +160,6 @@ def _keep_training_state(model: Any) -> Iterator[None]:  # noqa: ANN401 - a modu
 
 
 def _digest_weights(model: Any) -> str:  # noqa: ANN401 - a module of PyTorch
-    import torch
-
     hasher = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         if not tensor.numel() or type(tensor.data).__name__ == "DTensor":

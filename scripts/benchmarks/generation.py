@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from openended.harness.backends.transformers import load_backend
 from openended.harness.core import Ragged, Runtime
@@ -255,8 +257,6 @@ class NumberTokenizer:
 
 def build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
     """Return a GPT-2, of 124 million by default, and the direction of its end token."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     model = GPT2LMHeadModel(GPT2Config(**shape))
     model.transformer.ln_f.bias.data.normal_(std=0.1)
     return model, model.transformer.ln_f.bias.data
@@ -264,8 +264,6 @@ def build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
 
 def build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
     """Return a Llama, of 120 million by default, and the direction of its end token, one that normalization keeps."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     default = {
         "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10,
         "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 1024,
@@ -285,8 +283,6 @@ def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: 
     head = model.get_output_embeddings().weight.data
     weight = 0.0
     if ends:
-        from scipy.optimize import brentq
-
         hidden = model.base_model(torch.randint(1, 10000, (8, 16))).last_hidden_state[:, -1]
         others, along = torch.logsumexp((hidden @ head.t())[:, 1:], -1), hidden @ direction
         weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
@@ -377,7 +373,6 @@ WORKER_MODEL = ModelSpec(path="bundled:docs-m")
 def _write_vllm_model() -> str:
     """Write a folder of GPT-2's shape, unless it is there; its tokens are the bytes and made-up words."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
     folder = Path(tempfile.gettempdir()) / "openended-bench-gpt2"
     if not (folder / "complete.json").is_file():
@@ -395,7 +390,6 @@ def _write_vllm_model() -> str:
 
 
 def _start_vllm() -> Backend:
-    """Start vLLM."""
     from openended.harness.backends.vllm.backend import VllmBackend
     from openended.harness.backends.vllm.spec import VllmSpec
 
