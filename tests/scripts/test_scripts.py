@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from openended.harness.backends.denoiser.denoising import draw_in_float32
 from openended.harness.core import load_members
-from scripts import bench, messages, power, remeasure
+from scripts import bench, messages, mutants, power, remeasure
 from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
 from tests.helpers import ROOT
 from tests.lazy import LazyModule, torch
@@ -48,6 +49,18 @@ def test_numbers_of_the_pages_are_chosen_by_a_seed_and_compared_by_their_digits(
     assert not remeasure.is_close("0.103", "0.106", 0.0)
     assert remeasure.is_close("5.48e-02", "0.0549", 0.0)
     assert remeasure.is_close("1,024", "1,100", 0.1)
+
+
+def test_mutants_are_drawn_by_a_seed_and_change_one_expression():
+    drawn, again, other = (mutants.draw_mutants(["metrics"], seed, 30) for seed in (0, 0, 1))
+    changed = [mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8")) for mutant in drawn]
+    assert changed == [mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8")) for mutant in again]
+    assert len(set(changed)) == 30
+    assert {mutant.path for mutant in drawn} != {mutant.path for mutant in other}
+    for mutant, text in zip(drawn, changed, strict=True):
+        tree = ast.parse(text)
+        assert ast.unparse(tree) != ast.unparse(ast.parse((ROOT / mutant.path).read_text(encoding="utf-8")))
+        assert mutants.find_tests(mutant.path)[-1].startswith("tests/metrics")
 
 
 def test_a_row_says_ratio_memory_and_agreement():
