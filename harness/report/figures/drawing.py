@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from matplotlib.patches import Ellipse
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
-from openended.harness.core import escape_mathtext, open_for_replacement
+from openended.harness.core import F64, escape_mathtext, open_for_replacement
 from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
 from openended.harness.report.figures.trace import trace_figure
 from openended.harness.report.tables.pictures import (
@@ -65,7 +66,8 @@ PAD = 2.5  # points of free room around a label: a marker reaches as far
 ALIGN = {-1: ("right", "top"), 0: ("center", "center"), 1: ("left", "bottom")}
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 # Candidate positions, nearest first: points between the data point and the edge or middle of the label, direction.
-OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20) for dx, dy in DIRECTIONS]
+OFFSETS = [(far, dx, dy) for far in (5, 9, 14, 20, 28, 38, 50) for dx, dy in DIRECTIONS]
+LEADER = 9  # points from which a thin line leads from the data point to its label
 
 
 @contextmanager
@@ -334,29 +336,39 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
 
     To be called last: the axes, their limits and all that is drawn in them are known by then.
     """
+    from matplotlib.transforms import Bbox
+
     figure.draw_without_rendering()
     paths = [line.get_transform().transform_path(line.get_path()).interpolated(STEPS) for line in panel.get_lines()]
     occupied = np.concatenate([path.vertices for path in paths])
-    inside = panel.get_window_extent()
+    inside, points = panel.get_window_extent(), figure.dpi / 72
     boxes: list[Bbox] = []
+
+    def weigh(box: Bbox, leader: F64) -> float:
+        """Another label or the edge of the axes weighs more than a leader through a label, and that more than a line."""
+        crossed = sum(other.count_contains(leader) > 0 for other in boxes)
+        is_outside = inside.count_contains(box.corners()) < 4
+        return float(box.count_contains(occupied) + 1000 * crossed + 100_000 * (box.count_overlaps(boxes) + is_outside))
+
     for label, x, y, color in labels:
+        text = panel.annotate(label, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=6, color=color)
+        text.set_in_layout(False)  # the layout must not move after the position was chosen
+        at, size = panel.transData.transform((x, y)), text.get_window_extent().size
         candidates = []
         for far, dx, dy in OFFSETS:
-            text = panel.annotate(
-                label, (x, y), xytext=(dx * far, dy * far), textcoords="offset points", fontsize=6, color=color,
-                ha=ALIGN[dx][0], va=ALIGN[dy][1],
-            )  # fmt: skip
-            text.set_in_layout(False)  # the layout must not move after the position was chosen
-            box = text.get_window_extent().padded(PAD * figure.dpi / 72)
-            is_outside = inside.count_contains(box.corners()) < 4
-            # Another label, or the edge of the axes, weighs more than any line.
-            cost = box.count_contains(occupied) + 1000 * (box.count_overlaps(boxes) + is_outside)
-            candidates.append((cost, text, box))
-        best = min(candidates, key=lambda candidate: candidate[0])
-        for candidate in candidates:
-            if candidate is not best:
-                candidate[1].remove()
-        boxes.append(best[2])
+            edge, side = at + points * far * np.array([dx, dy]), np.array([dx, dy])
+            box = Bbox([edge + (side - 1) / 2 * size, edge + (side + 1) / 2 * size]).padded(PAD * points)
+            candidates.append((box, np.linspace(at, edge, STEPS)))
+        weights = list(starmap(weigh, candidates))
+        best = weights.index(min(weights))
+        (far, dx, dy), (box, leader) = OFFSETS[best], candidates[best]
+        boxes.append(box)
+        place: dict[str, Any] = {"xytext": (dx * far, dy * far), "textcoords": "offset points"}
+        text.set(position=place["xytext"], ha=ALIGN[dx][0], va=ALIGN[dy][1])
+        if far >= LEADER:
+            line = {"arrowstyle": "-", "linewidth": 0.4, "color": color, "shrinkA": 0, "shrinkB": 0}
+            panel.annotate("", (x, y), **place, arrowprops=line).set_in_layout(False)
+            occupied = np.concatenate([occupied, leader])
 
 
 def save_pictures(
