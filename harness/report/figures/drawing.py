@@ -345,7 +345,7 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
     boxes: list[Bbox] = []
 
     def weigh(box: Bbox, leader: F64) -> float:
-        """Another label or the edge of the axes weighs more than a leader through a label, and that more than a line."""
+        """Another label or the edge of the axes weighs more than a leader through a label, and that than a line."""
         crossed = sum(other.count_contains(leader) > 0 for other in boxes)
         is_outside = inside.count_contains(box.corners()) < 4
         return float(box.count_contains(occupied) + 1000 * crossed + 100_000 * (box.count_overlaps(boxes) + is_outside))
