@@ -85,35 +85,35 @@ def change(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
 
 def find_mutants(path: Path) -> list[Mutant]:
     """Return all changes of a file's functions."""
-    found = []
+    mutants = []
     queue: list[tuple[ast.AST, bool]] = [(ast.parse((ROOT / path).read_text(encoding="utf-8")), False)]
     while queue:
         node, inside = queue.pop()
         if isinstance(node, NOT_READ) or (isinstance(node, ast.keyword) and node.arg in STYLE):
             continue
         if inside:
-            found += [Mutant(path=path, kind=kind, before=old, after=new) for kind, old, new in change(node)]
+            mutants += [Mutant(path=path, kind=kind, before=old, after=new) for kind, old, new in change(node)]
         inside = inside or isinstance(node, ast.FunctionDef)
         for field, value in ast.iter_fields(node):
             if field not in ("annotation", "returns", "decorator_list"):
                 children = value if isinstance(value, list) else [value]
                 queue += [(child, inside) for child in children if isinstance(child, ast.AST)]
-    return found
+    return mutants
 
 
 def draw_mutants(rooms: Sequence[str], seed: int, count: int) -> list[Mutant]:
-    """Draw different mutants of the rooms."""
-    rng, drawn = random.Random(seed), dict[tuple[Path, str], Mutant]()
+    """Draw different mutants of the rooms, at most half of all."""
+    rng, chosen = random.Random(seed), dict[tuple[Path, str], Mutant]()
     paths = [path.relative_to(ROOT) for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     mutants = {path: find_mutants(path) for path in paths}
     paths = [path for path in paths if mutants[path]]
     lengths = [len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in paths]
-    while len(drawn) < min(count, sum(map(len, mutants.values()))):
+    while len(chosen) < min(count, sum(map(len, mutants.values())) // 2):
         path = rng.choices(paths, lengths)[0]
         kind = rng.choice(sorted({mutant.kind for mutant in mutants[path]}))
         mutant = rng.choice([mutant for mutant in mutants[path] if mutant.kind == kind])
-        drawn[path, mutant.apply((ROOT / path).read_text(encoding="utf-8"))] = mutant
-    return list(drawn.values())
+        chosen[path, mutant.apply((ROOT / path).read_text(encoding="utf-8"))] = mutant
+    return list(chosen.values())
 
 
 def find_tests(path: Path) -> list[str]:

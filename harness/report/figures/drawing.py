@@ -363,11 +363,11 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
         best = weights.index(min(weights))
         (far, dx, dy), (box, leader) = OFFSETS[best], candidates[best]
         boxes.append(box)
-        place: dict[str, Any] = {"xytext": (dx * far, dy * far), "textcoords": "offset points"}
-        text.set(position=place["xytext"], ha=ALIGN[dx][0], va=ALIGN[dy][1])
+        position: dict[str, Any] = {"xytext": (dx * far, dy * far), "textcoords": "offset points"}
+        text.set(position=position["xytext"], ha=ALIGN[dx][0], va=ALIGN[dy][1])
         if far >= LEADER:
             line = {"arrowstyle": "-", "linewidth": 0.4, "color": color, "shrinkA": 0, "shrinkB": 0}
-            panel.annotate("", (x, y), **place, arrowprops=line).set_in_layout(False)
+            panel.annotate("", (x, y), **position, arrowprops=line).set_in_layout(False)
             occupied = np.concatenate([occupied, leader])
 
 
