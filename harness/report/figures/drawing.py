@@ -336,8 +336,6 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
 
     To be called last: the axes, their limits and all that is drawn in them are known by then.
     """
-    from matplotlib.transforms import Bbox
-
     figure.draw_without_rendering()
     paths = [line.get_transform().transform_path(line.get_path()).interpolated(STEPS) for line in panel.get_lines()]
     occupied = np.concatenate([path.vertices for path in paths])
