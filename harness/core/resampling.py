@@ -349,7 +349,7 @@ def estimate_interval(
         level: Confidence level.
     """
     least, most = bounds
-    is_share = least == 0 and 0 < most < math.inf and replicates.method != "halves"  # texts of one token: 0 at most
+    is_share = least == 0 and most in (1, 2) and replicates.method != "halves"  # HUSE is twice a share
     if is_share and rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, most)).all() and _is_mean(rows, value):
         count: float = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
         if replicates.varies and 0 < value < most:

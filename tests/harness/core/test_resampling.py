@@ -238,6 +238,8 @@ def test_samples_of_a_prompt_count_for_less_than_prompts():
 def test_without_variation_only_a_share_has_an_interval():
     assert estimate_interval(FLAT, 0.0) is None
     assert estimate_interval(FLAT, 0.0, (0.0, 0.0), np.zeros(8)) is None, "the entropy of texts of one token"
+    most = float(np.log(22))
+    assert estimate_interval(FLAT, most, (0.0, most), np.full(8, most)) is None, "equal entropies are no shares"
     same = Replicates(np.full((1, 200), 0.1) + 1e-17)
     assert not same.varies
     assert estimate_interval(same, 0.1, (0.0, 1.0), np.full(30, 0.1)) is None
