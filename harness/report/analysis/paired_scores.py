@@ -19,6 +19,7 @@ from scipy.special import bdtr, stdtr
 
 from openended.harness.core import F64, I64
 from openended.harness.report.analysis import paired
+from openended.harness.report.analysis.power import POWER
 
 T, CLUSTERED, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, exact", "signs"
 _Z = NormalDist().inv_cdf(1 - paired.LEVEL / 2)
@@ -43,6 +44,21 @@ class ScoreDifference(MeanScore):
     first: str = ""
     second: str = ""
     corrected: float = math.nan  # by Holm's method over the pairs of systems
+    freedom: float = math.inf  # of Student's t
+
+    def resolve(self, times: float = 1.0) -> float:
+        """Return the smallest difference that the test finds with 80 % power, in so many times the samples."""
+        quantiles = (
+            paired.compute_student_quantile(self.freedom * times, p) for p in (1 - paired.LEVEL, 2 * POWER - 1)
+        )
+        return sum(quantiles) * self.std_error / math.sqrt(times)
+
+    def count_more(self, n: int, difference: float) -> int:
+        """Return how many samples beyond these n resolve a difference."""
+        times = 1.0
+        for _ in range(9):  # the quantiles hardly change after the first
+            times = max(1.0, times * (self.resolve(times) / difference) ** 2)
+        return math.ceil(n * times) - n
 
 
 def estimate_mean(values: F64, clusters: I64 | None = None) -> MeanScore:
@@ -62,12 +78,13 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
         low, high = _compute_newcombe_limits(first, second)
         return ScoreDifference(mean.value, mean.std_error, low, high, compute_mcnemar_p(first, second), MCNEMAR)
     sums = apart if clusters is None else np.bincount(clusters, apart).astype(np.float64)
+    freedom = len(sums) - 1
     if math.isnan(mean.std_error):
         test, p_value = SIGNS, paired.compute_sign_flip_p(sums)
     else:
         test = T if clusters is None else CLUSTERED
-        p_value = float(2 * stdtr(len(sums) - 1, -abs(mean.value) / mean.std_error))
-    return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test)
+        p_value = float(2 * stdtr(freedom, -abs(mean.value) / mean.std_error))
+    return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test, freedom=freedom)
 
 
 def _estimate_by_clusters(values: F64, clusters: I64 | None) -> MeanScore:

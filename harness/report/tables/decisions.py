@@ -43,6 +43,7 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
         f"Texts: {used:,} of {most:,} generated; {most - used:,} ({(most - used) / most:.0%}) saved.",
         f"Test at alpha={plan.alpha:g} over all looks{share}, with {looks} examples (Lan and DeMets 1983).",
         f"[…] {1 - plan.alpha:.0%} intervals that hold together, at all looks of all comparisons.",
+        "Difference: the first value minus the second; of values with a target (≈, →), the nearer one is better.",
     ]
     if any(decision.outcome == STOPPED for decision in decisions):
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")

@@ -19,7 +19,7 @@ _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics 
 Z = 1.959964  # 97.5 % quantile of the standard normal
 REMARK = (
     "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
-    "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors (observed information)."
+    "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors."
 )
 REMARK_ON_RATINGS = "Mean ratings over texts. Intervals from standard errors over texts."
 _LETTERS = 300  # of a text

@@ -9,7 +9,6 @@ import numpy as np
 from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
 from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
-from openended.harness.report.analysis.power import RESOLVED, compute_needed_texts
 from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
 
 _MOST_NAMED = 3  # ids in a message
@@ -118,9 +117,9 @@ def _build_difference_frame(
             sections.append(part.metric)
             target = abs(test.value) if difference is None else difference
             can_resolve = test.std_error > 0 and target > 0
-            needed = max(0, compute_needed_texts(n, test.std_error, target) - n) if can_resolve else math.nan
+            needed = test.count_more(n, target) if can_resolve else math.nan
             apart = replace(_make_cell(test), signed=True, decimals=decimals)
-            resolved = Cell(RESOLVED * test.std_error, decimals=decimals)
+            resolved = Cell(test.resolve(), decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
     goal = "it" if difference is None else f"{difference:g}"
     heads = (
@@ -154,6 +153,6 @@ def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores
     remarks += [f"Scores of one sample are averaged: up to {', '.join(repeated)}."] if repeated else []
     for system in systems:
         rest = [name for name in system.values if any(name not in other.values for other in systems)]
-        remarks += [f"Of {system.name} not in all: {', '.join(rest)}."] if rest else []
-        remarks += [f"Of {system.name} no numbers: {', '.join(system.left_out)}."] if system.left_out else []
+        remarks += [f"Only in some systems, {system.name} among them: {', '.join(rest)}."] if rest else []
+        remarks += [f"No numbers in {system.name}: {', '.join(system.left_out)}."] if system.left_out else []
     return remarks

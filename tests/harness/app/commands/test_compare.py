@@ -64,7 +64,7 @@ def test_samples_of_lm_eval_are_compared_with_their_filters_and_directions(capsy
     results.write_text(results.read_text().replace('"acc_norm": true', '"acc_norm": false'))
     printed = compare(capsys, tmp_path / "mb", LOGS / "ma", "--difference", "0.1")
     assert re.search(r"exact_match/strict ↑ .*exact_match/loose ↑ .*acc ↑ .*acc_norm ↓", printed)
-    assert "Of ma no numbers: bleu/strict, bleu/loose." in printed
+    assert "No numbers in ma: bleu/strict, bleu/loose." in printed
     assert re.search(
         r"acc: mb − ma .* McNemar, exact .* more samples for 0\.1|acc: mb − ma .* McNemar, exact ", printed
     )
@@ -81,7 +81,7 @@ def test_tables_are_written_and_the_best_is_bold(capsys, tmp_path):
     printed = compare(
         capsys, tmp_path / "a.csv", tmp_path / "b.jsonl", tmp_path / "c.parquet", "--lower", "words", "--out", out
     )
-    assert "Of a no numbers: answer." in printed
+    assert "No numbers in a: answer." in printed
     table = (out / "tables/scores.md").read_text()
     assert "| b | **1.000** [0.912, 1.000] | 9.00 |" in table
     assert table.count("**3.50**") == 2

@@ -82,3 +82,15 @@ def test_pairs_are_corrected_and_equal_scores_are_no_difference():
         np.array([1.0, 1.0, 2.0, 2.0]),
     )  # their differences are 0 and 1, they are not
     assert compare_means(*counts).high == pytest.approx(stats.ttest_rel(*counts).confidence_interval().high)
+
+
+@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(12), 10)])
+def test_the_resolved_difference_is_found_with_80_percent_power(clusters):
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(2, 120))
+    test = compare_means(first, second, clusters)
+    freedom = 119 if clusters is None else 11
+    away = test.resolve() / test.std_error
+    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, away) == pytest.approx(0.8, abs=0.01)
+    assert test.count_more(120, test.resolve()) == 0
+    assert test.resolve((120 + test.count_more(120, 0.05)) / 120) == pytest.approx(0.05, rel=0.01)
