@@ -120,7 +120,9 @@ def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups
     kept_rows = order[sizes[prompt[order]] > 1].astype(np.int64)
     several = sizes[sizes > 1]
     if not len(several):
-        raise UndefinedMetric("needs two or more texts per prompt (of a system: samples=2 or more); no prompt here has two")
+        raise UndefinedMetric(
+            "needs two or more texts per prompt (of a system: samples=2 or more); no prompt here has two"
+        )
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
     alone = int(np.count_nonzero(sizes == 1))
     return PromptGroups(at[kept_rows], starts, len(ids), alone, kept_rows, names[sizes > 1])
