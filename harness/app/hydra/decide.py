@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from openended.harness import report, run
+from openended.harness import report, results as measured, run
 from openended.harness.app.hydra.check_grid import ELSEWHERE
 from openended.harness.app.hydra.compose import Composer, Job
 from openended.harness.app.hydra.grid import find_axes, get_option_name, list_jobs
@@ -27,17 +27,6 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import Objective
 from openended.harness.core import Metric, SpecError, digest, escape_controls_in_line
 from openended.harness.models import load_tokenizer
-from openended.harness.results import (
-    SIZE,
-    Results,
-    System,
-    SystemValue,
-    format_axis_value,
-    group_by,
-    group_systems,
-    order_axes,
-    read_results,
-)
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +104,7 @@ class Decider:
     def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
         return [
-            [*(word for word in self.words[at] if get_option_name(word) != SIZE), f"{SIZE}={size}"]
+            [*(word for word in self.words[at] if get_option_name(word) != measured.SIZE), f"{measured.SIZE}={size}"]
             for system in self.systems if names is None or system.name in names for at, _ in system.items[0].sources
         ]  # fmt: skip
 
@@ -135,7 +124,7 @@ class Decider:
             folders += [Path(str(row["folder"])) for row in rows if row.get("folder")]
             if not folders or (stop and has_failed_job(grid.folder)):
                 return  # the end of the grid lists what failed
-            results = read_results(folders)
+            results = measured.read_results(folders)
             if number == 1:  # tables name systems by their records, which may know more than the settings
                 names = name_by_records(systems, rows, results)
                 renamed = [replace(c, first=names[c.first], second=names[c.second]) for c in plan.comparisons]
@@ -194,34 +183,34 @@ def format_looks(plan: report.DecisionPlan) -> list[str]:
     return [*lines, "at most, if nothing is decided before the last look:"]
 
 
-def name_systems(jobs: Sequence[Job]) -> list[System]:
+def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
     """Group jobs by system, named as in tables; the sources of a system's item are the numbers of its jobs."""
     axes = [run.collect_axes(job.settings, job.settings.decoder) for job in jobs]
-    names = order_axes(name for of_job in axes for name in of_job if name != "seed")
-    rows = [tuple(format_axis_value(of_job.get(name)) for name in names) for of_job in axes]
+    names = measured.order_axes(name for of_job in axes for name in of_job if name != "seed")
+    rows = [tuple(measured.format_axis_value(of_job.get(name)) for name in names) for of_job in axes]
     items = []
-    for values, numbers in group_by(range(len(jobs)), lambda number: rows[number]).items():
+    for values, numbers in measured.group_by(range(len(jobs)), lambda number: rows[number]).items():
         settings = jobs[numbers[0]].settings
         if settings.model is None or settings.decoder is None:
             raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
         titles = settings.model.title, settings.decoder.title
         sources = tuple((number, None) for number in numbers)
         items.append(
-            SystemValue(
+            measured.SystemValue(
                 "model", "", "", math.nan, math.nan, 0, "", "none", "", "", "", False, "",
                 dict(zip(names, values, strict=True)), titles, {}, sources,
             )
         )  # fmt: skip
-    return group_systems(items)
+    return measured.group_systems(items)
 
 
 def name_by_records(
-    systems: Sequence[System], rows: Sequence[Mapping[str, Any]], results: Results
+    systems: Sequence[measured.System], rows: Sequence[Mapping[str, Any]], results: measured.Results
 ) -> Mapping[str, str]:
     """Return the name of each planned system → the one in a table of its runs; that of one without runs stays."""
     recorded = {
         results.runs[at].folder.resolve(): system.name
-        for system in group_systems(results.values) for item in system.items for at, _ in item.sources
+        for system in measured.group_systems(results.values) for item in system.items for at, _ in item.sources
     }  # fmt: skip
     owners = [system.name for system in systems for _ in system.items[0].sources]
     folders = [Path(str(row.get("folder") or "")).resolve() for row in rows]
@@ -232,7 +221,7 @@ def name_by_records(
 def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     """Return the numbers of examples at which is looked: those given, else eighths of `num_examples`."""
     sizes = {job.settings.num_examples for job in jobs}
-    typed = any(get_option_name(word) == SIZE for job in jobs for word in job.overrides)
+    typed = any(get_option_name(word) == measured.SIZE for job in jobs for word in job.overrides)
     largest = max((size for size in sizes if isinstance(size, int)), default=0)
     if looks is None:
         if len(sizes) > 1 or not largest:
@@ -245,7 +234,9 @@ def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     return tuple(looks)
 
 
-def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Metric]) -> report.PlannedComparison:
+def parse_comparison(
+    text: str, systems: Sequence[measured.System], metrics: Sequence[Metric]
+) -> report.PlannedComparison:
     """Read `FIRST>SECOND: VALUE`."""
     names, _, value = (part.strip() for part in text.rpartition(":"))
     first, _, second = (part.strip() for part in names.partition(">"))
@@ -263,7 +254,7 @@ def parse_comparison(text: str, systems: Sequence[System], metrics: Sequence[Met
     return report.PlannedComparison(first, second, value)
 
 
-def find_system(name: str, systems: Sequence[System]) -> str:
+def find_system(name: str, systems: Sequence[measured.System]) -> str:
     """Return the name in tables of the only system with this name, model or decoder."""
     exact = [system.name for system in systems if system.name == name]
     parts = [s.name for s in systems if name in (*s.items[0].titles, s.items[0].axes["decoder"])]

@@ -13,7 +13,15 @@ from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Compose
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report, refuse_single_run
-from openended.harness.core import FAILED, HarnessError, SpecError, run_command, show_progress, terminal
+from openended.harness.core import (
+    FAILED,
+    HarnessError,
+    SpecError,
+    require_package,
+    run_command,
+    show_progress,
+    terminal,
+)
 from openended.harness.report import require_tracker, track_report, track_runs
 
 log = logging.getLogger(__name__)
@@ -83,6 +91,7 @@ def run_options(composer: Composer, config: DictConfig) -> None:
     if is_search and decides:
         raise SpecError(f"decide: compares the systems of a grid, and a search has none; leave out {SWEEPER}={OPTUNA}")
     if is_search:
+        require_package("optuna", "search")
         from openended.harness.app.hydra.search import run_search
 
         run_search(composer, config)

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from optuna.trial import Trial
 
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid_run import GridRun
@@ -32,11 +33,9 @@ from openended.harness.core import DataError, HarnessError, SpecError, canonical
 from openended.harness.results import SearchResult, save_search
 from openended.harness.storage import read_record
 
-if TYPE_CHECKING:
-    from optuna.trial import Trial
 log = logging.getLogger(__name__)
 
-Setting = tuple["Trial", dict[str, str]]
+Setting = tuple[Trial, dict[str, str]]
 # Options that change neither texts nor numbers.
 _IRRELEVANT_OPTIONS = ("runtime.", "outputs_dir=", "name=", "plan_only=")
 

@@ -4,8 +4,6 @@ Every trial's sampler is seeded by the trial's number, so it resumes as an unbro
 come from somebody else: a finished trial keeps its values only if the records of its runs give them again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -14,7 +12,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
 
 from openended.harness import core
 from openended.harness.app.hydra.search_space import Objective, Space
@@ -22,12 +24,8 @@ from openended.harness.core import HarnessError, SpecError, StoreError
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 from openended.harness.storage import check_writable, read_record
 
-if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.samplers import BaseSampler
-    from optuna.trial import FrozenTrial, Trial
-
 log = logging.getLogger(__name__)
+optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 Values = tuple[float, ...]
 AUTO, GRID_SAMPLER = "auto", "grid"
@@ -72,18 +70,16 @@ class SearchPlan:
 
     def make_sampler(self, number: int) -> BaseSampler:
         """Return the sampler for the trial of this number."""
-        optuna = import_optuna()
         seed = core.derive_seed(self.seed, "search", number) % 2**32
         if self.method == GRID_SAMPLER:  # the study already holds every setting
-            sampler: BaseSampler = optuna.samplers.RandomSampler(seed=seed)
-            return sampler
+            return RandomSampler(seed=seed)
         options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
         if self.method == "qmc":  # one sequence for all trials; parameters that it does not cover are drawn at random
-            fallback = optuna.samplers.RandomSampler(seed=seed)
+            fallback = RandomSampler(seed=seed)
             options |= {"seed": self.seed, "independent_sampler": fallback, "warn_independent_sampling": False}
         try:
             with warnings.catch_warnings(action="ignore"):  # some samplers are marked experimental
-                sampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
+                sampler: BaseSampler = getattr(optuna.samplers, SAMPLERS[self.method])(**options)
         except (TypeError, ValueError, ImportError) as err:
             raise SpecError(f"sampler_options of {self.method}: {core.shorten_error(err)}") from err
         return sampler
@@ -93,11 +89,10 @@ class StudyRunner:
     """A study that only this process writes to."""
 
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
-        optuna = import_optuna()
         self.plan, self._place = plan, storage
         # Asynchronous successive halving with one rung per size (Li et al. 2020).
         halving = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
-        self.study: Study = optuna.create_study(
+        self.study = optuna.create_study(
             storage=_open_database(storage) if storage is not None else None,
             study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0),
             pruner=halving if plan.rungs else optuna.pruners.NopPruner(),
@@ -108,9 +103,8 @@ class StudyRunner:
 
     def start(self) -> int:
         """Resume what earlier processes left; return the number of trials that finished without an error."""
-        states = import_optuna().trial.TrialState
         trials = self.study.get_trials(deepcopy=False)
-        self._left = [t for t in trials if t.state == states.RUNNING]
+        self._left = [t for t in trials if t.state == TrialState.RUNNING]
         for trial in self._left:
             if core.temporary_files.is_in_use(Path(str(trial.user_attrs.get(OWNER, "")))):
                 raise StoreError(f"the search {self.plan.name} is being run by another process: wait for it, or end it")
@@ -118,20 +112,18 @@ class StudyRunner:
             log.info("search     resuming the %d trials of an interrupted search", len(self._left))
         tried_again = {t.user_attrs.get(AGAIN) for t in trials}
         for trial in trials:
-            if trial.state == states.FAIL and trial.number not in tried_again:
+            if trial.state == TrialState.FAIL and trial.number not in tried_again:
                 self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
         if self.plan.method == GRID_SAMPLER:
             for setting in self.plan.space.list_settings():
                 self.study.enqueue_trial(setting, skip_if_exists=True)
-        return sum(t.state in (states.COMPLETE, states.PRUNED) for t in trials)
+        return sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials)
 
     def ask(self, count: int) -> list[tuple[Trial, dict[str, str]]]:
         """Return the next batch of at most `count` trials with their settings; those that were left come first.
 
         Batches begin at multiples of `count`: one that was interrupted is filled up to what it was.
         """
-        from optuna.trial import Trial
-
         num_trials = len(self.study.get_trials(deepcopy=False))
         batch = []
         for _ in range(len(self._left) + -num_trials % count or count):
@@ -150,7 +142,7 @@ class StudyRunner:
 
     def fail(self, trial: Trial, error: str) -> None:
         trial.set_user_attr(ERROR, error)
-        self.study.tell(trial, state=import_optuna().trial.TrialState.FAIL)
+        self.study.tell(trial, state=TrialState.FAIL)
 
     def report_rung(self, trial: Trial, value: float, rung: int) -> bool:
         """Report a value at one of the smaller sizes; return whether the trial is pruned there."""
@@ -159,7 +151,7 @@ class StudyRunner:
             trial.report(value, step)
         if not trial.should_prune():
             return False
-        self.study.tell(trial, state=import_optuna().trial.TrialState.PRUNED)
+        self.study.tell(trial, state=TrialState.PRUNED)
         return True
 
     def record_runs(self, trial: Trial, runs: Mapping[str, str]) -> None:
@@ -175,8 +167,7 @@ class StudyRunner:
 
         Source: Watanabe et al. 2023; of parameters that not every trial has, its conditional form.
         """
-        optuna = import_optuna()
-        done = [t for t in self.study.get_trials(deepcopy=False) if t.state == optuna.trial.TrialState.COMPLETE]
+        done = [t for t in self.study.get_trials(deepcopy=False) if t.state == TrialState.COMPLETE]
         if len(done) < 4 or len({t.values[index] for t in done}) < 2:  # two settings on either side, at least
             return {}
         try:
@@ -215,26 +206,15 @@ class StudyRunner:
         return SearchResult(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
 
 
-def import_optuna() -> Any:  # noqa: ANN401 - a module
-    """Import Optuna, with its log messages switched off."""
-    try:
-        import optuna
-    except ImportError as err:
-        raise core.ExtraNotInstalled("optuna", "search") from err
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
 def load_trials(storage: Path, name: str) -> list[FrozenTrial]:
     """Return the trials of a study, empty if there is none; nothing is written."""
     if not storage.is_file():
         return []
     try:
-        study = import_optuna().load_study(study_name=name, storage=_open_database(storage))
+        study = optuna.load_study(study_name=name, storage=_open_database(storage))
     except KeyError:
         return []
-    trials: list[FrozenTrial] = study.get_trials(deepcopy=False)
-    return trials
+    return study.get_trials(deepcopy=False)
 
 
 def count_finished(storage: Path, name: str) -> int:
@@ -247,7 +227,7 @@ def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
     check_writable(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     options = {"connect_args": {"timeout": 60}}
-    return import_optuna().storages.RDBStorage(f"sqlite:///{path.resolve()}", engine_kwargs=options)
+    return optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}", engine_kwargs=options)
 
 
 def reject_false_trials(plan: SearchPlan, path: Path) -> int:
@@ -303,8 +283,6 @@ def average(values: Sequence[Values]) -> list[float]:
 
 def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
     """Check that the setting is that of the trial's parameters, and its values are the means over the seeds."""
-    from optuna.trial import FixedTrial
-
     chosen, runs = trial.user_attrs.get(CHOSEN), trial.user_attrs.get(MADE)
     try:
         values = _read_seeds(plan, chosen, runs)  # type: ignore[arg-type] # of any type, if somebody changed the file

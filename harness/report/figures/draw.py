@@ -11,17 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from openended.harness import results as measured
-from openended.harness.core import (
-    SpecError,
-    StoreError,
-    digest,
-    digest_bytes,
-    digest_file,
-    parse_yaml,
-    read_json,
-    write_text,
-)
+from openended.harness import core, results as measured
 from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.tables.pictures import Picture, SystemStyles
@@ -38,7 +28,9 @@ DRAWN = "drawn.json"
 def read_declarations() -> dict[str, Declaration]:
     """Return name → declared figure, in the order of a report."""
     text = (resources.files("openended.harness.report.figures") / "figures.yaml").read_text(encoding="utf-8")
-    return {name: Declaration(analysis="").change(node, f"figure {name}") for name, node in parse_yaml(text).items()}
+    return {
+        name: Declaration(analysis="").change(node, f"figure {name}") for name, node in core.parse_yaml(text).items()
+    }
 
 
 def choose_figures(results: Results, layouts: Sequence[Layout]) -> dict[str, tuple[Declaration, Layout]]:
@@ -57,7 +49,7 @@ def choose_figures(results: Results, layouts: Sequence[Layout]) -> dict[str, tup
             options = dict(changes or {})
             base = declared.get(str(options.pop("like", name)))
             if base is None:
-                raise SpecError(
+                raise core.SpecError(
                     f"report.figures: no figure {name!r}; there are {', '.join(declared)}; like: NAME adds one"
                 )
             chosen.pop(name, None)
@@ -111,12 +103,12 @@ def draw_or_keep(results: Results, folder: Path, layouts: Sequence[Layout] = (La
     try:
         entry = store.find(recipe) if store is not None else None
         if entry is not None:
-            described: Any = read_json(entry.path / DRAWN)
+            described: Any = core.read_json(entry.path / DRAWN)
             folder.mkdir()
             for name in entry.files.keys() - {DRAWN}:
                 shutil.copyfile(entry.path / name, folder / name)
             return [Picture(folder / name, *rest) for name, *rest in described]
-    except StoreError as err:
+    except core.StoreError as err:
         log.debug("no figures are taken from the store: %s", err)
     pictures = draw_all(results, folder, layouts)
 
@@ -124,13 +116,13 @@ def draw_or_keep(results: Results, folder: Path, layouts: Sequence[Layout] = (La
         for path in (path for p in pictures for path in (p.png, p.png.with_suffix(".pdf"))):
             shutil.copyfile(path, work / path.name)
         named = [(p.png.name, p.title, p.caption, p.trace) for p in pictures]
-        write_text(work / DRAWN, json.dumps(named))
+        core.write_text(work / DRAWN, json.dumps(named))
         return {}
 
     if pictures and store is not None and not (results.damaged or results.stored_only):
         try:
             store.make(recipe, keep)
-        except StoreError as err:
+        except core.StoreError as err:
             log.debug("the figures are not kept: %s", err)
     return pictures
 
@@ -138,10 +130,10 @@ def draw_or_keep(results: Results, folder: Path, layouts: Sequence[Layout] = (La
 def _describe_figures(results: Results, layouts: Sequence[Layout]) -> Recipe:
     """Return what identifies the figures of a report: its values, its layouts and the code that draws them."""
     paths = sorted(Path(__file__).parents[1].rglob("*.*"))
-    code = [digest_file(path) for path in paths if path.suffix in (".py", ".yaml")] + [version("matplotlib")]
+    code = [core.digest_file(path) for path in paths if path.suffix in (".py", ".yaml")] + [version("matplotlib")]
     runs = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
-    drawn_from = digest_bytes(repr((runs, results.values, layouts)).encode())
-    return Recipe("figures", STAGES["figures"], {"code": digest(code)}, {"results": drawn_from})
+    drawn_from = core.digest_bytes(repr((runs, results.values, layouts)).encode())
+    return Recipe("figures", STAGES["figures"], {"code": core.digest(code)}, {"results": drawn_from})
 
 
 def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:
@@ -151,7 +143,7 @@ def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout
     for name, (declaration, layout) in choose_figures(results, layouts).items():
         try:
             plots = build_plots(name, results, layout, declaration)
-        except SpecError as err:  # runs of several experiments in one report: the tables say the rest
+        except core.SpecError as err:  # runs of several experiments in one report: the tables say the rest
             log.warning("no figure %s: %s", name, err)
             continue
         if declaration.x and not plots:
