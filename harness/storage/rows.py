@@ -1,7 +1,5 @@
 """Read and write texts as memory-mapped Arrow streams, which `datasets.Dataset.from_file` can open."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from openended.harness.core import DataError, Example, Generation, Ragged, open_for_replacement
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _CHUNK = 8192
 REASONING = "reasoning"  # a column of rows of which some have reasoning apart from their text
@@ -35,8 +31,6 @@ class Row:
 
 def make_row_schema(*, reasoning: bool = False) -> pa.Schema:
     """Return the Arrow schema of generations, with or without the column of their reasoning."""
-    import pyarrow as pa
-
     ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
     text = pa.string()
     columns = {
@@ -70,8 +64,6 @@ def write_examples(path: Path, examples: Iterable[Example]) -> int:
 
 
 def _make_example_schema() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
 
 
@@ -83,15 +75,11 @@ def read_examples(path: Path) -> Iterator[Example]:
 
 
 def _write(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> int:
-    import pyarrow as pa
-
     chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
     return _write_batches(path, schema, (pa.RecordBatch.from_pylist(chunk, schema=schema) for chunk in chunks))
 
 
 def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    import pyarrow as pa
-
     count = 0
     with open_for_replacement(path, "wb") as handle, pa.ipc.new_stream(handle, schema) as writer:
         for batch in batches:
@@ -102,8 +90,6 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
     """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order."""
-    import pyarrow as pa
-
     schema = max((_read_schema(source) for source in sources), key=len)  # some rows may have reasoning
     source_batches = [_add_columns(batch, schema) for source in sources for batch in _open(source)]
     starts = np.cumsum([0, *(batch.num_rows for batch in source_batches)])
@@ -126,8 +112,6 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
 
 
 def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
     for field in list(schema)[batch.num_columns :]:
         batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
     return batch
@@ -135,8 +119,6 @@ def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def check_rows(path: Path, *, examples: bool = False) -> None:
     """Check that a file of rows, or of examples, can be read to its end and has their columns."""
-    import pyarrow as pa
-
     try:
         for batch in _open(path):
             batch.validate(full=True)
@@ -154,15 +136,11 @@ def check_rows(path: Path, *, examples: bool = False) -> None:
 
 
 def _read_schema(path: Path) -> pa.Schema:
-    import pyarrow as pa
-
     with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
         return reader.schema
 
 
 def _open(path: Path) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
             yield from reader
@@ -178,8 +156,6 @@ class RowFile:
 
     @cached_property
     def _table(self) -> pa.Table:
-        import pyarrow as pa
-
         schema = make_row_schema(reasoning=REASONING in _read_schema(self.path).names)
         return pa.Table.from_batches(list(_open(self.path)), schema=schema)
 
@@ -258,8 +234,6 @@ class RowFile:
                     yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
 
     def _read_ragged(self, name: str) -> Ragged:
-        import pyarrow as pa
-
         column = self._table[name].combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = column.chunk(0) if column.num_chunks else pa.array([], type=column.type)
