@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, shorten_error
+from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, require_package, shorten_error
 from openended.harness.models import tokenizer as tokenizers
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_cuda
@@ -161,10 +161,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     if reason is not None:
         raise DataError(f"model {spec.title}: {reason}")
     if device_map is not None:
-        try:
-            import accelerate  # noqa: F401
-        except ImportError as err:
-            raise ExtraNotInstalled("accelerate", "large") from err
+        require_package("accelerate", "large")
     else:
         check_cuda(device)
     model = _read_causal_weights(spec, device_map)

@@ -19,10 +19,9 @@ class RemoteStore:
     """A store at a URL of `fsspec`. An entry there is complete if it has a manifest, which is written last."""
 
     def __init__(self, url: str) -> None:
-        try:
-            from fsspec.core import url_to_fs
-        except ImportError as err:
-            raise core.ExtraNotInstalled("fsspec", "hub") from err
+        core.require_package("fsspec", "hub")
+        from fsspec.core import url_to_fs
+
         self.url = _hide_credentials(url)
         try:
             self._files, root = url_to_fs(url)

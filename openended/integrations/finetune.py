@@ -100,10 +100,7 @@ def iterate_documents(task: core.Task, skipped: Counter[str]) -> Iterator[str]:
 
 def finetune(model: ModelSpec, texts: Iterable[str], spec: FinetuneSpec, output: Path, *, device: str) -> Path:
     """Fine-tune a model and write it, with `finetune.json`, as a folder that `model.path` accepts."""
-    try:
-        import accelerate  # noqa: F401
-    except ImportError as err:
-        raise core.ExtraNotInstalled("accelerate", "finetune") from err
+    core.require_package("accelerate", "finetune")
     lm = load_model(model, device=device)
     context, size = lm.context_length, spec.block_size
     if size is None:

@@ -8,8 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
-from nltk.util import ngrams
 from numpy.typing import NDArray
 
 from openended.harness.core import Plan, Ragged, load_members
@@ -72,6 +70,8 @@ def _score_all_self_bleu(rows: Ragged) -> Values:
 
 
 def _score_with_nltk(texts: Texts) -> Values:
+    from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
     smooth = SmoothingFunction().method1
     scores = [
         sentence_bleu(texts[:i] + texts[i + 1 :], texts[i], weights=[0.25] * 4, smoothing_function=smooth)
@@ -89,6 +89,8 @@ def _score_with_fast_bleu(texts: Texts) -> Values:
 
 
 def _count_distinct(texts: Texts) -> Values:
+    from nltk.util import ngrams
+
     counts = {n: Counter(gram for text in texts for gram in ngrams(text, n)) for n in ORDERS}
     return {str(n): len(counts[n]) / counts[n].total() for n in ORDERS}
 

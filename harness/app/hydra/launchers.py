@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
 from openended.harness.app.hydra.jobs import JobRunner, Launcher, LogOptions
-from openended.harness.core import DataError, ExtraNotInstalled, SpecError, escape_log_records, temporary_files
+from openended.harness.core import DataError, SpecError, escape_log_records, require_package, temporary_files
 from openended.harness.results import read_jobs
 
 log = logging.getLogger(__name__)
@@ -145,10 +145,9 @@ class Submitit(Launcher):
                 raise SpecError(f"hydra.launcher {name}: expected a text without control characters, got {value!r}")
 
     def run(self, jobs: Jobs, options: LogOptions) -> None:
-        try:
-            import submitit
-        except ImportError as err:
-            raise ExtraNotInstalled("submitit", "slurm") from err
+        require_package("submitit", "slurm")
+        import submitit
+
         executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         try:
             executor.update_parameters(**self.parameters)

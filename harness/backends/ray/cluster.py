@@ -37,11 +37,10 @@ def load_ray() -> Any:  # noqa: ANN401 - the package
     """Import Ray."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-        import ray.exceptions
-    except ImportError as err:
-        raise core.ExtraNotInstalled("ray", "ray") from err
+    core.require_package("ray", "ray")
+    import ray
+    import ray.exceptions
+
     return ray
 
 
