@@ -38,7 +38,8 @@ _DRAWN = (
     "is the mean of the sweep."
 )
 _FRESH = (
-    "Selected on one half of the seeds and scored on the other, mean over splits, with 95 % intervals over seeds. "
+    "Selected on one half of the seeds and scored on the other, mean over splits, with 95 % intervals over seeds, "
+    "which are symmetric and may end beyond the range of the value. "
     "Same seeds: selected and scored on all seeds, which is biased upward."
 )
 _SEEN = "One seed: selected and scored on the same texts, which is biased upward; run two or more seeds."

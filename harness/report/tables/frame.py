@@ -224,7 +224,7 @@ def to_cell(content: Cell | float | str | None) -> Cell:
 
 def choose_column_decimals(cells: Sequence[Cell]) -> int:
     """Choose the decimals of a quantity from its cells."""
-    return choose_decimals([c.value for c in cells], [c.sd for c in cells])
+    return choose_decimals([c.value for c in cells], [c.sd if math.isfinite(c.sd) else c.metric_error for c in cells])
 
 
 def mark_best_cells(
