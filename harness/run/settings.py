@@ -283,13 +283,12 @@ class Settings(core.Spec):
             out[name] = node
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
-        for name in ("generations_field", "system", "judgment_columns", "judgment_players", "continue_after_end",
-                     "human_examples", "audit", "prompting", "training"):  # fmt: skip
+        for name in ("generations_field", "generations_role", "system", "judgment_columns", "judgment_players",
+                     "continue_after_end", "human_examples", "audit", "prompting", "training"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
-        for name in ("generations_role", "generations_thinking"):
-            if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
-                out[name] = value
+        if self.generations_thinking != "drop":
+            out["generations_thinking"] = self.generations_thinking
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
             out["judgments"] = f"{BUNDLED}{Path(self.judgments).name}"
         if self.vector_files:

@@ -48,28 +48,24 @@ class FinetuneSpec(core.Spec):
     group: ClassVar[str] = "finetune"
     name: ClassVar[str] = "finetune"
 
-    epochs: int = 1  # MAUVE: one epoch
-    block_size: int | None = None  # null: the model's context, at most GPT-2's 1,024
-    batch_size: int = 1  # blocks at once
-    accumulation: int = 8  # batches a step: the effective batch is their product
-    learning_rate: float = 5e-5  # transformers' default for AdamW
+    epochs: int = core.ranged(1, "[1, inf)", "1 or more")  # MAUVE: one epoch
+    # null: the model's context, at most GPT-2's 1,024
+    block_size: int | None = core.ranged(None, "[2, inf)", "2 or more, or null")
+    batch_size: int = core.ranged(1, "[1, inf)", "1 or more")  # blocks at once
+    accumulation: int = core.ranged(8, "[1, inf)", "1 or more")  # batches a step: the effective batch is their product
+    learning_rate: float = core.ranged(5e-5, "(0, inf)", "more than 0")  # transformers' default for AdamW
     warmup_steps: int = 0
     weight_decay: float = 0.0
     seed: int = 0
-    save_steps: int = 500
-    max_texts: int | None = None  # for a try; null: all
+    save_steps: int = core.ranged(500, "[1, inf)", "1 or more")
+    max_texts: int | None = core.ranged(None, "[1, inf)", "1 or more, or null")  # for a try; null: all
     dtype: Literal["float32", "bfloat16"] = "float32"  # of the arithmetic; weights stay float32
-    evaluate_steps: int | None = None  # steps between evaluations of the model's texts; null: none
+    # steps between evaluations of the model's texts; null: none
+    evaluate_steps: int | None = core.ranged(None, "[1, inf)", "1 or more, or null")
     evaluate_options: tuple[str, ...] = ()  # of their runs, as in num_examples=500
     stop_if: str | None = None  # when an evaluation ends the training, as in loop_rate > 0.2
 
     def check(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "save_steps"):
-            self.require(getattr(self, name) >= 1, name, "1 or more")
-        self.require(self.block_size is None or self.block_size >= 2, "block_size", "2 or more, or null")
-        self.require(self.learning_rate > 0, "learning_rate", "more than 0")
-        self.require(self.max_texts is None or self.max_texts >= 1, "max_texts", "1 or more, or null")
-        self.require(self.evaluate_steps is None or self.evaluate_steps >= 1, "evaluate_steps", "1 or more, or null")
         self.require(self.stop_if is None or self.evaluate_steps is not None, "stop_if", "null without evaluate_steps")
 
 

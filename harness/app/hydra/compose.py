@@ -24,7 +24,6 @@ from openended.harness.run import Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_ONE_CHOICE = ("decoder", "model", "task", "prompting", "scorer", "embedder", "runtime", "report")
 GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
@@ -94,8 +93,6 @@ class Composer:
             raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
-        if self.root == CONFIG:
-            _refuse_list_of_choices(config, config.hydra.runtime.choices)
         HydraConfig.instance().set_config(config)
         self._command = config
         return config
@@ -160,7 +157,6 @@ class Composer:
             defaults = self.loader.list_defaults(CONFIG, chosen)
             node = self.loader.merge_plain(defaults.defaults)
             all_choices = defaults.overrides.known_choices
-            _refuse_list_of_choices(node, all_choices)
             others = [override for override in defaults.config_overrides if not override.is_hydra_override()]
             sweeper = (node.pop("hydra", None) or {}).get("sweeper") or {}
             self._plain[chosen] = _PlainConfig(node, sweeper, all_choices, others)
@@ -208,13 +204,6 @@ def _resolve_references(node: dict[Any, Any] | list[Any], root: Mapping[str, Any
                 return False
             node[key] = target
     return True
-
-
-def _refuse_list_of_choices(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> None:
-    """Refuse a list of choices that a configuration file gives to a group that takes one."""
-    for group in _ONE_CHOICE:
-        if config.get(group) is not None and group not in choices:  # Hydra records one choice, and of a list none
-            raise SpecError(f"{group}: a run has one {group}, not a list; an axis is written {group}: 'NAME,NAME'")
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:

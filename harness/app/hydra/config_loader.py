@@ -321,6 +321,8 @@ def _check_choices(file: Path, loaded: ConfigResult) -> None:
         choice = f"[{','.join(names) if isinstance(names, list) else names}]" if group == "metric" else names
         line = names if group == "experiment" else f"override /{group}: {choice}"
         raise SpecError(f"{file}: choose {group} in its defaults, as '- {line}'")
+    if several := next((d.group[1:] for d in chosen if isinstance(d.value, list) and d.group != "/metric"), None):
+        raise SpecError(f"{file}: a run has one {several}, not a list; an axis is written {several}: 'NAME,NAME'")
     if twice := find_repeated([default.group for default in chosen]):
         raise SpecError(f"{file}: its defaults choose {twice} twice, and only the first has an effect; leave one out")
 

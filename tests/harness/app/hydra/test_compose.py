@@ -338,7 +338,7 @@ def test_no_configuration_reads_the_environment(value, tmp_path, monkeypatch):
 def test_a_list_in_a_configuration_file_is_refused(tmp_path):
     words = experiment(tmp_path, "defaults:\n  - override /decoder: [greedy, nucleus]\n")
     for composed in (Composer(parse_command_line(words)).compose_command, lambda: compose_as_job(words)):
-        with pytest.raises(SpecError, match="decoder: a run has one decoder, not a list"):
+        with pytest.raises(SpecError, match=r"x\.yaml: a run has one decoder, not a list"):
             composed()
 
 
