@@ -1,7 +1,5 @@
 """Copies between the host and an accelerator for which the host waits as rarely as possible."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +12,7 @@ BATCH_REMARK = "a text can depend on the other texts of its batch"
 """Start of the notes on texts whose bits are not promised at every batch size."""
 
 
-def copy_to_device(values: ArrayLike, device: torch.device, dtype: DTypeLike | None = None) -> torch.Tensor:
+def copy_to_device(values: ArrayLike, device: "torch.device", dtype: DTypeLike | None = None) -> "torch.Tensor":
     """Return numbers as a tensor; the host does not wait for the copy. On a CPU an array shares its memory."""
     import torch
 
@@ -26,7 +24,7 @@ def copy_to_device(values: ArrayLike, device: torch.device, dtype: DTypeLike | N
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-def copy_to_host(*tensors: torch.Tensor) -> list[NDArray[Any]]:
+def copy_to_host(*tensors: "torch.Tensor") -> list[NDArray[Any]]:
     """Return tensors of one device as arrays; the host waits once for all. On a CPU they share their memory."""
     import torch
 

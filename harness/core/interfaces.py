@@ -1,7 +1,5 @@
 """The interfaces of metrics (features, two sides, result), of tasks, of tokenizers and of loaded language models."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +100,7 @@ class Side:
     def next_token(self, need: Need) -> NextToken:
         return self._get(need, NextToken)
 
-    def derive(self, function: Callable[Concatenate[Side, P], T], *options: P.args, **named: P.kwargs) -> T:
+    def derive(self, function: "Callable[Concatenate[Side, P], T]", *options: P.args, **named: P.kwargs) -> T:
         """Return `function(self, *options)` of a pure function, computed once: a feature derived from the others.
 
         All metrics and runs of a session share it (an n-gram index, a clustering of the human texts). Use
@@ -373,9 +371,9 @@ class CausalModel(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
     @property
-    def device(self) -> torch.device: ...
+    def device(self) -> "torch.device": ...
     @property
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> "torch.dtype": ...
     @property
     def eos_ids(self) -> tuple[int, ...]: ...
     @property

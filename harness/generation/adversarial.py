@@ -4,8 +4,6 @@ The first 15 % of tokens are uniform draws; each later token brings the running 
 to the target. No public code exists; the end token is never chosen, so that every text has the full length.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import TYPE_CHECKING
 
@@ -38,7 +36,7 @@ class Adversarial(Decoder):
         """True if the target is measured on the human side."""
         return self.human_ppl is None
 
-    def resolve(self, human_ppl: float) -> Adversarial:
+    def resolve(self, human_ppl: float) -> "Adversarial":
         """Return the decoder with the measured target filled in."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
@@ -72,7 +70,7 @@ class _PerplexityChooser(TokenChooser):
         self._drawn[slot] = tokens
         self._total[slot] = 0.0
 
-    def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
+    def choose(self, logits: "list[Tensor]", slots: BatchSlots) -> "tuple[Tensor, I64]":
         """Return the token that brings exp(mean NLL) nearest to the target; ties: the lowest id."""
         import torch
 

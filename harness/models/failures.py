@@ -1,7 +1,5 @@
 """Failures of a pass: outputs that are NaN or infinite, and memory that runs out, after which fewer rows are tried."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,14 +17,14 @@ _SAID = ("out of memory", "not enough memory", "can't allocate memory", "alloc_f
 _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudnn_status", "device is lost")
 
 
-def check_logits(logits: Tensor, lm: CausalModel) -> Tensor:
+def check_logits(logits: "Tensor", lm: CausalModel) -> "Tensor":
     """Return the logits (…, V) as they are."""
     if not bool(are_finite(logits)):
         raise DataError(describe_broken_weights(lm, "its logits are not finite"))
     return logits
 
 
-def are_finite(logits: Tensor) -> Tensor:
+def are_finite(logits: "Tensor") -> "Tensor":
     """Return whether all logits (…, V) are finite, shape ().
 
     The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the

@@ -1,7 +1,5 @@
 """Build a report (tables, figures, data frame and page) from run folders."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +45,7 @@ class Report:
     results: Results = field(repr=False, compare=False)
     """What the report was built from, or the runs of both reports side by side."""
 
-    def show(self, console: Console | None = None, *, verbose: bool = False) -> None:
+    def show(self, console: "Console | None" = None, *, verbose: bool = False) -> None:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
 
@@ -88,7 +86,7 @@ def build_report(
     page: bool = True,
     required_axes: Sequence[str] = (),
     required_metrics: Sequence[str] = (),
-    decisions: DecisionPlan | None = None,
+    decisions: "DecisionPlan | None" = None,
     **options: Any,  # noqa: ANN401
 ) -> Report:
     """Write tables (.md, .tex, .csv), figures (.pdf, .png), the tidy data frame and an HTML page for any runs.
@@ -201,7 +199,7 @@ def write_report(
 
 
 def compare_scores(
-    systems: Sequence[SystemScores], metrics: Sequence[str] = (), lower: Sequence[str] = (), *, drop: bool = False,
+    systems: "Sequence[SystemScores]", metrics: Sequence[str] = (), lower: Sequence[str] = (), *, drop: bool = False,
     difference: float | None = None, out: Path | None = None,
 ) -> None:  # fmt: skip
     """Print the tables of the scores of systems; with a folder, write them (.md, .tex, .csv) and a page into it."""

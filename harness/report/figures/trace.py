@@ -4,24 +4,20 @@ Points, lines, bands, ellipses and the ticks are read off the figure itself, so 
 with anything else (a shaded plane, words) stays a picture.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 
 from openended.harness.core import unescape_mathtext
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _POWER = re.compile(r"^\$\\mathdefault\{(.*?)(?:\^\{(.*?)\})?\}\$$")
 _RAISED = str.maketrans("0123456789-−", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁻")
