@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra.core.default_element import ResultDefault
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig
 
 # Number of the last collected case of each test with `thin(n)`.
 _SEEN = pytest.StashKey[dict[tuple[Path, str], int]]()
@@ -89,23 +94,33 @@ def wait_for_no_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def parse_each_yaml_once() -> Iterator[None]:
-    """Remember what a YAML text holds: each of hundreds of compositions reads the same files of `conf/`."""
-    load = yaml.load
-    known: dict[tuple[str, Any], Any] = {}
+def read_each_configuration_once() -> Iterator[None]:
+    """Remember the files of `conf/`, and what they compose: most of thousands of commands choose the same ones."""
+    load, merge = ConfigRepository.load_config, ConfigLoaderImpl._compose_config_from_defaults_list
+    files: dict[tuple[str, str], ConfigResult | None] = {}
+    merged: dict[tuple[Any, ...], DictConfig] = {}
 
-    def load_or_remember(stream: Any, Loader: Any) -> Any:
-        name = getattr(stream, "name", None)
-        # Of lm-evaluation-harness's loaders, which have one name, only some import the functions that a file names.
-        if not isinstance(name, str) or Loader.__module__.startswith("lm_eval."):
-            return load(stream, Loader)
-        text = stream.read()
-        key = Loader.__qualname__, text
-        if key not in known:
-            stream.seek(0)  # an error names the file
-            known[key] = load(stream, Loader)
-        return copy.deepcopy(known[key])
+    def load_once(repository: ConfigRepository, config_path: str) -> ConfigResult | None:
+        source = repository._find_object_source(config_path, ObjectType.CONFIG)
+        if source is None or source.scheme() == "file":  # a test may write another file of that name
+            return load(repository, config_path)
+        key = f"{source.scheme()}://{source.path}", config_path
+        if key not in files:
+            files[key] = load(repository, config_path)
+        return copy.copy(files[key])
+
+    def merge_once(
+        loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
+    ) -> DictConfig:
+        sources = [repo.load_config(one.config_path).path for one in defaults]
+        if any(source.startswith("file:") for source in sources):
+            return merge(loader, defaults, repo)
+        key = tuple((source, one.config_path, one.package) for source, one in zip(sources, defaults, strict=True))
+        if key not in merged:
+            merged[key] = merge(loader, defaults, repo)
+        return copy.deepcopy(merged[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(yaml, "load", load_or_remember)
+        patch.setattr(ConfigRepository, "load_config", load_once)
+        patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
         yield

@@ -13,7 +13,7 @@ from openended.harness.decoders.base import SamplingDecoder
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.build import make_tables
-from openended.harness.results import group_systems, load_layout, read_results
+from openended.harness.results import SystemValue, group_systems, load_layout, read_results
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.settings import Settings
 from openended.harness.storage.store import Recipe
@@ -22,6 +22,7 @@ from tests.harness.report.synthetic import result, write_run
 ORDERED = ("distinct_n", "entropy", "ngram_diversity", "novelty", "repetition", "self_bleu")  # have `orders`
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 HUB = {"path": "somebody/gpt2-small", "revision": COMMIT}
+LAYOUT = load_layout("default")
 
 
 def made(cls: Any) -> Any:
@@ -172,25 +173,27 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 
 
-def check_apart(folder: Path, *, human: bool) -> None:
-    """Both values are in the report, of two systems or in two columns, and nothing is an average."""
-    items = read_results([folder]).values
+def check_apart(folder: Path, *, human: bool) -> list[SystemValue]:
+    """Both values are in the report, of two systems or in two columns, and nothing is an average; return the values."""
+    results = read_results([folder])
+    items = results.values
     models = [i for i in items if i.system == "model"]
     assert sorted(i.mean for i in models) == [1.0, 2.0]
     assert {i.seeds for i in items} == {1}
     assert sorted(i.mean for i in items if i.system == "human") == ([-2.0, -1.0] if human else [-9.0])
-    tables = make_tables(read_results([folder]), load_layout("default"), "t")
+    tables = make_tables(results, LAYOUT, "t")
     cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
     assert {1.0, 2.0} <= set(cells)
     labels = [(t.name, r.label) for t in tables for r in t.rows]
     assert len(set(labels)) == len(labels)
+    return items
 
 
 REFUSED = ("scorer", "chat_template")  # only the model under test chats
 APART = [
-    (role, spec, field)
+    (role, spec, field, other)
     for role, spec in SPECS
-    for field in changes(spec)
+    for field, other in changes(spec).items()
     if (role, field) != REFUSED
     and not (
         role == "task" and (field in ("path", "cache_dir") or field.endswith("_field"))
@@ -200,9 +203,10 @@ APART = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("role", "spec", "field"), APART, ids=[f"{r}-{s.name}-{f}" for r, s, f in APART])
-def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_path):
-    other = changes(spec)[field]
+@pytest.mark.parametrize(
+    ("role", "spec", "field", "other"), APART, ids=[f"{role}-{spec.name}-{field}" for role, spec, field, _ in APART]
+)
+def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, other, tmp_path):
     part = {role: spec} if role != "metric" else {"metrics": (spec,)}
     if role == "task" and not spec.paired:
         part["generations"] = str(tmp_path / "texts.jsonl")
@@ -211,18 +215,12 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, tmp_
     human = role in ("task", "scorer", "embedder", "metric")
     record(tmp_path, settings(**part), 1.0, human=human)
     record(tmp_path, settings(**changed), 2.0, human=human)
-    check_apart(tmp_path, human=human)
+    items = check_apart(tmp_path, human=human)
     if role in ("task", "model", "decoder", "scorer", "embedder"):
-        labels = [s.name for s in group_systems(read_results([tmp_path]).values)]
+        labels = [s.name for s in group_systems(items)]
         assert len(set(labels)) == 2
-        if role != "decoder" and field not in (
-            "label",
-            "path",
-            "chat_template",
-            "chat",
-            "dialect",
-            "backend",
-        ):  # the title says it
+        in_title = ("label", "path", "chat_template", "chat", "dialect", "backend")
+        if role != "decoder" and field not in in_title:
             assert any(f"{field}=" in label for label in labels), labels
 
 

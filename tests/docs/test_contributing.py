@@ -75,10 +75,9 @@ def test_the_order_of_layers_is_that_of_the_architecture_test():
 def checkout(tmp_path_factory):
     """Copy the project and add a metric, a decoder, a task and a backend with the code and YAML files of the table."""
     copy = tmp_path_factory.mktemp("checkout")
-    ignored = shutil.ignore_patterns("__pycache__")
     for top in ("conf", "harness", "metrics", "tasks", "hydra_plugins"):
-        shutil.copytree(ROOT / top, copy / top, ignore=ignored)
-    shutil.copytree(ROOT / "openended", copy / "openended", symlinks=True, ignore=ignored)
+        shutil.copytree(ROOT / top, copy / top)
+    shutil.copytree(ROOT / "openended", copy / "openended", symlinks=True)
     for group, (name, cls, example) in ADDED.items():
         paths = files_of_errand(errand_of(group), name)
         source, config = paths[0], f"conf/{group}/{name}.yaml"

@@ -39,10 +39,10 @@ def checked(*words: str | Path, cwd: Path, path: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory) -> Path:
-    """A copy of the tracked files, links as links."""
+    """A copy of the tracked files, links as links, with what Python compiled of them already."""
     copy = tmp_path_factory.mktemp("checkout") / "source"
     for name in COPIED:
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True)
     for name in FILES:
         shutil.copy(ROOT / name, copy / name)
     return copy
