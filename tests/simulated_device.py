@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils._device import _device_constructors
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
@@ -87,7 +86,8 @@ def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = operation._schema.name.split("::")[1]
     for fault in _FAULTS:
         fault(name)
-    leaves, layout = pytree.tree_flatten((args, kwargs))
+    values = (*args, *kwargs.values())
+    leaves = [leaf for value in values for leaf in (value if isinstance(value, list | tuple) else (value,))]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     simulated = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
     device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
@@ -109,15 +109,12 @@ def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         COUNTS["waits"] += 1
     if name == "histc":  # of integers, which the CPU does not have
         args = (args[0].float(), *args[1:])
-        leaves, layout = pytree.tree_flatten((args, kwargs))
     if name == "_copy_from":
-        name, operation, args = "copy_", torch.ops.aten.copy_.default, (args[1], args[0])
-        leaves, layout = pytree.tree_flatten((args, {}))
-    plain = [leaf.on_cpu if isinstance(leaf, SimulatedTensor) else leaf for leaf in leaves]
-    args, kwargs = pytree.tree_unflatten(plain, layout)
+        name, operation, args, kwargs = "copy_", torch.ops.aten.copy_.default, (args[1], args[0]), {}
+    plain = {key: _unwrap(value) for key, value in kwargs.items() if key != "pin_memory"}
     if device is not None:
-        kwargs = {**kwargs, "device": torch.device("cpu")}
-    results = operation(*args, **{key: value for key, value in kwargs.items() if key != "pin_memory"})
+        plain["device"] = torch.device("cpu")
+    results = operation(*map(_unwrap, args), **plain)
     for tensor in simulated:
         assert tensor.shape == tensor.on_cpu.shape, f"{name} resized a tensor: the simulated device cannot"
     if target.type == "cpu":
@@ -126,11 +123,21 @@ def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         results.fill_(_poison(results.dtype))
     wrapped = {id(tensor.on_cpu): tensor for tensor in simulated}
 
-    def wrap(result: torch.Tensor) -> torch.Tensor:
-        same = wrapped.get(id(result))  # an operation in place returns its argument
-        return SimulatedTensor(result, target.index or 0) if same is None else same
+    def wrap(result: Any) -> Any:
+        if isinstance(result, list | tuple):
+            return type(result)(map(wrap, result))
+        same = wrapped.get(id(result), result)  # an operation in place returns its argument
+        return (
+            SimulatedTensor(result, target.index or 0) if same is result and isinstance(result, torch.Tensor) else same
+        )
 
-    return pytree.tree_map_only(torch.Tensor, wrap, results)
+    return wrap(results)
+
+
+def _unwrap(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_unwrap, value))
+    return value.on_cpu if isinstance(value, SimulatedTensor) else value
 
 
 def _has_mask(args: Any) -> bool:
@@ -149,9 +156,10 @@ def _check_devices(name: str, args: Any, tensors: list[torch.Tensor]) -> None:
     """Raise as CUDA does if tensors of several devices meet; scalars and indices on the CPU are fine."""
     if name in INDEXING and args[0].device.type == "sim":
         tensors = [tensor for tensor in tensors if tensor.dtype not in (torch.int64, torch.bool)]
-    devices = {str(tensor.device) for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
+    devices = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
     if len(devices) > 1:
-        raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found {sorted(devices)}")
+        found = sorted(map(str, devices))
+        raise RuntimeError(f"{name}: expected all tensors to be on the same device, but found {found}")
 
 
 @functools.cache

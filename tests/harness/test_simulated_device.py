@@ -64,9 +64,9 @@ def generate(
 def count_waits(lm: Any, decoder: Decoder, rows: Sequence[Prompt], batch_size: int = 64) -> tuple[Texts, float]:
     """Return the texts of the simulated device, and how often the host waits for it in a step."""
     with simulated_device.simulate_device() as counts:
-        models = [move(model) for model in (lm, gpt2(seed=1))]
+        model, amateur = move(lm), move(gpt2(seed=1)) if isinstance(decoder, ContrastiveDecoding) else None
         counts.clear()
-        texts, steps = generate(models[0], decoder, rows, batch_size, models[1])
+        texts, steps = generate(model, decoder, rows, batch_size, amateur)
         return texts, counts["waits"] / steps
 
 
