@@ -166,7 +166,7 @@ def test_scores_vectors_and_statistics_are_those_of_the_cpu():
 
 def read_values(folder: Path, device: str) -> dict[tuple[str, str, str], float]:
     """Return the values of a run with all metrics."""
-    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=16", "max_new_tokens=24", "metric=all")
+    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=8", "max_new_tokens=16", "metric=all")
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, simulated_device.simulate_device():
         patch.setattr("openended.harness.models.model_cache.pick_device", lambda _: device)
