@@ -96,8 +96,10 @@ def wait_for_no_disk() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def read_each_configuration_once() -> Iterator[None]:
     """Remember the files of `conf/`, and what they compose: most of thousands of commands choose the same ones."""
-    load, merge = ConfigRepository.load_config, ConfigLoaderImpl._compose_config_from_defaults_list
+    load, place = ConfigRepository.load_config, ConfigLoaderImpl._load_single_config
+    merge = ConfigLoaderImpl._compose_config_from_defaults_list
     files: dict[tuple[str, str], ConfigResult | None] = {}
+    placed: dict[tuple[Any, ...], ConfigResult] = {}
     merged: dict[tuple[Any, ...], DictConfig] = {}
 
     def load_once(repository: ConfigRepository, config_path: str) -> ConfigResult | None:
@@ -109,18 +111,30 @@ def read_each_configuration_once() -> Iterator[None]:
             files[key] = load(repository, config_path)
         return copy.copy(files[key])
 
+    def identify(default: ResultDefault, repo: CachingConfigRepository) -> tuple[str, str | None, str | None] | None:
+        source = repo.load_config(default.config_path).path
+        return None if source.startswith("file:") else (source, default.config_path, default.package)
+
+    def place_once(loader: ConfigLoaderImpl, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
+        key = identify(default, repo)
+        if key is None:
+            return place(loader, default, repo)
+        if key not in placed:
+            placed[key] = place(loader, default, repo)
+        return copy.copy(placed[key])
+
     def merge_once(
         loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
     ) -> DictConfig:
-        sources = [repo.load_config(one.config_path).path for one in defaults]
-        if any(source.startswith("file:") for source in sources):
+        key = tuple(identify(default, repo) for default in defaults)
+        if None in key:
             return merge(loader, defaults, repo)
-        key = tuple((source, one.config_path, one.package) for source, one in zip(sources, defaults, strict=True))
         if key not in merged:
             merged[key] = merge(loader, defaults, repo)
         return copy.deepcopy(merged[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConfigRepository, "load_config", load_once)
+        patch.setattr(ConfigLoaderImpl, "_load_single_config", place_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
         yield

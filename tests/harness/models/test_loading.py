@@ -305,7 +305,8 @@ def test_the_largest_id_must_have_an_embedding():
 
 
 @pytest.mark.slow
-def test_rules_that_make_a_text_endless_are_refused_in_one_line(tmp_path):
+def test_rules_that_make_a_text_endless_are_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("openended.harness.models.isolated_process.SECONDS", 1)
     path = tmp_path / "tokenizer.json"
     check_normalizer("m", path, save_tokenizer(path, ["aa", "aa"]))  # a little longer is fine
     description = save_tokenizer(path, ["aa"] * 64)

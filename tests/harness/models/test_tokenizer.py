@@ -453,9 +453,13 @@ def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeyp
     monkeypatch.setattr("openended.harness.models.isolated_process.SECONDS", 1)
     template = load_template(folder(tmp_path, text))
     with pytest.raises(DataError, match=expected):
-        template.render_all([Turns("a", "")])[0]
+        template.render_all([Turns("a", "")])
+
+
+def test_what_ends_a_turn_is_not_asked_of_a_template_that_explodes(tmp_path: Path) -> None:
+    text, expected = BOMBS["a huge string"]
     with pytest.raises(DataError, match=expected):
-        template.end()
+        load_template(folder(tmp_path, text)).end()
 
 
 def test_many_prompts_are_rendered_in_one_go(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
     players = players if plan == "published" else ["human", "ancestral", "greedy", "nucleus"]
     write_players(tmp_path, players, CRITERIA if plan == "published" else CRITERIA[:2])
     name = "mauve_table13" if plan == "published" else "mauve_table13_docs"
-    report = Composer(parse_command_line([])).compose_experiment([f"experiment={name}"]).report
+    report = Composer().compose_experiment([f"experiment={name}"]).report
     (table,) = build_report(
         [tmp_path], tmp_path / "out", layout=build_layout(report, "report"), figures=False, page=False
     ).tables
@@ -249,7 +249,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
 
 def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
     facts = FACTS["huse_table1"]
-    report = Composer(parse_command_line([])).compose_experiment(["experiment=huse_table1"]).report
+    report = Composer().compose_experiment(["experiment=huse_table1"]).report
     layout = build_layout(report, "report")
     for at, file in enumerate(list(layout.names["task"])[: len(facts["columns"])]):
         line = result("model", "huse", {"huse": 0.5 - at / 100, "huse_q": 0.5, "huse_d": 1 - at / 100}, direction="higher",
@@ -282,9 +282,7 @@ def test_texts_of_one_probability_are_told_apart_by_their_ratings(tmp_path):
 
 def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
     results = write_rated_pairs(tmp_path)
-    layout = build_layout(
-        Composer(parse_command_line([])).compose_experiment(["experiment=huse_table2"]).report, "report"
-    )
+    layout = build_layout(Composer().compose_experiment(["experiment=huse_table2"]).report, "report")
     (table,) = make_tables(results, layout, "huse_table2")
     check(table, FACTS["huse_table2"])
     assert [row.rule for row in table.rows].count(True) == 2, "a line between two kinds"
@@ -295,10 +293,10 @@ def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
 
 
 def test_every_experiment_has_a_title_of_its_own():
-    titles = {}
+    titles, composer = {}, Composer()
     for experiment in list_bundled_choices("experiment"):
         name = experiment.removesuffix("_docs")
-        title = Composer(parse_command_line([])).compose_experiment([f"experiment={experiment}"]).report.get("title")
+        title = composer.compose_experiment([f"experiment={experiment}"]).report.get("title")
         if not experiment.startswith("base/"):
             assert title != "Results", experiment
             assert titles.setdefault(title, name) == name
