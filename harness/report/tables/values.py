@@ -355,12 +355,12 @@ def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
     The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
     run: `scripts/coverage.py` writes them.
     """
-    shown = [quantity for quantity in quantities if quantity.interval]
-    if not shown:
+    with_interval = [quantity for quantity in quantities if quantity.interval]
+    if not with_interval:
         return ()
     measured_shares = parse_yaml(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
     listed = []
-    for quantity in shown:
+    for quantity in with_interval:
         shares = measured_shares.get(quantity.metric, {}).get(quantity.key)
         sizes = measured.parse_sizes(quantity.signature)
         if shares and sizes:
