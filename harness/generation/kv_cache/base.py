@@ -335,9 +335,7 @@ class _LayerAttention:
         full, mask = self.query[: batch.size], batch.masks[self.window].to(device)
         if many != batch.size:
             full = full.new_zeros((many, *full.shape[1:])).index_copy_(0, index, full)
-        attended = self.kernel(
-            full[:, :, None], keys[:many, :, :end], values[:many, :, :end], batch.masks[self.window].to(device)
-        )
+        attended = self.kernel(full[:, :, None], keys[:many, :, :end], values[:many, :, :end], mask)
         self.out.copy_(attended[:, :, 0] if many == batch.size else attended[index, :, 0])
 
     def attend_prompts(self) -> None:
