@@ -61,19 +61,20 @@ def main() -> None:
     for size in (4096, 50257):
         zipf = 1 / np.arange(1, size + 1)[None, :]
         times = np.linspace(0.005, 0.995, 100)
-        print_losses(f"Zipf, {size:,} tokens", [(t, zipf / zipf.sum()) for t in times])
-    print_losses("docs-mlm", states)
+        print_losses(f"Zipf's law, {size:,} tokens", [(t, zipf / zipf.sum()) for t in times])
+    print_losses("docs-mlm, 4,096 tokens", states)
 
 
 def print_losses(name: str, states: list[tuple[float, F64]]) -> None:
-    """Print entropy and, for each number of steps, what float32 takes from it, with a 95 % interval over states."""
+    """Print a row: entropy and, for each number of steps, what float32 takes from it (95 % interval over states)."""
     exact = np.array([compute_entropy(probs).mean() for _, probs in states])
+    cells = [f"{exact.mean():.2f}"]
     for steps in STEPS:
         shares = [np.full(len(probs), min(1.0, 1 / (steps * t))) for t, probs in states]
         laws = [compute_float32_law(probs, share) for (_, probs), share in zip(states, shares, strict=True)]
         lost = exact - [compute_entropy(law).mean() for law in laws]
-        half = 1.96 * lost.std(ddof=1) / np.sqrt(len(lost))
-        print(f"{name:<22} steps {steps:>5}  entropy {exact.mean():.3f}  lost {lost.mean():.3f} ± {half:.3f}")
+        cells.append(f"{lost.mean():.3f} ± {1.96 * lost.std(ddof=1) / np.sqrt(len(lost)):.3f}")
+    print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
