@@ -216,7 +216,11 @@ def construct(cls: type[S], node: object, label: str) -> S:
         raise SpecError(f"{label}: expected options, got {node!r:.40}")
     options = {str(k): v for k, v in node.items() if k != "_target_"}
     check_options(cls, options, label)
-    return cls(**options)
+    try:
+        return cls(**options)
+    except SpecError as err:  # a scorer is a model by its own name
+        name = getattr(cls, "error_name", "")
+        raise SpecError(re.sub(rf"^{name}\b", label, str(err)) if name else str(err)) from err
 
 
 def _find(group: str, target: str, label: str) -> type:

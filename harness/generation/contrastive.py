@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from openended.harness import core
 from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, copy_to_device, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
@@ -149,10 +150,7 @@ class ContrastiveDecoding(Decoder):
 
     def amateur_spec(self) -> ModelSpec:
         """The amateur as a spec."""
-        try:
-            return ModelSpec(**{str(k): v for k, v in self.amateur.items() if k != "_target_"})
-        except TypeError as err:
-            raise SpecError(f"decoder.{self.name}.amateur: expected options of a model ({err})") from err
+        return core.construct(ModelSpec, self.amateur, "decoder.amateur")
 
     def companions(self) -> Mapping[str, ModelSpec]:
         """The amateur."""

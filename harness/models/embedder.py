@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, cast
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, load_member, option, ranged
+from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, load_member, option, ranged
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
@@ -57,10 +57,8 @@ class EmbedderSpec(Spec):
 
     @cached_property
     def _model_spec(self) -> ModelSpec:
-        try:
-            model = ModelSpec(path=self.path, label=self.label, revision=self.revision, dtype=self.dtype)
-        except SpecError as err:
-            raise SpecError(str(err).replace("model.", "embedder.", 1)) from err
+        options = {name: getattr(self, name) for name in ("path", "label", "revision", "dtype")}
+        model = construct(ModelSpec, options, "embedder")
         if self.backend == "vllm":
             return cast("ModelSpec", load_member("model", "vllm")(**vars(model)))
         return model

@@ -472,7 +472,4 @@ def _build(group: str, node: object, where: str) -> core.Spec:
 
 
 def _build_model(node: object, where: str) -> BackendSpec | None:
-    try:
-        return require_model(_build("model", node, where), where) if node else None
-    except core.SpecError as err:  # a scorer is a model by its own name
-        raise core.SpecError(re.sub(r"^model\b", where, str(err))) from err
+    return require_model(_build("model", node, where), where) if node else None
