@@ -190,13 +190,14 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
             os.environ.update(environment)
             torch.set_num_threads(threads)
             for name, logger in logging.root.manager.loggerDict.items():
-                if name.startswith("openended.") and name not in known and isinstance(logger, logging.Logger):
+                if name.startswith("openended.") and name not in known and getattr(logger, "level", 0):
                     logger.setLevel(logging.NOTSET)
             for one, handlers, level, propagate, disabled in before:
                 for added in (handler for handler in one.handlers if handler not in handlers):
                     added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
-                one.setLevel(level)
+                if one.level != level:
+                    one.setLevel(level)
 
 
 @functools.cache

@@ -75,6 +75,7 @@ from .registry import (
     is_shared as is_shared,
     list_bundled_choices as list_bundled_choices,
     list_choices as list_choices,
+    list_config_packages as list_config_packages,
     list_members as list_members,
     list_options as list_options,
     list_plugins as list_plugins,

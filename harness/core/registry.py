@@ -290,10 +290,15 @@ def read_option_yaml(group: str, name: str) -> str:
     return (resources.files(_CONF) / group / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+def list_config_packages() -> list[str]:
+    """Return the packages with YAML files of plug-ins."""
+    return [point.value for point in _read_entry_points().select(group="openended.conf")]
+
+
 def read_plugin_yaml(group: str, name: str) -> str | None:
     """Return the YAML text that a plug-in package ships for an option; None if there is none."""
-    for point in _read_entry_points().select(group="openended.conf"):
-        path = resources.files(point.value) / group / f"{name}.yaml"
+    for package in list_config_packages():
+        path = resources.files(package) / group / f"{name}.yaml"
         if path.is_file():
             return path.read_text(encoding="utf-8")
     return None

@@ -8,7 +8,6 @@ name of its runs. An entry point `openended.metrics` (`tasks`, …) names a clas
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any
 
@@ -131,7 +130,7 @@ class PluginPackages(SearchPathPlugin):  # type: ignore[misc]
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Extend the search path; raises `SpecError` if an entry point `openended.conf` names no package."""
         search_path.prepend("openended", f"{ComputedConfigs.scheme()}://{CHOICE}")
-        for point in entry_points(group="openended.conf"):
-            if find_spec(point.value) is None:
-                raise core.SpecError(f"entry point openended.conf: no package {point.value!r}")
-            search_path.append("openended", f"pkg://{point.value}")
+        for package in core.list_config_packages():
+            if find_spec(package) is None:
+                raise core.SpecError(f"entry point openended.conf: no package {package!r}")
+            search_path.append("openended", f"pkg://{package}")
