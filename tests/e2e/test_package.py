@@ -25,7 +25,8 @@ OWN_MODULES = "from openended.metrics.mauve import mauve; import openended.tasks
 def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command that sees no other `PYTHONPATH` than the one given."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    env |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"} | ({"PYTHONPATH": str(path)} if path else {})
+    env |= dict.fromkeys(("PIP_DISABLE_PIP_VERSION_CHECK", "PIP_NO_INDEX", "PIP_NO_COMPILE"), "1")
+    env |= {"PYTHONPATH": str(path)} if path else {}
     return subprocess.run(
         [*map(str, words)], cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=240
     )

@@ -191,22 +191,6 @@ def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"systems": {}}, "expected at least one"),
-        ({"metrics": ["mauv"]}, "no metric 'mauv'; did you mean 'mauve'"),
-        ({"human": ["a", 3]}, "human: expected a text at position 1, got int"),
-        ({"features": {"human": np.zeros((2, 2))}}, "missing x"),
-        ({"num_examples": 0}, "expected 1 or more, or all"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path, words, message):
-    with pytest.raises(SpecError, match=message) as caught:
-        oe.evaluate(**{"human": ["a b"], "systems": {"x": ["a b"]}, "outputs_dir": tmp_path, **words})
-    assert "\n" not in str(caught.value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Broken(Repetition):
     name: ClassVar[str] = "broken"
@@ -232,33 +216,40 @@ def test_a_metric_that_raises_has_no_value_and_the_others_stand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "line"),
+    ("arguments", "line"),
     [
-        ({"systems": [GREEDY]}, SpecError, r"systems: expected at least one, as {'name': texts}, got a list"),
-        ({"systems": {}}, SpecError, r"got none"),
-        ({"systems": {"human": GREEDY}}, SpecError, r"a name other than '' and 'human' for each, got 'human'"),
-        ({"systems": {" ": GREEDY}}, SpecError, r"got ' '"),
-        ({"systems": {"a": []}}, SpecError, r"systems\['a'\]: expected at least one text, got an empty list"),
-        ({"systems": {"a": ["x", "\ud800"]}}, SpecError, r"position 1 has half of a surrogate pair"),
-        ({"systems": {"a": GREEDY}, "human": []}, SpecError, r"human: expected at least one text"),
-        ({"systems": {"a": ["", " "]}}, SpecError, r"systems\['a'\]: all 2 texts are empty"),
-        ({"systems": {"a": np.array([["x"]])}}, SpecError, r"systems\['a'\]: expected a list of texts, got a ndarray"),
-        ({"systems": {"a": {"b": "x"}}}, SpecError, r"systems\['a'\]: expected a list of texts, got a dict"),
-        ({"systems": {"a": GREEDY}, "metrics": 3}, SpecError, r"metrics: expected names, as .*, got 3"),
-        ({"systems": {"a": GREEDY}, "metrics": [Repetition]}, SpecError, r"metrics: expected names, .*Repetition"),
+        ({"systems": [GREEDY]}, r"systems: expected at least one, as {'name': texts}, got a list"),
+        ({"systems": {}}, r"expected at least one.* got none"),
+        ({"systems": {"human": GREEDY}}, r"a name other than '' and 'human' for each, got 'human'"),
+        ({"systems": {" ": GREEDY}}, r"got ' '"),
+        ({"systems": {"a": []}}, r"systems\['a'\]: expected at least one text, got an empty list"),
+        ({"systems": {"a": ["x", "\ud800"]}}, r"position 1 has half of a surrogate pair"),
+        ({"systems": {"a": ["", " "]}}, r"systems\['a'\]: all 2 texts are empty"),
+        ({"systems": {"a": np.array([["x"]])}}, r"systems\['a'\]: expected a list of texts, got a ndarray"),
+        ({"systems": {"a": {"b": "x"}}}, r"systems\['a'\]: expected a list of texts, got a dict"),
+        ({"human": []}, r"human: expected at least one text"),
+        ({"human": ["a", 3]}, r"human: expected a text at position 1, got int"),
+        ({"metrics": 3}, r"metrics: expected names, as .*, got 3"),
+        ({"metrics": [Repetition]}, r"metrics: expected names, .*Repetition"),
+        ({"metrics": ["mauv"]}, r"no metric 'mauv'; did you mean 'mauve'"),
+        ({"num_examples": 0}, r"expected 1 or more, or all"),
+        ({"features": {"human": np.zeros((2, 2))}}, r"missing a"),
         (
-            {"systems": {"a": GREEDY}, "features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}},
-            SpecError,
+            {"features": {"human": [[1.0], [1.0, 2.0]], "a": [[1.0]]}},
             r"features\['human'\]: expected an array of shape \(texts, dimensions\): ",
         ),
         (
-            {"systems": {"a": GREEDY}, "features": {"human": [1.0], "a": [[1.0]]}},
-            SpecError,
+            {"features": {"human": [1.0], "a": [[1.0]]}},
             r"features\['human'\]: expected floats of shape \(texts, dimensions\), got float64 \(1,\)",
         ),
-        ({"systems": {"a": GREEDY}, "metric": "zipf"}, TypeError, r"no argument 'metric'; did you mean 'metrics'\?"),
     ],
 )
-def test_wrong_arguments_are_named(tmp_path, arguments, error, line):
-    with pytest.raises(error, match=line):
-        oe.evaluate(**{"human": HUMAN, "outputs_dir": tmp_path, **arguments})
+def test_wrong_arguments_are_named_in_one_line(tmp_path, arguments, line):
+    with pytest.raises(SpecError, match=line) as caught:
+        oe.evaluate(**{"human": HUMAN, "systems": {"a": GREEDY}, "outputs_dir": tmp_path, **arguments})
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_argument_is_corrected(tmp_path):
+    with pytest.raises(TypeError, match=r"no argument 'metric'; did you mean 'metrics'\?"):
+        oe.evaluate(human=HUMAN, systems={"a": GREEDY}, metric="zipf", outputs_dir=tmp_path)

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from openended.harness.app.hydra.jobs import check_simulated_raters, needs_whole_grid
+from openended.harness.app.hydra.jobs import needs_whole_grid
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
-from openended.harness.core.errors import SpecError, UndefinedMetric
+from openended.harness.core.errors import UndefinedMetric
 from openended.harness.rating import study as simulation
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_study_files
 from openended.harness.rating.commands import main
@@ -148,11 +148,3 @@ def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all exist: add -m"):
         JudgmentSource.from_settings(given).read_player(given.metrics[0])
     openended("-m", "experiment=human_study_docs", "plan_only=true", cwd=tmp_path, code=0)
-
-
-def test_systems_need_names(tmp_path):
-    run = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    with pytest.raises(
-        SpecError, match=r"judgment_players=\{NAME: \{decoder: DECODER\}\} names each system; got no name for"
-    ):
-        check_simulated_raters([run])
