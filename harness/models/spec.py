@@ -189,7 +189,7 @@ class ModelSpec(BackendSpec):
             self.require(False, "path", f"{BUNDLED}{name}")
         self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
         self.require(bool(self.folder or _HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
-        self.require(self.revision is None or self.folder is None, "revision", "null for a folder")
+        self.require(self.revision is None or self.folder is None, "revision", "null for a folder (revision=null)")
 
     @property
     def title(self) -> str:
