@@ -139,15 +139,10 @@ def _record(draw: random.Random) -> bytes:
 
 
 FILES: tuple[tuple[str, Callable[[random.Random], bytes], Callable[[Path], object]], ...] = (
-    ("g.jsonl", _jsonl, _generations),
-    ("t.jsonl", _jsonl, _task),
-    ("j.jsonl", _jsonl, read_judgments),
-    ("j.csv", _csv, read_judgments),
-    ("c.csv", _csv, read_comparisons),
-    ("g.p", _pickle, _generations),
-    ("config.json", _model, _config),
-    ("record.json", _record, read_record),
-)
+    ("g.jsonl", _jsonl, _generations), ("t.jsonl", _jsonl, _task), ("j.jsonl", _jsonl, read_judgments),
+    ("j.csv", _csv, read_judgments), ("c.csv", _csv, read_comparisons), ("g.p", _pickle, _generations),
+    ("config.json", _model, _config), ("record.json", _record, read_record),
+)  # fmt: skip
 
 
 def a_file(folder: Path, draw: random.Random) -> tuple[Path, Callable[[Path], object]]:

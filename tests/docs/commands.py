@@ -100,15 +100,11 @@ def build_folder(folder: Path) -> Path:
     """Write the files, models, runs and studies that the documentation supposes; returns the folder."""
     rows = [
         {
-            "id": f"a{i}",
-            "title": f"Person {i}",
-            "content": f"Life {i}. " * 40,
-            "prompt": f"Prompt {i}",
-            "human": f" a human text {i}.",
-            "gender": ("female", "male")[i % 2],
+            "id": f"a{i}", "title": f"Person {i}", "content": f"Life {i}. " * 40, "prompt": f"Prompt {i}",
+            "human": f" a human text {i}.", "gender": ("female", "male")[i % 2],
         }
         for i in range(30)
-    ]
+    ]  # fmt: skip
     texts = [{"id": row["id"], "text": f" a generated text {i}."} for i, row in enumerate(rows)]
     for name in ("mine", "human", "HUMAN", "FILE", "owt"):
         write_jsonl(folder / f"{name}.jsonl", rows)
@@ -124,12 +120,9 @@ def build_folder(folder: Path) -> Path:
     write_jsonl(folder / "gaps.jsonl", [{"prompt": "The cat ____ on the mat.", "human": "sat"}])
     openended(*GRID, cwd=folder, code=0)
     openended(
-        *(w for w in GRID if not w.startswith(("-m", "seed=", "decoder="))),
-        "decoder=nucleus",
-        "decoder.p=0.5",
-        cwd=folder,
-        code=0,
-    )
+        *(w for w in GRID if not w.startswith(("-m", "seed=", "decoder="))), "decoder=nucleus", "decoder.p=0.5",
+        cwd=folder, code=0,
+    )  # fmt: skip
     (folder / "samples.json").write_text(json.dumps({"generated_seqs": [" a sample."] * 30}))
     (folder / "sentences.txt").write_text("A cat.\nA dog.\nA dog.\nA fox.\n")
     (folder / "ratings.csv").write_text("text,rating_1,rating_2\nA cat.,1,2\nA dog.,4,5\nA fox.,2,2\n")

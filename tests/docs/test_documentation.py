@@ -65,19 +65,13 @@ PHRASES = {
     r"\blies? (?:in|beside|under|there|within)\b(?! where)": "is in, is next to",
     r"\bgoes on (?:where|with|from|by|after)\b|\bgone on with\b|\bgo on (?:where|with|from)\b": "resumes",
     r"\b(?:is|are) (?:not )?believed\b|\bbelieves? (?:it|the server)\b": "passed the sampling check",
-    r"\bpassed over\b": "skipped",
-    r"\bin place of\b": "instead of",
-    r"\bbeside\b": "next to, in addition to",
-    r"\b(?:told|tell) apart\b|\btells? (?:\w+ ){1,3}apart\b": "separate",
-    r"\bno luck\b": "failed",
-    r"\bthe whole way\b": "complete",
-    r"\bnobody (?:is|judges)\b": "no scorer, simulated",
+    r"\bpassed over\b": "skipped", r"\bin place of\b": "instead of", r"\bbeside\b": "next to, in addition to",
+    r"\b(?:told|tell) apart\b|\btells? (?:\w+ ){1,3}apart\b": "separate", r"\bno luck\b": "failed",
+    r"\bthe whole way\b": "complete", r"\bnobody (?:is|judges)\b": "no scorer, simulated",
     r"\b\d+ made, \d+ found\b|\bmade and found\b": "computed, cached",
-    r"\bkilled without a word\b": "stopped unexpectedly",
-    r"\bfor branches move\b": "because branches change",
-    r"\btoy judges?\b": "outside its domain",
-    r"\bwhat was measured\b": "measurements",
-}
+    r"\bkilled without a word\b": "stopped unexpectedly", r"\bfor branches move\b": "because branches change",
+    r"\btoy judges?\b": "outside its domain", r"\bwhat was measured\b": "measurements",
+}  # fmt: skip
 COPIED = re.compile(r"<!-- (METRICS|DECODERS|TASKS) -->.*?<!-- /\1 -->", flags=re.DOTALL)  # docstrings of the code
 
 

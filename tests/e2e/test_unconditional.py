@@ -55,13 +55,8 @@ def test_texts_of_a_denoiser_reach_the_metrics_and_the_record(tmp_path):
     write_jsonl(tmp_path / "gaps.jsonl", [{"prompt": f"One {i} ____ two.", "human": "and"} for i in range(3)])
     task = ("task=jsonl", "task.path=gaps.jsonl", "num_examples=all", "metric=[distinct_n,eps_ppl]", "scoring=none")
     model = (
-        "model=denoiser",
-        "model.path=masked",
-        "model.infill=____",
-        "decoder=remdm",
-        "decoder.steps=3",
-        "samples=2",
-    )
+        "model=denoiser", "model.path=masked", "model.infill=____", "decoder=remdm", "decoder.steps=3", "samples=2",
+    )  # fmt: skip
     openended(*task, *model, "max_new_tokens=6", "intervals=0", cwd=tmp_path, code=0)
     (data,) = (tmp_path / "outputs/store/generate").rglob("data.arrow")
     rows = list(RowFile(data))

@@ -19,21 +19,9 @@ import pytest
 from tests.helpers import ROOT, parse_file
 
 LAYERS = (
-    {"core"},
-    {"storage", "metrics", "decoders"},
-    {"models"},
-    {"generation"},
-    {"backends", "imported"},
-    {"audit"},
-    {"tasks"},
-    {"run"},
-    {"results"},
-    {"report", "rating"},
-    {"fidelity"},
-    {"app"},
-    {"integrations"},
-    {"__main__"},
-)
+    {"core"}, {"storage", "metrics", "decoders"}, {"models"}, {"generation"}, {"backends", "imported"}, {"audit"},
+    {"tasks"}, {"run"}, {"results"}, {"report", "rating"}, {"fidelity"}, {"app"}, {"integrations"}, {"__main__"},
+)  # fmt: skip
 """Folders of `harness/`, and `metrics/` and `tasks/`: each imports only itself and what is in a set before its own."""
 HEAVY = (
     "torch", "transformers", "hydra", "omegaconf", "datasets", "faiss", "sklearn", "scipy", "pandas", "matplotlib",

@@ -261,13 +261,9 @@ def test_a_model_on_two_devices_gives_the_same_texts():
     accelerate = pytest.importorskip("accelerate")
     lm, rows = gpt2(), test_generate.prompts()
     parts = {
-        "transformer.wte": 0,
-        "transformer.wpe": 0,
-        "transformer.h.0": 0,
-        "transformer.h.1": 1,
-        "transformer.ln_f": 1,
+        "transformer.wte": 0, "transformer.wpe": 0, "transformer.h.0": 0, "transformer.h.1": 1, "transformer.ln_f": 1,
         "lm_head": 1,
-    }
+    }  # fmt: skip
     with simulated_device.simulate_device():
         devices = {part: f"sim:{index}" for part, index in parts.items()}
         model = accelerate.dispatch_model(

@@ -79,13 +79,9 @@ def test_distances_that_are_equal_but_for_rounding_tie():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(3, 20),
-    st.integers(0, 10_000),
-    st.sampled_from([None, 2, 4]),
-    st.sampled_from(["include", "exclude"]),
-    st.sampled_from(["human", "model"]),
-    st.data(),
-)
+    st.integers(3, 20), st.integers(0, 10_000), st.sampled_from([None, 2, 4]), st.sampled_from(["include", "exclude"]),
+    st.sampled_from(["human", "model"]), st.data(),
+)  # fmt: skip
 def test_oracle(n, seed, levels, ties, vote_tie, data):
     """Equal to brute force; 1e-12: shares of whole texts, divided once."""
     given_ = columns(n, seed, levels=levels)
@@ -131,16 +127,13 @@ def test_a_floor_stands_in_for_probability_zero():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"judgments": [np.nan] * 4}, r"judgments\[0\]"),
-        ({"log_probs": [1, np.inf, 1, 1]}, r"log_probs\[1\]"),
-        ({"lengths": [1, 1, 0, 1]}, r"lengths\[2\]"),
-        ({"is_model": [1, 1, 1, 1]}, "0 human and 4 model"),
-        ({"is_model": [1, 0, 2, 0]}, "is_model"),
-        ({"is_model": [1, 0]}, "one shape"),
+        ({"judgments": [np.nan] * 4}, r"judgments\[0\]"), ({"log_probs": [1, np.inf, 1, 1]}, r"log_probs\[1\]"),
+        ({"lengths": [1, 1, 0, 1]}, r"lengths\[2\]"), ({"is_model": [1, 1, 1, 1]}, "0 human and 4 model"),
+        ({"is_model": [1, 0, 2, 0]}, "is_model"), ({"is_model": [1, 0]}, "one shape"),
         ({"judgments": [], "log_probs": [], "lengths": [], "is_model": []}, "0 human and 0 model"),
         ({"k": 0}, "k: expected"),
     ],
-)
+)  # fmt: skip
 def test_wrong_arguments(change, message):
     good = {**make_columns([1, 2, 3, 4], [-1, -2, -3, -4]), "is_model": [0, 1, 0, 1], "k": 1}
     with pytest.raises(ValueError, match=message):

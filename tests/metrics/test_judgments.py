@@ -452,14 +452,10 @@ def test_disconnected_comparisons_are_refused_by_name():
 @pytest.mark.parametrize(
     ("wins", "message"),
     [
-        ([], "square"),
-        ([[0]], "at least 2"),
-        ([[0, 1]], "square"),
-        ([[0, -1], [1, 0]], "at least 0"),
-        ([[0, math.nan], [1, 0]], "finite"),
-        ([[1, 1], [1, 0]], "player 0 has wins against itself"),
+        ([], "square"), ([[0]], "at least 2"), ([[0, 1]], "square"), ([[0, -1], [1, 0]], "at least 0"),
+        ([[0, math.nan], [1, 0]], "finite"), ([[1, 1], [1, 0]], "player 0 has wins against itself"),
     ],
-)
+)  # fmt: skip
 def test_wrong_wins(wins, message):
     with pytest.raises(ValueError, match=message):
         bradley_terry(wins)

@@ -169,12 +169,9 @@ def test_each_preset_on_sixteen_texts_with_end_tokens_inside(preset):
 def test_which_tokens_count():
     ids = [0, 5, 0, 0, 7]
     want = {
-        "keep": [True] * 5,
-        "first": [True, True, False, False, True],
-        "drop": [False, True, False, False, True],
-        "remove": [False, True, False, False, True],
-        "cut": [False] * 5,
-    }
+        "keep": [True] * 5, "first": [True, True, False, False, True], "drop": [False, True, False, False, True],
+        "remove": [False, True, False, False, True], "cut": [False] * 5,
+    }  # fmt: skip
     for end_tokens, mask in want.items():
         assert end_token_mask(ids, eos_ids=[0], end_tokens=end_tokens).tolist() == mask
     assert end_token_mask([5, 6, 0, 7], eos_ids=0, end_tokens="cut").tolist() == [True, True, False, False]

@@ -216,15 +216,11 @@ def stories(path, **options):
     [
         ("I ca n't , wo n't ; it 's he 'll I 'm", "I can't, won't; it's he'll I'm"),
         ("`` Hi , '' she said , `` bye ! ''", '"Hi," she said, "bye!"'),
-        ("A <newline> B<newline><newline>C", "A\nB\n\nC"),
-        ("( well ) [ so ] $ 5 and 10 %", "(well) [so] $5 and 10%"),
-        ('He said " yes " .', 'He said "yes".'),
-        ("wait ... what", "wait... what"),
-        ("gon na go , got ta run", "gonna go, gotta run"),
-        ("no markup at all", "no markup at all"),
-        ("", ""),
+        ("A <newline> B<newline><newline>C", "A\nB\n\nC"), ("( well ) [ so ] $ 5 and 10 %", "(well) [so] $5 and 10%"),
+        ('He said " yes " .', 'He said "yes".'), ("wait ... what", "wait... what"),
+        ("gon na go , got ta run", "gonna go, gotta run"), ("no markup at all", "no markup at all"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_markup_is_undone(raw, expected):
     assert detokenize(raw) == expected
 

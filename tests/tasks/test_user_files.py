@@ -67,13 +67,10 @@ def test_either_all_lines_have_an_id_or_none(tmp_path):
     [
         (["a", "b", "a"], r":3: duplicate id 'a', first used on line 1"),
         ([1, "1"], r":2: duplicate id '1', first used on line 1"),
-        (["a", None], r":2: field 'id': expected an id .* got null"),
-        (["a", 1.5], r":2: .*got 1.5"),
-        (["a", True], r":2: .*got True"),
-        (["a", ""], r":2: .*got ''"),
-        (["a", "\ud800"], r":2: .*surrogate"),
+        (["a", None], r":2: field 'id': expected an id .* got null"), (["a", 1.5], r":2: .*got 1.5"),
+        (["a", True], r":2: .*got True"), (["a", ""], r":2: .*got ''"), (["a", "\ud800"], r":2: .*surrogate"),
     ],
-)
+)  # fmt: skip
 def test_ids_are_used_once(tmp_path, values, message):
     rows = [{"id": v, "prompt": "p", "human": " h"} for v in values]
     with pytest.raises(DataError, match=message):

@@ -120,22 +120,14 @@ def complete(script, *words):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("report", "--lay"), "--layout"),
-        (("score", "a.jsonl", "--hum"), "--human"),
-        (("export", "name", "--no"), "--no-store"),
-        (("import", "--tr"), "--trust"),
-        (("status", "--out"), "--outputs"),
-        (("store", "--un"), "--unnamed"),
-        (("show", "--te"), "--texts"),
-        (("list", "--he"), "--help"),
-        (("describe", "--he"), "--help"),
-        (("rate", "ma"), "make"),
-        (("rate", "make", "--proto"), "--protocol"),
-        (("rate", "serve", "--po"), "--port"),
-        (("finetune", "epo"), "epochs="),
-        (("completion", "ba"), "bash"),
+        (("report", "--lay"), "--layout"), (("score", "a.jsonl", "--hum"), "--human"),
+        (("export", "name", "--no"), "--no-store"), (("import", "--tr"), "--trust"),
+        (("status", "--out"), "--outputs"), (("store", "--un"), "--unnamed"), (("show", "--te"), "--texts"),
+        (("list", "--he"), "--help"), (("describe", "--he"), "--help"), (("rate", "ma"), "make"),
+        (("rate", "make", "--proto"), "--protocol"), (("rate", "serve", "--po"), "--port"),
+        (("finetune", "epo"), "epochs="), (("completion", "ba"), "bash"),
     ],
-)
+)  # fmt: skip
 def test_flags_of_every_command_are_offered(script, words, offered):
     assert offered in complete(script, "openended", *words)
 

@@ -30,13 +30,10 @@ def test_plain_text_holds_no_control_character(text):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
-        ("a\tb", "a b"),
-        ("\u202egnp.exe", r"\u202egnp.exe"),
-        ("naïve – Ünïcode 漢字 🙂", "naïve – Ünïcode 漢字 🙂"),
-        ("\ud800", r"\ud800"),
+        ("\x1b[31mred\x07", r"\x1b[31mred\x07"), ("a\tb", "a b"), ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("naïve – Ünïcode 漢字 🙂", "naïve – Ünïcode 漢字 🙂"), ("\ud800", r"\ud800"),
     ],
-)
+)  # fmt: skip
 def test_what_steers_is_written_out_and_what_reads_stays(text, expected):
     assert escape_controls(text) == expected
 
@@ -116,16 +113,11 @@ def test_a_log_line_steers_no_terminal():
 @pytest.mark.parametrize(
     ("redirect", "code", "said"),
     [
-        (">&-", 0, "the end"),
-        ("2>&-", 0, ""),
-        (">&- 2>&-", 0, ""),
-        ("<&- >&- 2>&-", 0, ""),
-        (">/dev/full", 2, "cannot write to standard output: No space left on device"),
-        ("2>/dev/full", 0, ""),
-        (">/dev/full 2>/dev/full", 2, ""),
-        ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
+        (">&-", 0, "the end"), ("2>&-", 0, ""), (">&- 2>&-", 0, ""), ("<&- >&- 2>&-", 0, ""),
+        (">/dev/full", 2, "cannot write to standard output: No space left on device"), ("2>/dev/full", 0, ""),
+        (">/dev/full 2>/dev/full", 2, ""), ("| head -1; exit ${PIPESTATUS[0]}", 141, ""),
     ],
-)
+)  # fmt: skip
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_output_that_goes_nowhere_ends_cleanly(redirect, code, said):
     done = run(SPEAK, redirect)

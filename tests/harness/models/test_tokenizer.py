@@ -305,18 +305,15 @@ def changed(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "parts",
     [
-        {"normalizer": {"type": "NFC"}},
-        {"model": {**DESCRIPTION.get("model", {}), "type": "Unigram"}},
+        {"normalizer": {"type": "NFC"}}, {"model": {**DESCRIPTION.get("model", {}), "type": "Unigram"}},
         {"model": {**DESCRIPTION.get("model", {}), "dropout": 0.1}},
         {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}},
         {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}},
-        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}},
-        {"pre_tokenizer": None},
-        {"added_tokens": [{"content": "<mask>", "lstrip": True}]},
-        {"added_tokens": [{"content": "two words"}]},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}}, {"pre_tokenizer": None},
+        {"added_tokens": [{"content": "<mask>", "lstrip": True}]}, {"added_tokens": [{"content": "two words"}]},
         {"added_tokens": [{"content": "x", "single_word": True}]},
     ],
-)
+)  # fmt: skip
 def test_other_tokenizers_are_not_read_by_pieces(parts: dict[str, Any]) -> None:
     assert tokenization.is_exact(DESCRIPTION)
     assert not tokenization.is_exact(changed(**parts))
@@ -358,14 +355,11 @@ def folder(tmp_path: Path, template: str | None = PLAIN, *, in_config: bool = Fa
     [
         ("Alice went to the", {}, ("Alice went to", "the")),
         ("Two lines\n\nBiography of", {}, ("Two lines\n\nBiography", "of")),
-        ("ends in space \n", {}, ("ends in", "space \n")),
-        ("one", {}, ("", "one")),
-        ("", {}, ("", "")),
-        (" \n", {}, ("", "")),
-        ("a b c", {"user": "A", "assistant": ""}, ("A", "")),
+        ("ends in space \n", {}, ("ends in", "space \n")), ("one", {}, ("", "one")), ("", {}, ("", "")),
+        (" \n", {}, ("", "")), ("a b c", {"user": "A", "assistant": ""}, ("A", "")),
         ("a b c", {"user": "A"}, ("a b", "c")),
     ],
-)
+)  # fmt: skip
 def test_the_last_word_opens_the_assistants_turn_unless_the_task_says(prompt, meta, turns) -> None:
     assert split_into_turns(prompt, meta) == Turns(*turns)
 

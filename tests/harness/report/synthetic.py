@@ -27,12 +27,8 @@ DECODERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 HUMAN = {"gen_ppl": 36.4, "entropy": 4.42, "loop_rate": 0.012, "distinct_4": 0.961, "zipf": 0.971}
 TITLES = {
-    "gen_ppl": "Gen. PPL",
-    "entropy": "Entropy",
-    "mauve": "MAUVE",
-    "loop_rate": "Loop",
-    "distinct_4": "Distinct-4",
-}
+    "gen_ppl": "Gen. PPL", "entropy": "Entropy", "mauve": "MAUVE", "loop_rate": "Loop", "distinct_4": "Distinct-4",
+}  # fmt: skip
 
 
 def _noise(*parts: Any) -> float:

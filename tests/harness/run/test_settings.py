@@ -74,22 +74,16 @@ def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ((), ("docs-m", "docs-m")),
-        (("model=gpt2",), ("docs-m", "docs-m")),
-        (OWN, (None, None)),
-        (("task=webtext",), (None, None)),
-        ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
-        ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")),
-        ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
-        ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")),
-        (("scoring=none",), (None, None)),
+        ((), ("docs-m", "docs-m")), (("model=gpt2",), ("docs-m", "docs-m")), (OWN, (None, None)),
+        (("task=webtext",), (None, None)), ((*OWN, "scorer=gpt2-large"), ("gpt2-large", None)),
+        ((*OWN, "scoring=gpt2-large"), ("gpt2-large", "gpt2-large")), ((*OWN, "scoring=gpt2"), ("gpt2", "gpt2")),
+        ((*OWN, "scoring=docs-m"), ("docs-m", "docs-m")), (("scoring=none",), (None, None)),
         ((*OWN, "scoring=gpt2-large", "scorer=docs-m"), ("docs-m", "gpt2-large")),
         (("experiment=webtext_nucleus",), ("gpt2-large", "gpt2-large")),
         (("experiment=webtext_nucleus", "scoring=gpt2"), ("gpt2", "gpt2")),
-        (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")),
-        (("experiment=quickstart",), ("docs-m", "docs-m")),
+        (("experiment=mauve_table3_docs",), ("docs-m", "docs-m")), (("experiment=quickstart",), ("docs-m", "docs-m")),
     ],
-)
+)  # fmt: skip
 def test_the_bundled_models_score_their_own_domain_alone(words, found):
     made = run_settings(*words)
     assert (made.scorer and made.scorer.title, made.embedder and made.embedder.title) == found

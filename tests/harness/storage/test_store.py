@@ -453,15 +453,11 @@ def furnish(root: Path) -> dict[str, Path]:
     drawer = whole.path.parent
     mine = drawer / temporary_files.create_temporary_name("k")
     places = {
-        "whole": whole.path,
-        "flipped": flipped.path,
-        "bare": bare.path,
-        "aside": drawer / f"{whole.key}.damaged-1",
+        "whole": whole.path, "flipped": flipped.path, "bare": bare.path, "aside": drawer / f"{whole.key}.damaged-1",
         "unfinished": drawer / f"{'0' * 64}.partial",
-        "dead": drawer / mine.name.replace(f"-{os.getpid()}-", "-999999999-"),
-        "mine": mine,
+        "dead": drawer / mine.name.replace(f"-{os.getpid()}-", "-999999999-"), "mine": mine,
         "elsewhere": drawer / "k.tmp-00000000-00000000-1-1-0",
-    }
+    }  # fmt: skip
     for place in places.values():
         place.mkdir(exist_ok=True)
         (place / "x").touch()

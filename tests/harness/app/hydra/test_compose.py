@@ -76,12 +76,9 @@ def test_every_experiment_becomes_settings(composer):
 PAPERS = {
     "mauve_table": [*range(3, 15)],
     "mauve_fig": ["2", "4_length", "5_clusters", "5_scaling", "6_length", "7_n", "8_k", "8_p"],
-    "pr_table": ["1", "1b", "b1", "b2", "b5"],
-    "pr_fig": ["1", "2", "6_k", "6_n", "7", "7b", "8", "a4", "a5", "b2"],
-    "huse_table": [1, 2],
-    "huse_fig": [3, 4, 5],
-    "": ["mauve_domains", "quality_diversity", "zipf"],
-}
+    "pr_table": ["1", "1b", "b1", "b2", "b5"], "pr_fig": ["1", "2", "6_k", "6_n", "7", "7b", "8", "a4", "a5", "b2"],
+    "huse_table": [1, 2], "huse_fig": [3, 4, 5], "": ["mauve_domains", "quality_diversity", "zipf"],
+}  # fmt: skip
 SHOWN = [f"{kind}{number}" for kind, numbers in PAPERS.items() for number in numbers]
 
 

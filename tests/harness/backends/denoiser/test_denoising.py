@@ -197,20 +197,15 @@ def small_world() -> sampler_worlds.MarkovWorld:
 
 
 SAMPLERS = [
-    denoising.Mdlm(steps=4),
-    denoising.Mdlm(steps=4, schedule="cosine", temperature=0.7),
-    denoising.Mdlm(steps=4, precision="float32"),
-    denoising.Remdm(steps=4, eta=0.4),
+    denoising.Mdlm(steps=4), denoising.Mdlm(steps=4, schedule="cosine", temperature=0.7),
+    denoising.Mdlm(steps=4, precision="float32"), denoising.Remdm(steps=4, eta=0.4),
     denoising.Remdm(steps=5, strategy="loop", eta=0.4, nucleus_p=1.0),
     denoising.Remdm(steps=4, strategy="forward_backward", nucleus_p=1.0),
-    denoising.Remdm(steps=3, strategy="conf", nucleus_p=1.0),
-    denoising.Duo(steps=4),
-    denoising.Duo(steps=4, precision="float32"),
-    denoising.Duo(steps=4, mode="constant", eta=0.5),
-    denoising.FirstHitting(),
-    denoising.Llada(temperature=1.0, steps=3, block_length=3),
+    denoising.Remdm(steps=3, strategy="conf", nucleus_p=1.0), denoising.Duo(steps=4),
+    denoising.Duo(steps=4, precision="float32"), denoising.Duo(steps=4, mode="constant", eta=0.5),
+    denoising.FirstHitting(), denoising.Llada(temperature=1.0, steps=3, block_length=3),
     denoising.Llada(temperature=1.0, steps=2, block_length=3, remasking="random"),
-]
+]  # fmt: skip
 
 
 def sample(world, decoder, count, batch_size=2000, **options):
@@ -286,13 +281,10 @@ def record(decoder: denoising.DenoisingDecoder) -> Any:
 @pytest.mark.parametrize(
     "decoder",
     [
-        denoising.Mdlm(steps=5),
-        denoising.Remdm(steps=5, eta=0.9),
-        denoising.Duo(steps=5),
-        denoising.FirstHitting(),
+        denoising.Mdlm(steps=5), denoising.Remdm(steps=5, eta=0.9), denoising.Duo(steps=5), denoising.FirstHitting(),
         denoising.Llada(steps=4, block_length=3),
     ],
-)
+)  # fmt: skip
 def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     lm = record(decoder)
     prompts = [Prompt(f"w/{i}", 0, (2, 1, 0)[: i % 3], suffix_ids=(1,) * (i % 2)) for i in range(8)]

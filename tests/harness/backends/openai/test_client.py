@@ -295,21 +295,18 @@ END = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_i
         (json.dumps(GOOD | {"choices": GOOD["choices"] * 2}).encode(), r"field choices: 2 texts, 1 requested"),
         (changed(token_ids=[10] * 10_000), r"field token_ids: it wrote 10000 tokens where 3 were asked for"),
         (changed(token_ids=[10, 10**6, 12]), r"field token_ids: expected token ids from 0 to \d+.*got 1000000"),
-        (changed(token_ids=[10, -1, 12]), r"got -1"),
-        (changed(token_ids=[10, True, 12]), r"got True"),
+        (changed(token_ids=[10, -1, 12]), r"got -1"), (changed(token_ids=[10, True, 12]), r"got True"),
         (changed(token_ids=[10, 1.5, 12]), r"got 1\.5"),
         (changed(token_ids="10"), r"field token_ids: expected a list of token ids, got str"),
         (changed(token_ids=[10, 10**30, 12]), r"got 1000000"),
         (changed(token_ids=[10, END, 12]), r"field token_ids: the end token comes before the end of the text"),
-        (b"[" * 100_000, r"nested too deep"),
-        (b"\xff\xfe" + json.dumps(GOOD).encode(), r"no JSON in UTF-8"),
+        (b"[" * 100_000, r"nested too deep"), (b"\xff\xfe" + json.dumps(GOOD).encode(), r"no JSON in UTF-8"),
         (json.dumps(GOOD).encode("utf-16"), r"no JSON in UTF-8"),
         (changed(text=" \ud800"), r"half of a surrogate pair"),
-        (b"9" * 5000, r"no JSON in UTF-8|expected a JSON object"),
-        (b"null", r"expected a JSON object, got 'None'"),
+        (b"9" * 5000, r"no JSON in UTF-8|expected a JSON object"), (b"null", r"expected a JSON object, got 'None'"),
         (changed(finish_reason=None), r"finish_reason None"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_reply_names_endpoint_and_field(body, message):
     with pytest.raises(DataError, match=message) as caught:
         write_one(answering(body))

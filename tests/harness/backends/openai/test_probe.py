@@ -61,20 +61,16 @@ FOUND_BY = [
     (Fault(penalty=1.1), Greedy(), "hidden sampling parameters"),
     (Fault(processed=True), Ancestral(), "raw log-probabilities"),
     (Fault(temperature=0.8, processed=True), Ancestral(), "raw log-probabilities"),
-    (Fault(no_seed=True), Ancestral(), "seeds"),
-    (Fault(bos=True), Ancestral(), "prompt"),
-    (Fault(cut_prompt=20), Ancestral(), "prompt"),
-    (Fault(one_more=True), Ancestral(), "prompt"),
-    (Fault(no_echo=True), None, "echo"),
-    (Fault(bos=True), None, "prompt"),
-    (Fault(processed=True), None, "echo"),
+    (Fault(no_seed=True), Ancestral(), "seeds"), (Fault(bos=True), Ancestral(), "prompt"),
+    (Fault(cut_prompt=20), Ancestral(), "prompt"), (Fault(one_more=True), Ancestral(), "prompt"),
+    (Fault(no_echo=True), None, "echo"), (Fault(bos=True), None, "prompt"), (Fault(processed=True), None, "echo"),
     (Fault(ignores="top_p"), Nucleus(), "draws of nucleus p=0.95"),
     (Fault(ignores="top_k"), TopK(k=10), "draws of top_k k=10"),
     (Fault(ignores="top_k"), TopK(k=40), "draws of top_k k=40"),
     (Fault(ignores="min_p"), MinP(), "draws of min_p p=0.1"),
     (Fault(ignores="temperature"), Temperature(temperature=0.7), "draws of temperature=0.7"),
     (Fault(ignores="temperature"), Greedy(), "the most probable token"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow

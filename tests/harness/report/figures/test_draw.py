@@ -30,16 +30,13 @@ from tests.helpers import openended
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "report"
 DECODERS = {"decoder": "greedy|ancestral|nucleus"}
 SELECTIONS = {
-    "divergence": DECODERS | {"max_new_tokens": "96", "num_examples": "500"},
-    "zipf": {"num_examples": "500"},
-    "metrics": {"num_examples": "500", "max_new_tokens": "96"},
-    "precision_recall": {"experiment": "decoders"},
+    "divergence": DECODERS | {"max_new_tokens": "96", "num_examples": "500"}, "zipf": {"num_examples": "500"},
+    "metrics": {"num_examples": "500", "max_new_tokens": "96"}, "precision_recall": {"experiment": "decoders"},
     "quality_diversity": {"experiment": "decoders|p"},
     "sweep-max_new_tokens": {"experiment": "lengths|decoders", "num_examples": "500"},
     "sweep-num_examples": {"experiment": "sizes|decoders", "max_new_tokens": "96"},
-    "sweep-decoder.p": {"num_examples": "500", "max_new_tokens": "96"},
-    "sweep-mauve-scaling_factor": {},
-}
+    "sweep-decoder.p": {"num_examples": "500", "max_new_tokens": "96"}, "sweep-mauve-scaling_factor": {},
+}  # fmt: skip
 """Stem of a figure → the stored runs that it is drawn from."""
 
 

@@ -242,12 +242,9 @@ def test_standard_deviations_over_sets_of_generated_and_human_texts(tmp_path):
         for seed, value in enumerate(row):
             lines = [result("model", PR, {"precision": value, "recall": 0.5}, direction="higher")]
             write_run(
-                tmp_path,
-                "nucleus",
-                seed,
-                results=lines,
+                tmp_path, "nucleus", seed, results=lines,
                 axes={"task.start": 100 * start, "task.digest": f"{9 - start}"},
-            )
+            )  # fmt: skip
     table = read_table(read_results([tmp_path / "runs"]), "text_sets")
     assert [column.title for column in table.columns] == ["Varying Q", "Varying P", "Varying P and Q"]
     # Q: (0.1 + 0.05) / 2 / √2; P: (0.2 + 0.25) / 2 / √2; both: |0.8 − 0.65| / √2: by start, whatever the digests are.

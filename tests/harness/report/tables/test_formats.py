@@ -305,16 +305,13 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        (Cell(math.nan), ("–", "")),
-        (Cell(blank=True), ("", "")),
-        (Cell(0.001, signed=True), ("0.00", "")),
-        (Cell(0.5, signed=True), ("+0.50", "")),
-        (Cell(1.0, 0.5, decimals=1), ("1.0", "± 0.5")),
+        (Cell(math.nan), ("–", "")), (Cell(blank=True), ("", "")), (Cell(0.001, signed=True), ("0.00", "")),
+        (Cell(0.5, signed=True), ("+0.50", "")), (Cell(1.0, 0.5, decimals=1), ("1.0", "± 0.5")),
         (Cell(1.0, 0.5, metric_error=0.25), ("1.00", "± 0.50 (0.25)")),
         (Cell(1.0, metric_error=0.25), ("1.00", "(0.25)")),
         (Cell(0.5, 0.1, metric_error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
     ],
-)
+)  # fmt: skip
 def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_explains(cell, text):
     column = Column("m", "m", "M", "higher", 2, interval=cell.interval is not None)
     table = Table("t", "T", (column,), (TableRow("x", "model", (cell,)),))

@@ -45,13 +45,8 @@ GIVEN = {
     "pr_tableb1": ["task.path=biographies.jsonl"],
 }
 OTHERS = (
-    "mauve_table5",
-    "mauve_table13",
-    "huse_table2",
-    "pr_tableb3",
-    "pr_tableb4",
-    "pr_tableb6",
-)  # with tests of their own, or without an experiment
+    "mauve_table5", "mauve_table13", "huse_table2", "pr_tableb3", "pr_tableb4", "pr_tableb6",
+)  # with tests of their own, or without an experiment  # fmt: skip
 PLANNED = [
     (name, plan)
     for name in FACTS
@@ -103,16 +98,9 @@ def run_plan(folder, experiment, *words):
         title = settings.decoder.title if axes["decoder"] != "imported" else "imported"
         model = axes["model"]
         write_run(
-            folder,
-            axes["decoder"],
-            0,
-            model=model,
-            title=title,
-            options={},
-            axes=axes,
-            results=lines,
+            folder, axes["decoder"], 0, model=model, title=title, options={}, axes=axes, results=lines,
             experiment=f"job-{rank}",
-        )
+        )  # fmt: skip
     return read_results([folder]), build_layout(composer.compose_experiment([name]).report, "report")
 
 

@@ -472,14 +472,10 @@ def find_best(values, direction, human=None, **options):
 @pytest.mark.parametrize(
     ("direction", "human", "options", "best"),
     [
-        ("higher", None, {}, {"c"}),
-        ("lower", None, {}, {"a"}),
-        ("match_human", 0.52, {}, {"b"}),
-        ("match_human", None, {}, set()),
-        ("target", None, {"target": 0.4}, {"b"}),
-        ("none", None, {}, set()),
+        ("higher", None, {}, {"c"}), ("lower", None, {}, {"a"}), ("match_human", 0.52, {}, {"b"}),
+        ("match_human", None, {}, set()), ("target", None, {"target": 0.4}, {"b"}), ("none", None, {}, set()),
     ],
-)
+)  # fmt: skip
 def test_the_best_by_direction(direction, human, options, best):
     assert find_best({"a": 0.1, "b": 0.5, "c": 0.9}, direction, human, **options) == best
 
