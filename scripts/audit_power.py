@@ -6,7 +6,7 @@ The contexts are texts of 64 tokens that the bundled docs-m wrote. At each posit
 own Q, and the audit compares them with the Q that was asked for, given the same context. An audit draws all tokens anew
 (20,480 of 320 texts, four to a context), so that thousands of audits need a few forward passes.
 
-faults: twelve faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
+faults: fifteen faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
 a fault, for several decoders. half: honest engines in half precision that read one text at a time, against references
 in float32 and in the same precision that read 32.
 """
