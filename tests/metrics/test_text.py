@@ -6,6 +6,7 @@ import math
 import statistics
 import tracemalloc
 import warnings
+import zlib
 from collections import Counter
 
 import numpy as np
@@ -189,6 +190,17 @@ def test_the_share_of_texts_at_the_limit_has_an_interval_without_any_such_text()
     assert (made.intervals["hit_limit"]["method"], made.intervals["hit_limit"]["low"]) == ("wilson", 0.0)
     assert made.intervals["hit_limit"]["high"] == pytest.approx(3.8415 / 43.8415, abs=1e-4)  # z^2 / (n + z^2)
     assert made.notes[-1] == "no interval of length, length_sd, length_median: no variation seen"
+
+
+def test_blocks_of_compression_are_compressed_after_what_precedes_them():
+    """Blocks of one letter each, 101 bytes: what precedes, of other letters, saves none of their bytes."""
+    metric, texts = CompressionRatio(), [letter * 100 for letter in "abcdefghij"]
+    side = Side("model", tuple(texts), {metric.needs()[0]: texts})
+    features = Features(side, side, {"n": "10"})
+    (made,) = metric.replicates(features, metric.compute(features), Plan(20)).values()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=b"-")  # a past that saves nothing
+    alone = len(packer.compress(b"a" * 100 + b"\n") + packer.flush())
+    assert made.draws == pytest.approx(np.full((1, 20), 101 / alone))
 
 
 @pytest.mark.slow

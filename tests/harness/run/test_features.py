@@ -278,6 +278,7 @@ def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(t
 def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     facts = passes.read_q(SPEC, Nucleus(p=0.9), source(tmp_path), 1, tmp_path)
     got = load_next_token(tmp_path, facts)
+    assert facts["n"] == 3
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
     lm = passes.session.model(SPEC, passes.runtime)
     (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
