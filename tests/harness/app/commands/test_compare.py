@@ -31,7 +31,7 @@ def compare(capsys, *words, code=0):
 
 def test_logs_of_inspect_are_compared_by_sample(capsys):
     printed = compare(capsys, LOGS / "a.eval", f"B={LOGS / 'b.json'}")
-    assert re.search(r"a +0\.750 \[0\.434, .*\n B +0\.812 ", printed)
+    assert re.search(r"a +0\.75 \[0\.43, .*\n B +0\.81 ", printed)
     assert "8 samples." in printed
     assert "averaged: up to 2 of a, 2 of B." in printed
     assert re.search(r"includes: a − B +-0\.062 \[-0\.411, 0\.286\] +paired t ", printed)
