@@ -65,8 +65,8 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
         seed: Of k-means.
 
     Returns:
-        A weighted mean of z-scores; far below 0: copies. If no cell has five model and five test texts it raises
-        `UndefinedMetric`.
+        A weighted mean of z-scores; far below 0: copies. Between equal sets its standard deviation is about
+        1 / sqrt(cells), not 1. If no cell has five model and five test texts it raises `UndefinedMetric`.
     """
     train, test = check_sides(human=train, model=test, least=1)
     train, model = check_sides(human=train, model=model, least=1)

@@ -365,6 +365,16 @@ def test_samples_of_a_prompt_stay_together():
 # copying, clipped density and coverage
 
 
+@pytest.mark.parametrize(("cells", "worlds"), [(1, 150), (3, 150), pytest.param(3, 1000, marks=pytest.mark.long)])
+def test_c_t_of_equal_sets_is_a_mean_of_z_scores(cells, worlds):
+    values = []
+    for seed in range(worlds):
+        train, test, model = np.random.default_rng(seed).normal(size=(3, 300, 8))
+        values.append(copying_z(train=train, test=test, model=model, cells=cells, seed=seed))
+    assert np.mean(values) == pytest.approx(0, abs=4 / np.sqrt(worlds))
+    assert np.std(values) == pytest.approx(1 / np.sqrt(cells), rel=4 / np.sqrt(2 * worlds))
+
+
 def test_z_in_one_cell_agrees_with_pairs():
     train, test, model = normal(30), normal(20, seed=1), normal(25, seed=2, shift=0.3)
     distances = [np.linalg.norm(side[:, None] - train[None], axis=2).min(axis=1) for side in (test, model)]
