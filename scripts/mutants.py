@@ -83,10 +83,10 @@ def change(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             yield "result", before.value, ast.Tuple([second, first, *rest], ast.Load())
 
 
-def find_mutants(path: Path) -> list[Mutant]:
-    """Return all changes of a file's functions."""
+def find_mutants(path: Path, text: str) -> list[Mutant]:
+    """Return all changes of the functions in a file's text."""
     mutants = []
-    queue: list[tuple[ast.AST, bool]] = [(ast.parse((ROOT / path).read_text(encoding="utf-8")), False)]
+    queue: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
     while queue:
         node, inside = queue.pop()
         if isinstance(node, NOT_READ) or (isinstance(node, ast.keyword) and node.arg in STYLE):
@@ -105,14 +105,15 @@ def draw_mutants(rooms: Sequence[str], seed: int, count: int) -> list[Mutant]:
     """Draw different mutants of the rooms, at most half of all."""
     rng, chosen = random.Random(seed), dict[tuple[Path, str], Mutant]()
     paths = [path.relative_to(ROOT) for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
-    mutants = {path: find_mutants(path) for path in paths}
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+    mutants = {path: find_mutants(path, text) for path, text in texts.items()}
     paths = [path for path in paths if mutants[path]]
-    lengths = [len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in paths]
+    lengths = [len(texts[path].splitlines()) for path in paths]
     while len(chosen) < min(count, sum(map(len, mutants.values())) // 2):
         path = rng.choices(paths, lengths)[0]
         kind = rng.choice(sorted({mutant.kind for mutant in mutants[path]}))
         mutant = rng.choice([mutant for mutant in mutants[path] if mutant.kind == kind])
-        chosen[path, mutant.apply((ROOT / path).read_text(encoding="utf-8"))] = mutant
+        chosen[path, mutant.apply(texts[path])] = mutant
     return list(chosen.values())
 
 

@@ -188,7 +188,7 @@ def wrap_model(model: Module, spec: ModelSpec, device: torch.device) -> Language
 
 def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Module:
     """Read the weights with the selected attention."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
     source, revision = spec.source
     try:
@@ -201,12 +201,13 @@ def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Modul
                 "check the name, or install a newer transformers"
             ) from err
         raise DataError(f"model {spec.path}: cannot be loaded ({shorten_error(err)})") from err
-    if type(config) not in AutoModelForCausalLM._model_mapping:
+    model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if model_class is None:
         raise DataError(
             f"model {spec.path}: the family {config.model_type} has no causal language model, which writes left to "
             "right; name another model"
         )
-    kernels = choose_attention(AutoModelForCausalLM._model_mapping.get(type(config), None))
+    kernels = choose_attention(model_class)
     config._attn_implementation = kernels  # overrides config.json
     model = read_weights(
         AutoModelForCausalLM, spec, "model", config=config, attn_implementation=kernels, device_map=device_map

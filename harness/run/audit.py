@@ -25,8 +25,8 @@ def choose_reference(model: BackendSpec | None, option: bool | str) -> ModelSpec
     core.require_package("torch", "local")
     if model is None:
         raise core.SpecError(f"audit={option}: these texts come from a file; leave it out, or generate with a model")
-    named = {"path": option} if isinstance(option, str) else None
-    reference = core.construct(ModelSpec, named, "audit") if named else model.tokenizer_spec()
+    is_named = isinstance(option, str)
+    reference = core.construct(ModelSpec, {"path": option}, "audit") if is_named else model.tokenizer_spec()
     if reference is None:
         raise core.SpecError(
             f"audit=true: no reference model is known for {model.title}; name one as audit=HUB_ID_OR_FOLDER"

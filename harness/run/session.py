@@ -100,9 +100,8 @@ class Session(models.ModelCache):
 
     def tokenizer(self, spec: models.ModelSpec) -> Tokenizer:
         """Return a model's tokenizer; no weights are loaded."""
-        key = digest(
-            [*spec.source, models.tokenizer_digest(spec), spec.bos]
-        )  # the source's config names the end tokens
+        # The source's config names the end tokens.
+        key = digest([*spec.source, models.tokenizer_digest(spec), spec.bos])
         if key not in self._tokenizers:
             self._tokenizers[key] = models.load_tokenizer(spec)
         return self._tokenizers[key]

@@ -153,9 +153,8 @@ class Executor:
     """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
     """Name of a cached or reused input → differences of the environment that computed it; of a server, its facts."""
-    _entries: dict[str, storage.Entry | None] = field(
-        default_factory=dict
-    )  # key → what was made, found or planned under it
+    _entries: dict[str, storage.Entry | None] = field(default_factory=dict)
+    """Key → what was made, found or planned under it."""
 
     @property
     def num_computed(self) -> int:

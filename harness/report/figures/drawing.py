@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import starmap
 from pathlib import Path
 from typing import Any, cast
 
@@ -342,8 +341,9 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
     inside, points = panel.get_window_extent(), figure.dpi / 72
     boxes: list[Bbox] = []
 
-    def weigh(box: Bbox, leader: F64) -> float:
+    def weigh(candidate: tuple[tuple[int, int, int], Bbox, F64]) -> float:
         """Another label or the edge of the axes weighs more than a leader through a label, and that than a line."""
+        _, box, leader = candidate
         crossed = sum(other.count_contains(leader) > 0 for other in boxes)
         is_outside = inside.count_contains(box.corners()) < 4
         return float(box.count_contains(occupied) + 1000 * crossed + 100_000 * (box.count_overlaps(boxes) + is_outside))
@@ -354,12 +354,11 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
         at, size = panel.transData.transform((x, y)), text.get_window_extent().size
         candidates = []
         for far, dx, dy in OFFSETS:
-            edge, side = at + points * far * np.array([dx, dy]), np.array([dx, dy])
+            side = np.array([dx, dy])
+            edge = at + points * far * side
             box = Bbox([edge + (side - 1) / 2 * size, edge + (side + 1) / 2 * size]).padded(PAD * points)
-            candidates.append((box, np.linspace(at, edge, STEPS)))
-        weights = list(starmap(weigh, candidates))
-        best = weights.index(min(weights))
-        (far, dx, dy), (box, leader) = OFFSETS[best], candidates[best]
+            candidates.append(((far, dx, dy), box, np.linspace(at, edge, STEPS)))
+        (far, dx, dy), box, leader = min(candidates, key=weigh)
         boxes.append(box)
         position: dict[str, Any] = {"xytext": (dx * far, dy * far), "textcoords": "offset points"}
         text.set(position=position["xytext"], ha=ALIGN[dx][0], va=ALIGN[dy][1])
