@@ -121,14 +121,14 @@ def _find_docstrings(node: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
         text = ast.get_docstring(node)
         if text:
             yield prefix or "__doc__", text
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield from _find_attached_docstring(node.value)
     for block in ("body", "orelse", "finalbody", "handlers"):
-        statements = getattr(node, block, ())
-        for child in statements if isinstance(statements, list) else ():
+        for child in getattr(node, block, ()):
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from _find_docstrings(child, f"{prefix}.{child.name}" if prefix else child.name)
-            elif isinstance(child, ast.stmt | ast.ExceptHandler):
+            elif isinstance(child, ast.Expr):
+                if isinstance(child.value, ast.Call):
+                    yield from _find_attached_docstring(child.value)
+            elif hasattr(child, "body"):
                 yield from _find_docstrings(child, prefix)
 
 
@@ -286,6 +286,8 @@ class _Reader:
 
     def flush(self) -> None:
         """End the current paragraph and keep it if it is prose."""
+        if not self._buffer:
+            return
         text = _clean(" ".join(self._buffer))
         self._buffer.clear()
         if _is_prose(text):

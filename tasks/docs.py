@@ -12,6 +12,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -56,7 +57,7 @@ class Docs(CutTask):
         return True
 
     def fingerprint(self) -> str:
-        """Return a digest of installed files and the extraction's version; parsing the corpus takes half a minute."""
+        """Return a digest of installed files and the extraction's version; parsing the corpus takes long."""
         try:
             installed = {package: _describe_installed(package) for package in _passages.DEFAULT_PACKAGES}
         except importlib.metadata.PackageNotFoundError as err:
@@ -88,11 +89,31 @@ class Docs(CutTask):
 
 
 def load_corpus(fingerprint: str) -> list[_passages.Passage]:
-    """Return all passages: kept in the cache folder, since parsing the packages takes half a minute."""
+    """Return all passages: kept in the cache folder, since parsing the packages takes long."""
     path = core.find_cache_root() / "docs" / f"{fingerprint[:16]}.json"
-    cached = _read_corpus(path)
-    if cached is not None:
-        return cached
+    passages = _read_corpus(path)
+    if passages is None:
+        with _lock(path):  # a second process waits and then finds the file
+            passages = _read_corpus(path) or _parse_packages(path)
+    return passages
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; none in a folder that cannot be written."""
+    from filelock import FileLock
+
+    with ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(f"{path}.lock"))
+        except OSError as err:
+            log.debug("the passages are not locked: %s", err)
+        yield
+
+
+def _parse_packages(path: Path) -> list[_passages.Passage]:
+    """Return the passages of the installed packages, and keep them in a file."""
     from openended.tasks import _docstrings
 
     try:

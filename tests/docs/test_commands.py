@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
         patch.setenv("HF_HUB_OFFLINE", "1")
         passages, cache = find_cache_root() / "docs", tmp_path_factory.mktemp("cache")
         passages.mkdir(parents=True, exist_ok=True)
-        (cache / "docs").symlink_to(passages)  # no download, and half a minute to parse again
+        (cache / "docs").symlink_to(passages)  # no download, and long to parse again
         patch.setenv("OPENENDED_CACHE", str(cache))
         yield build_folder(tmp_path_factory.mktemp("reader"))
 

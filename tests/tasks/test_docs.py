@@ -1,6 +1,8 @@
 """The docs task: what the corpus keeps and drops, that nothing leaks between splits, and how passages become examples."""
 
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import pytest
@@ -271,13 +273,22 @@ def test_prompt_and_human_are_the_passage():
 
 def test_the_passages_are_cached_and_verified(tmp_path, corpus):
     first = read(by_words())
-    (cached,) = (tmp_path / "docs").iterdir()
+    (cached,) = (tmp_path / "docs").glob("*.json")
     assert read(by_words()) == first
     assert len(corpus) == 1
     for broken in (cached.read_text().replace("w1 ", "x1 ", 1), "", "no json", "[1]\n[2]\n"):
         cached.write_text(broken)
         assert read(by_words()) == first
     assert len(corpus) == 5
+
+
+def test_of_two_that_need_the_passages_one_parses_and_one_waits(corpus, monkeypatch):
+    parse = _docstrings.load_passages
+    monkeypatch.setattr(_docstrings, "load_passages", lambda **_: (time.sleep(0.2), parse())[1])
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(docs.load_corpus, ["same", "same"])
+    assert first == second
+    assert len(corpus) == 1
 
 
 @pytest.mark.usefixtures("corpus")
