@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra.core.default_element import ResultDefault
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
+
+from openended.harness.core import DeviceMap
+from openended.harness.models import ModelSpec
 
 # Number of the last collected case of each test with `thin(n)`.
 _SEEN = pytest.StashKey[dict[tuple[Path, str], int]]()
@@ -81,7 +85,7 @@ def keep_loggers() -> Iterator[None]:
     if logger.level != level:
         logger.setLevel(level)
     for name, one in list(logging.root.manager.loggerDict.items()):
-        if name.split(".")[0] == "openended" and isinstance(one, logging.Logger):
+        if name.startswith("openended") and isinstance(one, logging.Logger):
             one.disabled = False
 
 
@@ -90,6 +94,25 @@ def wait_for_no_disk() -> Iterator[None]:
     """Let `fsync` return at once: it protects files from a loss of power, which no test can cause."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def load_each_bundled_model_once() -> Iterator[None]:
+    """Remember the bundled models that are on the processor: most runs of the tests ask for the same ones."""
+    load = ModelSpec.load
+    backends: dict[tuple[Any, ...], Any] = {}
+
+    def load_once(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> Any:
+        if not spec.is_bundled or device != "cpu" or device_map is not None:
+            return load(spec, device=device, device_map=device_map)
+        key = type(spec), repr(spec), torch.get_num_threads()
+        if key not in backends:
+            backends[key] = load(spec, device=device)
+        return backends[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelSpec, "load", load_once)
         yield
 
 
