@@ -21,6 +21,7 @@ system of the judge's own family. The abilities are then those at equal length, 
 (Dubois et al. 2024, "Length-controlled AlpacaEval"; Chatbot Arena's style control).
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ from openended.metrics.judgments import CONTROLS, ComparisonFile, Empty, FileRow
 PAIRS = core.Need("judgments", by="pairs")
 _GRADIENT = 1e-9  # largest gradient component per comparison that counts as converged
 _STEP, _MOST_STEPS = 1e-12, 500
+_MOST_DENSE = 20_000  # entries of a design: fewer are multiplied faster as a dense array than as a sparse one
 _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
 
@@ -159,6 +161,8 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
             raise core.UndefinedMetric(f"control={name}: expected {name}_a and {name}_b in every row of the file")
     _require_connected(wins.matrix, wins.players)
     design, players = _build_design(wins, names), len(wins.players)
+    is_small = math.prod(design.shape) <= _MOST_DENSE
+    design = design.toarray() if is_small else design
     weights = wins.weights / wins.weights.sum()
     values = np.zeros(players + len(names))
     # The information is singular, with the null vector of equal scores: a multiple of this matrix makes it invertible
@@ -167,7 +171,8 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
     ones[:players, :players] = 1.0 / players
     for _ in range(_MOST_STEPS):
         missed = expit(-(design @ values))
-        information = (design.T @ (design * (weights * missed * (1 - missed))[:, None])).toarray()
+        information = design.T @ (design * (weights * missed * (1 - missed))[:, None])
+        information = information if is_small else information.toarray()
         weight = float(np.trace(information)) / len(values)
         if names and np.linalg.cond(information + weight * ones) > _LARGEST_CONDITION:
             raise core.UndefinedMetric(
