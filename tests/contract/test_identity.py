@@ -173,55 +173,56 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 
 
-def check_apart(folder: Path, *, human: bool) -> list[SystemValue]:
-    """Both values are in the report, of two systems or in two columns, and nothing is an average; return the values."""
+def check_apart(folder: Path, *, human: bool, count: int = 2) -> list[SystemValue]:
+    """All values are in the report, of systems or columns of their own, and nothing is an average; return the values."""
+    expected = [1.0 + number for number in range(count)]
     results = read_results([folder])
     items = results.values
     models = [i for i in items if i.system == "model"]
-    assert sorted(i.mean for i in models) == [1.0, 2.0]
+    assert sorted(i.mean for i in models) == expected
     assert {i.seeds for i in items} == {1}
-    assert sorted(i.mean for i in items if i.system == "human") == ([-2.0, -1.0] if human else [-9.0])
+    assert sorted(i.mean for i in items if i.system == "human") == (
+        [-value for value in expected[::-1]] if human else [-9.0]
+    )
     tables = make_tables(results, LAYOUT, "t")
     cells = [c.value for t in tables for r in t.rows for c in r.cells if r.system == "model"]
-    assert {1.0, 2.0} <= set(cells)
+    assert set(expected) <= set(cells)
     labels = [(t.name, r.label) for t in tables for r in t.rows]
     assert len(set(labels)) == len(labels)
     return items
 
 
 REFUSED = ("scorer", "chat_template")  # only the model under test chats
-APART = [
-    (role, spec, field, other)
-    for role, spec in SPECS
-    for field, other in changes(spec).items()
-    if (role, field) != REFUSED
-    and not (
-        role == "task" and (field in ("path", "cache_dir") or field.endswith("_field"))
-    )  # the texts' digest differs
-    and field not in getattr(spec, "connection_fields", ())  # how a server is reached: see test_openai
-]
+IN_TITLE = ("label", "path", "chat_template", "chat", "dialect", "backend")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("role", "spec", "field", "other"), APART, ids=[f"{role}-{spec.name}-{field}" for role, spec, field, _ in APART]
-)
-def test_runs_that_differ_in_one_option_are_never_merged(role, spec, field, other, tmp_path):
-    part = {role: spec} if role != "metric" else {"metrics": (spec,)}
+@pytest.mark.parametrize(("role", "spec"), SPECS, ids=NAMES)
+def test_runs_that_differ_in_one_option_are_never_merged(role, spec, tmp_path):
+    """A run of the spec, and one of each that differs from it in one option."""
+    part = {}
     if role == "task" and not spec.paired:
         part["generations"] = str(tmp_path / "texts.jsonl")
         (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n')
-    changed = part | ({role: other} if role != "metric" else {"metrics": (other,)})
+    changed = {
+        field: other
+        for field, other in changes(spec).items()
+        if (role, field) != REFUSED
+        and field != "first_token"  # another word for `bos`
+        # the texts' digest differs
+        and not (role == "task" and (field in ("path", "cache_dir") or field.endswith("_field")))
+        and field not in getattr(spec, "connection_fields", ())  # how a server is reached: see test_openai
+    }
     human = role in ("task", "scorer", "embedder", "metric")
-    record(tmp_path, settings(**part), 1.0, human=human)
-    record(tmp_path, settings(**changed), 2.0, human=human)
-    items = check_apart(tmp_path, human=human)
+    for number, one in enumerate((spec, *changed.values())):
+        part |= {role: one} if role != "metric" else {"metrics": (one,)}
+        record(tmp_path, settings(**part), 1.0 + number, human=human)
+    items = check_apart(tmp_path, human=human, count=1 + len(changed))
     if role in ("task", "model", "decoder", "scorer", "embedder"):
         labels = [s.name for s in group_systems(items)]
-        assert len(set(labels)) == 2
-        in_title = ("label", "path", "chat_template", "chat", "dialect", "backend")
-        if role != "decoder" and field not in in_title:
-            assert any(f"{field}=" in label for label in labels), labels
+        assert len(set(labels)) == 1 + len(changed)
+        for field in changed if role != "decoder" else ():
+            assert field in IN_TITLE or any(f"{field}=" in label for label in labels), (field, labels)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "C
 PLUGIN = ROOT / "docs" / "examples" / "plugin" / "README.md"  # its commands: tests/harness/app/hydra/test_plugins.py
 _BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SHELL = ("", "bash", "console")
-GRID = ("-m", "name=quickstart", "decoder=greedy,nucleus", "seed=0,1", "num_examples=100", "max_new_tokens=24",
-        "metric=[distinct_n]", "intervals=40")  # fmt: skip
+GRID = ("-m", "name=quickstart", "decoder=greedy,nucleus", "seed=0,1", "num_examples=90", "max_new_tokens=4",
+        "metric=[distinct_n]", "intervals=40")  # 90 prompts for `rate make`  # fmt: skip
 # Words of the documentation that stand for something of the reader's.
 READERS = {
     "…": "", "GRID": "quickstart", "PATH": "quickstart", "SYSTEM": "greedy", "A": "monday", "B": "tuesday",

@@ -417,7 +417,7 @@ def test_the_error_grows_where_few_raters_with_a_taste_of_their_own_judge_many_i
     rng, scores, errors = np.random.default_rng(0), [], []
     for _ in range(60):
         rows = [{**row, "item": f"{row['item']}{row['rater']}", "rater": row["item"]}
-                for row in simulate_study(rng, items=25, raters=40)]  # fmt: skip
+                for row in simulate_study(rng, items=25, raters=20)]  # fmt: skip
         result = score(tmp_path, rows)
         scores.append(result.values["bradley_terry"])
         errors.append(result.sd["bradley_terry"])

@@ -9,7 +9,7 @@ import pytest
 from openended.harness.rating.answers import build_judgment_rows, gather_answers
 from openended.harness.rating.study import build_items
 from tests.harness.rating.kills import start
-from tests.harness.rating.studies import study
+from tests.harness.rating.studies import HOSTILE, study
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -73,14 +73,7 @@ def downloaded(page, click, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("page", "protocol", "how"),
-    [
-        ("desk", "mauve", "keys"),
-        ("phone", "mauve", "mouse"),
-        ("desk", "typicality", "mouse"),
-        ("phone", "typicality", "keys"),
-    ],
-    indirect=["page"],
+    ("page", "protocol", "how"), [("desk", "mauve", "keys"), ("phone", "typicality", "mouse")], indirect=["page"]
 )
 def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, tmp_path):
     key = study(tmp_path, protocol)
@@ -98,6 +91,9 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
             True
         ] * len(texts)
         answer(page, key, choices[name], how)
+    for width, height in SIZES.values():
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.keyboard.press("1")  # one answer of the fourth, then the tab is closed
     choices[ids[3]] = {**choices[ids[3]], next(iter(key.protocol.questions)): 1}
     assert page.locator("#count").text_content().startswith(f"{3 + (len(key.protocol.questions) == 1)} of {len(ids)}")
@@ -128,11 +124,13 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
 
 @pytest.mark.slow
 def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
-    key = study(tmp_path, items=12, items_a_sheet=12)
+    key = study(tmp_path)
     sheet = next(iter(key.sheets))
     page.goto((tmp_path / "sheets" / f"{sheet}.html").as_uri())
     page.click("#start")
-    for shown in build_items(key, key.sheets[sheet]):
+    items = build_items(key, key.sheets[sheet])
+    assert all(any(text.startswith(hostile) for shown in items for text in shown["texts"]) for hostile in HOSTILE)
+    for shown in items:
         assert page.locator("#texts .text").all_text_contents() == shown["texts"]
         answer(page, key, dict.fromkeys(key.protocol.questions, 2), "keys")
     assert page.evaluate("window.pwned") is None
@@ -172,8 +170,9 @@ def test_ties_are_told_back_is_possible_and_time_counts_only_while_visible(page,
     page.click("#start")
     for tie in (3, 1, 1, 1, 1, 1, 1, 1, 1):
         assert page.locator("#ties").is_hidden()  # of fewer than ten answers, no share is told
-        answer(page, key, {**dict.fromkeys(key.protocol.questions, 1), "interesting": tie}, "keys")
-    page.keyboard.press("3")  # the first question of the tenth item, `interesting`
+        for pressed in (str(tie), "1", "1", "Enter"):  # `interesting` is the first question
+            page.keyboard.press(pressed)
+    page.keyboard.press("3")  # of the tenth item
     assert "Ties so far: 20 %" in page.locator("#ties").text_content()
     page.keyboard.press("Backspace")
     assert page.locator('input[name="sensible"]:checked').get_attribute("value") == "1"

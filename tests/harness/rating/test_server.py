@@ -234,8 +234,8 @@ def test_a_server_that_is_not_installed_names_its_extra(tmp_path, monkeypatch, c
 
 @pytest.mark.slow
 def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path):
-    """Three kills here; `python -m tests.harness.rating.kills 50` is the campaign."""
-    tally, rows = campaign(tmp_path, kills=3, raters=8, prompts=60)
+    """Two kills here; `python -m tests.harness.rating.kills 50` is the campaign."""
+    tally, rows = campaign(tmp_path, kills=2, raters=8, prompts=60)
     assert len(tally) > 20
     assert not any(losses(tally, rows, tmp_path).values()), (losses(tally, rows, tmp_path), tally.faults)
     assert not tally.refused
@@ -247,7 +247,7 @@ def served(pool, monkeypatch):
     uvicorn = pytest.importorskip("uvicorn")
     from openended.harness.rating.server import TimedProtocol, make_app
 
-    monkeypatch.setattr(TimedProtocol, "request_seconds", 0.5)
+    monkeypatch.setattr(TimedProtocol, "request_seconds", 0.2)
     config = uvicorn.Config(make_app(pool, "127.0.0.1"), port=0, http=TimedProtocol, log_level="warning")
     server = uvicorn.Server(config)
     sock = config.bind_socket()
@@ -272,7 +272,7 @@ def test_half_open_requests_are_closed_without_a_traceback(pool, served, sent, c
             with suppress(OSError):
                 for _ in range(30):
                     connection.sendall(b" ")
-                    time.sleep(0.1)
+                    time.sleep(0.02)
         with suppress(ConnectionError):
             while connection.recv(4096):
                 pass

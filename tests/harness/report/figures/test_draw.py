@@ -65,9 +65,8 @@ def test_each_figure_is_drawn(name, tmp_path):
         assert panel.has_data() or not panel.get_visible()
         ends = sorted(tuple(text.get_window_extent().intervalx) for text in panel.get_xticklabels() if text.get_text())
         assert all(left[1] <= right[0] for left, right in pairwise(ends)), "labels of ticks overlap"
-    png = drawing.save(figure, tmp_path, name)
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    if name == "sweep-decoder.p":  # the others are saved with a grid, below
+        drawing.save(figure, tmp_path, name)
 
 
 def test_no_data_no_figure(tmp_path):
@@ -250,8 +249,7 @@ def test_figures_are_drawn_without_a_store_that_can_keep_them(tmp_path, at):
     store = at and tmp_path / at
     results = replace(results, runs=tuple(replace(run, store=store) for run in results.runs))
     only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
-    for name in ("first", "second"):
-        assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / name, [Layout(figures=only)])] == [True]
+    assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / "drawn", [Layout(figures=only)])] == [True]
 
 
 @pytest.mark.slow
@@ -260,11 +258,14 @@ def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
     pictures = draw_all(results, tmp_path / "figures")
     traces = {p.png.stem: p.trace for p in pictures}
     assert all(traces.values())
+    assert {"divergence", "zipf", "metrics", "precision_recall", "quality_diversity"} <= set(traces)
+    for picture in pictures:
+        assert picture.png.read_bytes().startswith(b"\x89PNG")
+        assert picture.png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     colors = {}
     for trace in traces.values():
         for series in (s for panel in trace["panels"] for s in panel["series"] if s["label"] not in ("", "human")):
             colors.setdefault(series["label"].partition(" (")[0], set()).add(series["color"])
-    assert len(traces) > 2
     assert all(len(used) == 1 for used in colors.values())
     assert len(set.union(*colors.values())) == len(colors) == 3
     panel = next(p for p in traces["metrics"]["panels"] if p["title"].startswith("MAUVE"))

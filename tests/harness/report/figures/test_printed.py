@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openended.harness.app.hydra.command_line import CommandLine
-from openended.harness.app.hydra.compose import Composer, to_plain
+from openended.harness.app.hydra.compose import Composer
 from openended.harness.report.figures.draw import choose_figures, read_declarations
 from openended.harness.results import build_layout, filter_results, read_results
 from tests.harness.report.synthetic import draw_figure, result, write_run
@@ -19,15 +18,13 @@ FIGURES = {
     for name, facts in yaml.safe_load(path.read_text(encoding="utf-8"))["figures"].items()
 }
 PAPERS = {"mauve": "MAUVE", "pr": "P&R", "huse": "HUSE"}
+COMPOSER = Composer()
 SIZES = ["small", "medium", "large", "xl"]
 
 
 @cache
 def layout_of(experiment):
-    node = to_plain(
-        Composer(CommandLine(words=(f"experiment={experiment}",))).compose_command().get("report"), complete=False
-    )
-    return build_layout(node, experiment)
+    return build_layout(COMPOSER.compose_experiment([f"experiment={experiment}"]).report, experiment)
 
 
 def declare(experiment, figure, metrics=()):

@@ -18,7 +18,7 @@ HOSTILE = [
     " closes </script><!-- and <![CDATA[ opens ]]> {{ 7 * 7 }} &lt;b&gt;",
     " turns \u202eright to left\u2066 and \u0000 nothing \u2028 here \ufeff",
     " emoji 👩‍👩‍👧‍👦 🏳️‍🌈 and é combining é",
-    " one line " + "x" * 1_000_000,
+    " one line " + "x" * 100_000,
     " the cat sat on the mat and the cat sat on the mat again and again and again and again",
 ]
 WORDS = ["tree", "river", "stone", "cloud", "ember", "harbour", "lantern", "meadow", "needle", "orchard"]
