@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, cast
 
 from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, load_member, option, ranged
+from openended.harness.models.families import find_direction
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
@@ -101,6 +102,8 @@ class EmbedderSpec(Spec):
         if self.kind == "causal" and (reason := spec.cannot("embed")):
             raise SpecError(f"embedder {self.title}: {reason}; set embedder.kind=masked")
         config = spec.config()
+        if self.kind == "masked" and (reason := find_direction(config)):
+            raise SpecError(f"embedder {self.title}: {reason}; set embedder.kind=causal")
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer
             low, high = -num_layers - 1, num_layers

@@ -67,6 +67,13 @@ def find_refusal(config: Mapping[str, Any]) -> str | None:
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
 
 
+def find_direction(config: Mapping[str, Any]) -> str | None:
+    """Return what a config.json says of a model that reads from left to right; None if it does not say so."""
+    names = [str(name) for name in config.get("architectures") or ()]
+    is_causal = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names)
+    return f"its architecture {names[0]} reads from left to right" if is_causal and not find_refusal(config) else None
+
+
 def choose_attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class
     """Return the attention implementation for a class: fused kernels if supported, else plain products."""
     return "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
