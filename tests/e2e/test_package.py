@@ -20,6 +20,16 @@ FILES = ("pyproject.toml", "README.md", "LICENSE")
 FOREIGN = ("metrics", "tasks", "conf", "harness")
 PLAN = ("plan_only=true", "num_examples=2")
 OWN_MODULES = "from openended.metrics.mauve import mauve; import openended.tasks.docs; print(mauve.__module__)"
+PLUGINS = """
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigSource
+import openended
+print(openended.__file__)
+found = Plugins.instance().discover(ConfigSource)
+print(sorted(c.__name__ for c in found if "openended" in c.__module__))
+"""
+# A search path is asked for by what it is, not by its name.
+OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"PluginPackages"}))
 
 
 def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -49,12 +59,22 @@ def checkout(tmp_path_factory) -> Path:
     return copy
 
 
+BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+
+
+def build(what: str, source: Path, into: Path) -> Path:
+    """Build the `sdist` or `wheel` of a folder as pip and build do, by the hooks of its build system."""
+    checked(sys.executable, "-c", BUILD, f"build_{what}", into, cwd=source)
+    return next(into.glob("openended-*.tar.gz" if what == "sdist" else "openended-*.whl"))
+
+
 @pytest.fixture(scope="module")
-def built(checkout, tmp_path_factory) -> tuple[Path, Path]:
-    """(sdist, wheel): the wheel is made from the sdist, as an index would have it."""
+def wheel(checkout, tmp_path_factory) -> Path:
+    """The wheel that is made from the sdist, as an index would have it."""
     where = tmp_path_factory.mktemp("dist")
-    checked(sys.executable, "-m", "build", "--no-isolation", "--outdir", where, checkout, cwd=where)
-    return next(where.glob("openended-*.tar.gz")), next(where.glob("openended-*.whl"))
+    shutil.unpack_archive(build("sdist", checkout, where), where / "unpacked", filter="data")
+    (source,) = (where / "unpacked").iterdir()
+    return build("wheel", source, where)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +87,12 @@ def dependencies(tmp_path_factory) -> Path:
             if not ours and not (farm / entry.name).exists():
                 (farm / entry.name).symlink_to(entry)
     return farm
+
+
+@pytest.fixture(scope="module")
+def bare(dependencies, tmp_path_factory) -> Path:
+    """The interpreter of an environment without ours."""
+    return environment(tmp_path_factory.mktemp("bare") / "env", dependencies)
 
 
 def environment(where: Path, dependencies: Path) -> Path:
@@ -97,19 +123,16 @@ def foreign_wheel(where: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(built, dependencies, tmp_path_factory) -> Path:
+def installed(wheel, dependencies, tmp_path_factory) -> Path:
     """The interpreter of an environment with our wheel, and then a foreign one."""
     where = tmp_path_factory.mktemp("installed")
     python = environment(where / "env", dependencies)
-    pip(python, "install", "--no-deps", built[1])
-    pip(python, "install", "--no-deps", foreign_wheel(where))
+    pip(python, "install", "--no-deps", wheel, foreign_wheel(where))
     return python
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
-    with zipfile.ZipFile(built[1]) as wheel:
-        inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
+def test_the_wheel_holds_every_file_of_the_four_folders_and_is_that_of_the_checkout(checkout, wheel, tmp_path):
     ours = [
         *(ROOT / "openended").glob("*.*"),
         *(ROOT / "openended" / "integrations").rglob("*.*"),
@@ -118,13 +141,9 @@ def test_the_wheel_holds_every_file_of_the_four_folders_and_nothing_else(built):
     expected = {str(p.relative_to(ROOT)) for p in ours}
     for name in ("conf", "harness", "metrics", "tasks"):
         expected |= {f"openended/{p.relative_to(ROOT)}" for p in (ROOT / name).rglob("*") if p.is_file()}
-    assert inside == {name for name in expected if "__pycache__" not in name}
-
-
-@pytest.mark.slow
-def test_the_wheel_of_a_checkout_is_that_of_the_sdist(checkout, built, tmp_path):
-    checked(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, checkout, cwd=tmp_path)
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as one, zipfile.ZipFile(built[1]) as other:
+    with zipfile.ZipFile(build("wheel", checkout, tmp_path)) as one, zipfile.ZipFile(wheel) as other:
+        inside = {name for name in other.namelist() if ".dist-info/" not in name}
+        assert inside == {name for name in expected if "__pycache__" not in name}
         assert sorted(one.namelist()) == sorted(other.namelist())
         assert all(one.read(name) == other.read(name) for name in one.namelist() if not name.endswith("RECORD"))
 
@@ -133,8 +152,9 @@ def test_the_wheel_of_a_checkout_is_that_of_the_sdist(checkout, built, tmp_path)
 def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_path):
     whose = "import conf, harness, metrics, tasks; print({m.WHOSE for m in (conf, harness, metrics, tasks)})"
     assert checked(installed, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
-    assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path)
-    assert checked(installed, "-c", OWN_MODULES, cwd=tmp_path).strip() == "openended.metrics.mauve"
+    where, found, name = checked(installed, "-c", PLUGINS + OWN_MODULES, cwd=tmp_path).splitlines()
+    assert "site-packages" in where
+    assert (found, name) == (OURS, "openended.metrics.mauve")
 
 
 @pytest.mark.slow
@@ -149,35 +169,16 @@ def test_files_and_packages_of_our_names_in_the_working_directory_change_nothing
 
 
 @pytest.mark.long
-def test_uninstalling_the_foreign_wheel_leaves_ours_whole(built, dependencies, tmp_path):
+def test_uninstalling_the_foreign_wheel_leaves_ours_whole(wheel, dependencies, tmp_path):
     python = environment(tmp_path / "env", dependencies)
     pip(python, "install", "--no-deps", foreign_wheel(tmp_path))
-    pip(python, "install", "--no-deps", built[1])
+    pip(python, "install", "--no-deps", wheel)
     pip(python, "uninstall", "--yes", "foreign")
     assert call(python, "-c", "import metrics", cwd=tmp_path).returncode == 1
     assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=tmp_path)
     (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
-    with zipfile.ZipFile(built[1]) as wheel:
-        assert all((site / name).is_file() for name in wheel.namelist())
-
-
-PLUGINS = """
-from hydra.core.plugins import Plugins
-from hydra.plugins.config_source import ConfigSource
-import openended
-print(openended.__file__)
-found = Plugins.instance().discover(ConfigSource)
-print(sorted(c.__name__ for c in found if "openended" in c.__module__))
-"""
-# A search path is asked for by what it is, not by its name.
-OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"PluginPackages"}))
-
-
-@pytest.mark.slow
-def test_hydra_finds_ours_in_the_wheel(installed, tmp_path):
-    where, found = checked(installed, "-c", PLUGINS, cwd=tmp_path).splitlines()
-    assert "site-packages" in where
-    assert found == OURS
+    with zipfile.ZipFile(wheel) as files:
+        assert all((site / name).is_file() for name in files.namelist())
 
 
 @pytest.mark.slow
@@ -194,36 +195,32 @@ def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_checkout_works_without_an_install(checkout, dependencies, tmp_path, has_links):
+def test_a_checkout_works_without_an_install(checkout, bare, tmp_path, has_links):
     """Git on Windows writes a link as a small text file, unless it may make links."""
     copy = tmp_path / "source"
     shutil.copytree(checkout, copy, symlinks=True)
     for name in FOREIGN if not has_links else ():
         (copy / "openended" / name).unlink()
         (copy / "openended" / name).write_text(f"../{name}")
-    python = environment(tmp_path / "env", dependencies)
     for cwd, path in ((tmp_path, copy), (copy, None)):
-        where, found = checked(python, "-c", PLUGINS, cwd=cwd, path=path).splitlines()
+        where, found, name = checked(bare, "-c", PLUGINS + OWN_MODULES, cwd=cwd, path=path).splitlines()
         assert Path(cwd, where) == copy / "openended/__init__.py"
-        assert found == OURS
-        assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=cwd, path=path)
-    assert checked(python, "-c", OWN_MODULES, cwd=copy).strip() == "openended.metrics.mauve"
+        assert (found, name) == (OURS, "openended.metrics.mauve")
+    assert "generate" in checked(bare, "-m", "openended", *PLAN, cwd=copy)
 
 
 @pytest.mark.parametrize("name", ["harness", "harness.core.types", "metrics", "metrics.mauve", "tasks", "tasks.docs"])
-def test_a_bare_name_says_what_to_import(checkout, dependencies, tmp_path, name):
-    python = environment(tmp_path / "env", dependencies)
-    left = call(python, "-c", f"import {name}", cwd=checkout)
+def test_a_bare_name_says_what_to_import(checkout, bare, name):
+    left = call(bare, "-c", f"import {name}", cwd=checkout)
     assert left.returncode == 1
     package = name.partition(".")[0]
     assert left.stderr.splitlines()[-1].startswith(f"ImportError: import openended.{package}, not {package}: ")
 
 
 @pytest.mark.slow
-def test_the_folder_runs_as_a_module(checkout, dependencies, tmp_path):
-    python = environment(tmp_path / "env", dependencies)
-    assert checked(python, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
-    assert "generate" in checked(python, "-m", "harness", *PLAN, cwd=checkout)
+def test_the_folder_runs_as_a_module(checkout, bare):
+    assert checked(bare, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
+    assert "generate" in checked(bare, "-m", "harness", *PLAN, cwd=checkout)
 
 
 @pytest.mark.long
@@ -243,8 +240,8 @@ def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp
 
 @pytest.mark.slow
 def test_the_example_judgments_are_found_from_another_directory(installed, tmp_path):
-    words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]"]
-    assert "Preferred by people" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
+    words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "plan_only=true"]
+    assert "bradley_terry example_pairs.csv" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
     wrong = call(installed.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "one of bundled:example_pairs.csv, bundled:example_ratings.csv" in wrong.stderr
