@@ -81,19 +81,27 @@ def _move_index(device: torch.device, index: Any) -> Any:
     return torch.tensor(index, device=device) if isinstance(index, list | np.ndarray) else index
 
 
+@functools.cache
+def _name(operation: Any) -> str:
+    return operation._schema.name.split("::")[1]
+
+
 def _run(operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an operation on the CPU; its results are on the device of its arguments or on the one it names."""
-    name = operation._schema.name.split("::")[1]
+    name = _name(operation)
     for fault in _FAULTS:
         fault(name)
-    values = (*args, *kwargs.values())
-    leaves = [leaf for value in values for leaf in (value if isinstance(value, list | tuple) else (value,))]
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, list | tuple):
+            tensors += [leaf for leaf in value if isinstance(leaf, torch.Tensor)]
     simulated = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
     device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
     target = device or (simulated[0].device if simulated else torch.device("cpu"))
     copies = name in ("_to_copy", "copy_", "_copy_from")
-    if not copies:
+    if not copies and len(tensors) > 1:
         _check_devices(name, args, tensors)
     COUNTS["operations"] += 1
     if copies:

@@ -30,7 +30,7 @@ from tests.harness.generation.models import FAMILIES, family, gpt2, llama
 from tests.helpers import embedding, generation, openended, q_request, ragged, scoring
 from tests.lazy import sampler_worlds, simulated_device, torch
 
-LIMIT = 8
+LIMIT = 6
 LOST = "CUDA error: unspecified launch failure"
 Texts = dict[tuple[str, int], tuple[int, ...]]
 DECODERS = [
@@ -166,7 +166,7 @@ def test_scores_vectors_and_statistics_are_those_of_the_cpu():
 
 def read_values(folder: Path, device: str) -> dict[tuple[str, str, str], float]:
     """Return the values of a run with all metrics."""
-    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=8", "max_new_tokens=16", "metric=all")
+    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=4", "max_new_tokens=8", "metric=all")
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch, simulated_device.simulate_device():
         patch.setattr("openended.harness.models.model_cache.pick_device", lambda _: device)
@@ -188,17 +188,17 @@ def test_a_run_with_all_metrics_has_the_values_of_the_cpu(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypatch):
-    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=16", "max_new_tokens=24", "metric=length")
+    words = ("task=docs", "model=docs-s", "decoder=nucleus", "num_examples=8", "max_new_tokens=12", "metric=length")
     options = ("runtime.batch_size=4", "runtime.flush_seconds=0")
     monkeypatch.setattr("openended.harness.models.model_cache.pick_device", lambda _: "sim:0")
     with simulated_device.simulate_device():
-        with simulated_device.fail_at("native_layer_norm", 700, LOST):
+        with simulated_device.fail_at("native_layer_norm", 170, LOST):
             failed = openended(*words, *options, cwd=tmp_path)
         resumed = openended(*words, *options, cwd=tmp_path, code=0)
         planned = openended(*words, "seed=1", "model.dtype=bfloat16", "plan_only=true", cwd=tmp_path, code=0)
     last = failed.stderr.splitlines()[-1]
     assert last.startswith(f"openended: the device failed: {LOST}; finished texts are kept")
-    assert "resuming after 8 of 16 generations" in resumed.stdout + resumed.stderr
+    assert "resuming after 4 of 8 generations" in resumed.stdout + resumed.stderr
     assert "a text can depend on the other texts of its batch: float32 on sim:0, 4 at once" in " ".join(
         resumed.stdout.split()
     )
