@@ -1,7 +1,9 @@
-"""Six families of templates × three kinds of servers, and a model in this process: no reasoning is scored unasked."""
+"""Six families of templates, three kinds of servers, and a model in this process: no reasoning is scored unasked."""
 
 import re
 import shutil
+from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,6 @@ from tests.harness.run import small
 from tests.helpers import write_jsonl
 from tests.reasoning_families import ANSWER, CASES, FOLDER, LETTER, THOUGHT
 
-KINDS = ("reasoning", "reasoning_content", "tags")  # of servers
 CUT = (2, 5)  # examples whose budget ends inside the reasoning
 SERVED = ("model=openai", f"model.path={ID}", "model.chat=true", "model.probe=false")
 
@@ -45,12 +46,11 @@ class Reasoner(Fake):
         return {"model": ID, "choices": [choice], "usage": {"completion_tokens": tokens}}
 
 
-@pytest.fixture(scope="module", params=CASES)
-def model(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / request.param
+def copy_model(case: str, folder: Path) -> str:
+    """Copy the bundled model into a folder, with the template of a family."""
     shutil.copytree(ModelSpec(path="bundled:docs-s").folder, folder)
-    shutil.copy(FOLDER / f"{request.param}.jinja", folder / "chat_template.jinja")
-    return request.param, str(folder)
+    shutil.copy(FOLDER / f"{case}.jinja", folder / "chat_template.jinja")
+    return str(folder)
 
 
 def list_words(folder: str, kind: str, url: str) -> list[str]:
@@ -76,9 +76,13 @@ def make(folder, *words):
     return make_texts(small.settings(folder, *words), executor)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "local"])
-def test_no_reasoning_is_scored_unless_it_is_asked_for(model, kind, tmp_path, monkeypatch):
-    case, folder = model
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    # Fields hold the same for all families; with deepseek_r1 the template itself begins the reasoning.
+    [*product(CASES, ("tags", "local")), *product(("qwen3", "deepseek_r1"), ("reasoning", "reasoning_content"))],
+)
+def test_no_reasoning_is_scored_unless_it_is_asked_for(case, kind, tmp_path, monkeypatch):
+    folder = copy_model(case, tmp_path / case)
     replace_generation(monkeypatch, case, folder)
     with served(Reasoner(case, kind)) as (url,):
         words = list_words(folder, kind, url)
@@ -106,11 +110,9 @@ def test_no_reasoning_is_scored_unless_it_is_asked_for(model, kind, tmp_path, mo
 
 @pytest.fixture
 def qwen(tmp_path, monkeypatch):
-    folder = tmp_path / "qwen3"
-    shutil.copytree(ModelSpec(path="bundled:docs-s").folder, folder)
-    shutil.copy(FOLDER / "qwen3.jinja", folder / "chat_template.jinja")
-    replace_generation(monkeypatch, "qwen3", str(folder))
-    return str(folder)
+    folder = copy_model("qwen3", tmp_path / "qwen3")
+    replace_generation(monkeypatch, "qwen3", folder)
+    return folder
 
 
 def test_the_record_says_what_was_scored_and_what_the_model_thinks_of_it_is_undefined(tmp_path, qwen):

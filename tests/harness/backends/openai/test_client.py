@@ -22,7 +22,7 @@ from tests.harness.backends.openai.hostile import ENDLESS, TOO_LARGE, listening,
 from tests.helpers import generation
 
 PROMPTS = [Prompt(f"t/{i:02d}", 0, (10 + i, 20, 30)) for i in range(12)]
-PATIENCE = 1.5
+PATIENCE = 0.6
 GOOD: dict[str, Any] = {
     "model": ID,
     "choices": [{"index": 0, "finish_reason": "length", "text": "*+,", "token_ids": [10, 11, 12]}],
@@ -182,7 +182,7 @@ def test_a_plan_asks_once_and_does_without_an_answer():
 def wait_for(call: Callable[[], object]) -> float:
     """Return how long a call waited for a dead server, which its error tells."""
     began = time.monotonic()
-    with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 1.5 s \(model.patience\)") as error:
+    with pytest.raises(DataError, match=r"refused since \d\d:\d\d:\d\d, retried for 0.6 s \(model.patience\)") as error:
         call()
     assert "\n" not in str(error.value)
     return time.monotonic() - began
@@ -215,7 +215,7 @@ def test_a_request_under_way_is_retried_no_longer_than_the_patience_which_is_sai
 
     seconds = wait_for(lambda: post("http://fake", httpx.MockTransport(refuse), patience=PATIENCE))
     (said,) = [record.getMessage() for record in caplog.records]
-    assert re.fullmatch(r"server http://fake: does not answer; waiting up to [12] s for it", said)
+    assert re.fullmatch(r"server http://fake: does not answer; waiting up to 1 s for it", said)
     assert PATIENCE <= seconds < 4 * PATIENCE
 
 
@@ -252,14 +252,14 @@ def test_seconds_count_from_the_first_refusal(monkeypatch):
 @pytest.mark.parametrize("name", ENDLESS)
 def test_one_deadline_covers_the_whole_request(name):
     start = time.monotonic()
-    with listening(ENDLESS[name]) as address, pytest.raises(DataError, match=r"no answer in 0\.4 s|does not answer"):
-        post(address, timeout=0.4, retries=0)
+    with listening(ENDLESS[name]) as address, pytest.raises(DataError, match=r"no answer in 0\.2 s|does not answer"):
+        post(address, timeout=0.2, retries=0)
     assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("name", ENDLESS | TOO_LARGE)
 def test_a_plan_does_not_wait_for_a_sick_server(name, monkeypatch):
-    monkeypatch.setattr(session, "_PLAN_TIMEOUT", 0.3)
+    monkeypatch.setattr(session, "_PLAN_TIMEOUT", 0.15)
     start = time.monotonic()
     with listening((ENDLESS | TOO_LARGE)[name]) as address:
         info = session.fetch_info_for_plan((address,), None, "vllm", ID)
