@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers import ROOT
 
-GRID = "-m decoder=greedy,nucleus metric=[mauve,distinct_n] num_examples=40 max_new_tokens=8 intervals=40".split()
+GRID = "-m decoder=greedy,nucleus metric=[mauve,distinct_n] num_examples=8 max_new_tokens=4 intervals=40".split()
 MOST_LINES = 26_500  # of the modules that `GRID` loads
 COUNT = """
 import atexit, pathlib, sys

@@ -260,6 +260,11 @@ def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
     with pytest.raises(SpecError, match=r": a configuration from somebody else .* add --trust-config$") as caught:
         Composer(parse_command_line(words)).compose_command()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["callback", "axis of a cluster", "ray", "space of a tracker", "regular expression"])
+def test_a_file_of_one_job_sets_no_option_that_must_be_typed(name, tmp_path):
+    words = experiment(tmp_path, HOSTILE[name])
     composer = Composer(parse_command_line([*words[:2], "-m", "experiment=quickstart,x"]))
     with pytest.raises(SpecError, match=r"add --trust-config$"):
         composer.compose_job(list_jobs(composer, composer.compose_command())[1])
@@ -353,8 +358,7 @@ BOMBS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [(), ("-m",)], ids=["run", "grid"])
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(("name", "mode"), [*((name, ()) for name in BOMBS), ("texts", ("-m",)), ("size", ("-m",))])
 def test_a_bomb_gives_one_line(name, mode, tmp_path, monkeypatch):
     monkeypatch.setattr(config_loader, "MOST_RESOLVED", 400)  # the test is to be short
     done = openended(*mode, *experiment(tmp_path, BOMBS[name]), "plan_only=true", "num_examples=2", cwd=tmp_path)

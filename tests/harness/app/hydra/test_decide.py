@@ -12,7 +12,7 @@ from openended.harness.results import DECISIONS, group_systems, read_results
 from tests.harness.report.synthetic import write_run
 from tests.helpers import openended
 
-SMALL = ["metric=[ngram_diversity]", "max_new_tokens=16", "name=d", "looks=[4,24,48]", "samples=2"]
+SMALL = ["metric=[ngram_diversity]", "max_new_tokens=8", "name=d", "looks=[4,24,48]", "samples=2"]
 DECIDE = ["-m", "decoder=greedy,nucleus", "seed=0,1", *SMALL, "decide=nucleus>greedy: ngram_diversity"]
 
 
