@@ -25,20 +25,26 @@ def browser():
         made.close()
 
 
-@pytest.fixture
-def page(browser, request):
-    width, height = SIZES[getattr(request, "param", "desk")]
-    context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-    made = context.new_page()
-    made.faults = []
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One tab for all: a study's answers are kept under its own name."""
+    made = browser.new_context(accept_downloads=True).new_page()
     made.on("pageerror", lambda error: made.faults.append(str(error)))
     made.on("console", lambda message: made.faults.append(message.text) if message.type == "error" else None)
     made.on("dialog", lambda dialog: made.faults.append("dialog"))
-    made.own = ("file:", "blob:")
     made.on("request", lambda r: None if r.url.startswith(made.own) else made.faults.append(r.url))
     yield made
-    faults = made.faults
-    context.close()
+    made.context.close()
+
+
+@pytest.fixture
+def page(tab, request):
+    width, height = SIZES[getattr(request, "param", "desk")]
+    tab.set_viewport_size({"width": width, "height": height})
+    tab.faults, tab.own = [], ("file:", "blob:", "about:")
+    yield tab
+    faults = tab.faults
+    tab.goto("about:blank")
     assert not faults
 
 
@@ -94,13 +100,13 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
     for width, height in SIZES.values():
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.keyboard.press("1")  # one answer of the fourth, then the tab is closed
+    page.keyboard.press("1")  # one answer of the fourth, then the page is left
     choices[ids[3]] = {**choices[ids[3]], next(iter(key.protocol.questions)): 1}
     assert page.locator("#count").text_content().startswith(f"{3 + (len(key.protocol.questions) == 1)} of {len(ids)}")
-    page.close()
+    page.goto("about:blank")
     page = page.context.new_page()
     page.goto(url)
-    for _ in range(50):  # a busy browser writes the closed tab's storage late
+    for _ in range(50):  # a busy browser writes the other tab's storage late
         if page.locator("#notice").text_content():
             break
         page.wait_for_timeout(100)
@@ -120,6 +126,7 @@ def test_a_sheet_is_filled_in_left_resumed_and_downloaded(page, protocol, how, t
     assert not [r for r in gathered.remarks if "missing" in r]
     assert all(0 <= item.seconds < 60 for item in gathered.sheets[0].items)
     assert len(build_judgment_rows(gathered)) == len(ids) * len(key.protocol.questions)
+    page.close()
 
 
 @pytest.mark.slow
@@ -225,6 +232,7 @@ def test_a_served_study_goes_on_after_the_server_was_killed(page, tmp_path):
         page.wait_for_function("before => document.querySelector('#prompt').textContent !== before", arg=first)
         server.kill()
         server.wait(timeout=240)
+        page.evaluate("(later => { window.setTimeout = (call, ms) => later(call, ms / 10); })(setTimeout)")
         second = rate(4)  # nobody is there: the answer is kept, and sent again
         page.wait_for_selector("text=The server does not answer")
         server.stdout.close()

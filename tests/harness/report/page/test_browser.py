@@ -27,7 +27,7 @@ def names(page):
 
 def reading(page):
     """Texts are drawn where somebody looks."""
-    page.locator("#texts").scroll_into_view_if_needed()
+    page.locator("#texts").evaluate("e => e.scrollIntoView()")
     page.locator(".example").first.wait_for()
 
 
@@ -110,9 +110,6 @@ def test_hostile_texts_are_shown_and_nothing_of_them_runs(page):
     assert len(long.locator("pre").inner_text()) < 5_000
     long.get_by_role("button", name="4000 of 100010 characters").click()
     assert len(long.locator("pre").inner_text()) > 40_000
-
-
-def test_the_policy_allows_the_pages_own_script_alone(page):
     for name, content in (("script", "textContent: 'globalThis.ran = 3'"), ("img", "src: 'https://example.org/x.png'")):
         page.evaluate(f"document.body.append(Object.assign(document.createElement('{name}'), {{ {content} }}))")
     page.wait_for_timeout(50)
@@ -123,7 +120,7 @@ def test_the_policy_allows_the_pages_own_script_alone(page):
     page.asked.clear()
 
 
-def test_words_phrases_and_stop_reasons_find_texts(page):
+def test_words_phrases_and_stop_reasons_find_texts_that_are_downloaded_as_json_lines(page):
     assert page.locator(".status").inner_text() == f"{COUNT} examples"
     page.get_by_label("find in prompts and texts").fill('"on the mat" again -tree')
     settled(page, f"1 of {COUNT} examples")
@@ -136,6 +133,16 @@ def test_words_phrases_and_stop_reasons_find_texts(page):
     control(page, "Stop reason").select_option("length")
     settled(page, f"{COUNT // 4} of {COUNT} examples")
     assert names(page)[:2] == ["docs/000000", "docs/000004"]
+    page.get_by_role("button", name="clear").click()
+    page.get_by_label("find in prompts and texts").fill("mat again")
+    settled(page, f"1 of {COUNT} examples")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="download").click()
+    rows = [json.loads(line) for line in Path(waiting.value.path()).read_text("utf-8").splitlines()]
+    assert {row["system"] for row in rows} == {"human", "greedy", "nucleus p=0.95"}
+    mine = next(row for row in rows if row["system"] == "greedy")
+    assert (mine["example_id"], mine["text"], mine["stop"]) == ("docs/000005", HOSTILE[5], "eos")
+    assert mine["gen_ppl.gen_ppl"] == 95
 
 
 def test_examples_are_sorted_by_every_order(page):
@@ -164,17 +171,7 @@ def test_examples_are_sorted_by_every_order(page):
         settled(page, f"{COUNT} examples")
 
 
-def test_seeds_and_samples_and_systems_are_chosen(page):
-    control(page, "seed").select_option("1")
-    control(page, "sample").select_option("1")
-    shown = page.locator("[data-system='nucleus p=0.95']", has_text=text_of("nucleus", 1, 1, 3).strip())
-    shown.wait_for()
-    assert shown.locator("h4 small").inner_text() == "seed 1"
-    control(page, "human").uncheck()
-    page.wait_for_function("() => !document.querySelector('.example [data-system=human]')")
-
-
-def test_repetition_surprise_and_a_baseline_are_marked(page):
+def test_repetition_surprise_and_a_baseline_are_marked_and_seeds_samples_and_systems_chosen(page):
     control(page, "repetition").check()
     sixth = page.locator(".example").nth(5).locator("[data-system=greedy]")
     sixth.locator(".loop").first.wait_for()
@@ -191,6 +188,13 @@ def test_repetition_surprise_and_a_baseline_are_marked(page):
     assert mine.startswith(shared)
     assert theirs.startswith(shared)
     assert mine[len(shared)] != theirs[len(shared)]
+    control(page, "seed").select_option("1")
+    control(page, "sample").select_option("1")
+    shown = page.locator("[data-system='nucleus p=0.95']", has_text=text_of("nucleus", 1, 1, 3).strip())
+    shown.wait_for()
+    assert shown.locator("h4 small").inner_text() == "seed 1"
+    control(page, "human").uncheck()
+    page.wait_for_function("() => !document.querySelector('.example [data-system=human]')")
 
 
 def test_keys_links_and_copies_lead_to_a_text(page, report):
@@ -211,18 +215,6 @@ def test_keys_links_and_copies_lead_to_a_text(page, report):
     page.wait_for_function("() => !location.hash.includes('000033')")
     page.evaluate("location.hash = '#docs/nowhere/greedy'")
     settled(page, "no text docs nowhere in this report")
-
-
-def test_what_is_shown_is_downloaded_as_json_lines(page):
-    page.get_by_label("find in prompts and texts").fill("mat again")
-    settled(page, f"1 of {COUNT} examples")
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="download").click()
-    rows = [json.loads(line) for line in Path(waiting.value.path()).read_text("utf-8").splitlines()]
-    assert {row["system"] for row in rows} == {"human", "greedy", "nucleus p=0.95"}
-    mine = next(row for row in rows if row["system"] == "greedy")
-    assert (mine["example_id"], mine["text"], mine["stop"]) == ("docs/000005", HOSTILE[5], "eos")
-    assert mine["gen_ppl.gen_ppl"] == 95
 
 
 @pytest.mark.slow
@@ -261,7 +253,14 @@ def test_tables_sort_hide_and_tell_a_cells_story(page):
     assert not story.is_visible()
 
 
-def test_figures_answer_and_their_legend_switches(page):
+def test_figures_answer_and_share_their_colors_with_tables_and_texts(page):
+    colors = page.evaluate("""() => ['table.data tbody th', '.text h4', '.systems label'].map(part => {
+      const element = [...document.querySelectorAll(part)].find(e => e.textContent.includes('nucleus'));
+      return element.querySelector('.swatch path').getAttribute('stroke');
+    })""")
+    series = page.locator("g[data-series^='nucleus']").evaluate_all("all => all.map(e => e.dataset.color)")
+    assert set(series) == set(colors)
+    assert len(set(colors)) == 1
     figure = page.locator("figure").first
     drawn = figure.locator(".panels svg").first
     drawn.focus()
@@ -285,19 +284,42 @@ def test_figures_answer_and_their_legend_switches(page):
 
 
 def test_why_names_cells_and_missed_texts_and_leads_to_them(page):
-    page.locator("#why-body details").first.wait_for()
-    assert "more human than model text" in page.locator("#why-body summary").first.inner_text()
-    assert "12 human texts that no model text is near to" in page.locator("#why-body").inner_text()
-    page.locator("#why-body summary").first.click()
-    page.locator("#why-body li button", has_text="docs/000007").first.click()
+    body = page.locator("#why-body")
+    body.locator("details").first.wait_for()
+    sentence = body.locator("p.finding").inner_text()
+    share = "only 10 % of its texts fall into a cell with 30 % "
+    assert re.match(rf"greedy has MAUVE 0\.\d+(, .* ceiling of \d\.\d+)?: {share}", sentence)
+    names_shown = body.locator("option").all_inner_texts()
+    assert names_shown[0] == "greedy", "without metric, options or seed, which are all alike"
+    axis, bar = (body.locator(part).first.bounding_box() for part in (".axis", "svg.bar"))
+    assert bar["x"] == pytest.approx(axis["x"], abs=1)
+    widths = body.locator("svg.bar rect").evaluate_all("all => all.map(e => Number(e.getAttribute('width')))")
+    assert widths == pytest.approx([100, 100 / 3])  # 30 % and 10 % on an axis that ends at 30 %
+    assert "more human than model text" in body.locator("summary").first.inner_text()
+    assert "12 human texts that no model text is near to" in body.inner_text()
+    body.locator("summary").first.click()
+    body.locator("li button", has_text="docs/000007").first.click()
     page.locator(".example.here h3", has_text="docs/000007").wait_for()
 
 
 @pytest.mark.slow
-def test_the_page_fits_a_phone_and_has_no_serious_fault_of_access(page):
+def test_the_page_fits_a_phone_where_filters_fold_and_has_no_serious_fault_of_access(page):
+    order = control(page, "order")
+    more = page.get_by_role("button", name="More filters")
+    assert order.is_visible()
+    assert not more.is_visible()
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_role("button", name="More filters").click()
+    assert not order.is_visible()
+    assert page.get_by_label("find in prompts and texts").is_visible()
+    more.click()
+    assert order.is_visible()
+    assert more.get_attribute("aria-expanded") == "true"
+    order.select_option("high")  # the redrawn controls stay open
+    assert order.is_visible()
+    more.click()
+    assert not order.is_visible()
+    more.click()
     if not AXE:
         pytest.skip("axe-core is not here: npm pack axe-core, and OPENENDED_AXE=…/axe.min.js")
     control(page, "surprise").check()
@@ -415,31 +437,11 @@ def test_finding_table_and_figure_are_above_the_fold_and_notes_are_folded(page):
     assert not notes.locator("p").first.is_visible()
     notes.locator("summary").click()
     assert notes.locator("p").first.is_visible()
-
-
-def test_the_navigation_stays_in_view_and_names_the_part(page):
     page.locator("nav a", has_text="Texts").click()
     page.wait_for_function("() => document.querySelector('nav a[aria-current]').textContent === 'Texts'")
     assert page.locator("nav").bounding_box()["y"] == pytest.approx(0, abs=1)
     page.locator("nav a", has_text="Result").click()
     page.wait_for_function("() => document.querySelector('nav a[aria-current]').textContent === 'Result'")
-
-
-def test_the_filters_fold_on_a_phone_only(page):
-    order = control(page, "order")
-    more = page.get_by_role("button", name="More filters")
-    assert order.is_visible()
-    assert not more.is_visible()
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert not order.is_visible()
-    assert page.get_by_label("find in prompts and texts").is_visible()
-    more.click()
-    assert order.is_visible()
-    assert more.get_attribute("aria-expanded") == "true"
-    order.select_option("high")  # the redrawn controls stay open
-    assert order.is_visible()
-    more.click()
-    assert not order.is_visible()
 
 
 @pytest.mark.slow
@@ -475,27 +477,3 @@ def test_the_address_restores_sorting_search_filters_and_the_open_example(page, 
     settled(page, f"{COUNT} examples")
     assert page.locator("table.data th[aria-sort]").count() == 0
     page.asked.clear()
-
-
-def test_why_begins_with_a_sentence_and_its_bars_share_one_axis(page):
-    body = page.locator("#why-body")
-    body.locator("details").first.wait_for()
-    sentence = body.locator("p.finding").inner_text()
-    share = "only 10 % of its texts fall into a cell with 30 % "
-    assert re.match(rf"greedy has MAUVE 0\.\d+(, .* ceiling of \d\.\d+)?: {share}", sentence)
-    names_shown = page.locator("#why-body option").all_inner_texts()
-    assert names_shown[0] == "greedy", "without metric, options or seed, which are all alike"
-    axis, bar = (page.locator(f"#why-body {part}").first.bounding_box() for part in (".axis", "svg.bar"))
-    assert bar["x"] == pytest.approx(axis["x"], abs=1)
-    widths = page.locator("#why-body svg.bar rect").evaluate_all("all => all.map(e => Number(e.getAttribute('width')))")
-    assert widths == pytest.approx([100, 100 / 3])  # 30 % and 10 % on an axis that ends at 30 %
-
-
-def test_a_system_has_one_color_in_figures_tables_and_texts(page):
-    colors = page.evaluate("""() => ['table.data tbody th', '.text h4', '.systems label'].map(part => {
-      const element = [...document.querySelectorAll(part)].find(e => e.textContent.includes('nucleus'));
-      return element.querySelector('.swatch path').getAttribute('stroke');
-    })""")
-    series = page.locator("g[data-series^='nucleus']").evaluate_all("all => all.map(e => e.dataset.color)")
-    assert set(series) == set(colors)
-    assert len(set(colors)) == 1
