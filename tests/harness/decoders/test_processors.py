@@ -15,7 +15,7 @@ RULES = (
 )  # fmt: skip
 """Each function of `truncation_rules`."""
 MORE = ("min_p,temperature=1.5,temperature_order=after", "nucleus,p=0.9,repetition_penalty=1.3", "dry,allowed_length=1")
-BATCH, STEPS = 12, 12
+BATCH, STEPS = 8, 8
 
 
 def read_states(decoder, logits, ids, prompt):

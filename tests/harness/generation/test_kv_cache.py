@@ -43,7 +43,7 @@ RAGGED = [name for name in FAMILIES if name != "falcon"]
 @pytest.mark.parametrize("name", RAGGED)
 def test_rows_of_any_lengths_equal_transformers(name, padded):
     lm, prompts = family(name), ragged()
-    tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
+    tails = torch.tensor(prompt_rows(len(prompts), 8, 300, seed=50))
     got = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails, padded=padded)
     assert make_runner(lm, 1, 4).ragged
     for i, prompt in enumerate(prompts):
@@ -60,7 +60,7 @@ def test_a_row_is_the_same_bit_for_bit_in_any_company(name, packs, monkeypatch):
         monkeypatch.setattr("openended.harness.models.onednn._PACKED", WeakKeyDictionary())
     lm, prompts = family(name), ragged()
     assert is_packed(lm.model) == packs or name in ("mixtral", "qwen2_moe")
-    tails = torch.tensor(prompt_rows(len(prompts), 12, 300, seed=50))
+    tails = torch.tensor(prompt_rows(len(prompts), 8, 300, seed=50))
     whole = all_logits(lm, [4, 0, 1, 2, 6, 3, 5], prompts, tails)
     for some in ([0], [4], [0, 3], [6, 2, 1]):
         part = all_logits(lm, list(range(len(some))), [prompts[i] for i in some], tails[some])

@@ -62,18 +62,18 @@ def assert_statistics(got, decoder, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, llama])
-@pytest.mark.parametrize("together", [True, False])
-def test_equals_the_direct_computation(make, together):
+def test_equals_the_direct_computation(make):
     lm = make()
     prompts = [*prompt_rows(2, 4, 300), (), *prompt_rows(1, 9, 300, seed=3)]
     tails = [*prompt_rows(2, 12, 300, seed=1), *prompt_rows(1, 5, 300, seed=2), ()]
     p, c = Ragged.from_rows(prompts, np.int64), Ragged.from_rows(tails, np.int64)
-    found = compute_q_statistics(lm, q_request(p, c, DECODERS, batch_size=2)) if together else None
-    for i, decoder in enumerate(DECODERS):
-        got = found[i] if found else compute_q_statistics(lm, q_request(p, c, [decoder], batch_size=3))[0]
-        assert_statistics(got, decoder, by_hand(lm, decoder, prompts, tails))
-        assert got.vocab_size == 300
-        assert (got.gold == c.values).all()
+    together = compute_q_statistics(lm, q_request(p, c, DECODERS, batch_size=2))
+    for decoder, among_others in zip(DECODERS, together, strict=True):
+        expected = by_hand(lm, decoder, prompts, tails)
+        for got in (among_others, *compute_q_statistics(lm, q_request(p, c, [decoder], batch_size=3))):
+            assert_statistics(got, decoder, expected)
+            assert got.vocab_size == 300
+            assert (got.gold == c.values).all()
 
 
 def test_q_forbids_the_end_of_text_where_generation_does():

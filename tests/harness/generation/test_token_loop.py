@@ -201,7 +201,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
 
 
 @pytest.mark.parametrize("decoder", [Ancestral(), Beam(num_beams=3)], ids=str)
-@pytest.mark.parametrize("count", [1, 3, 5, 64])
+@pytest.mark.parametrize("count", [1, 3, 64])
 def test_a_prompt_goes_through_once_for_all_its_samples(counting: Any, decoder: Any, count: int):
     lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
     rows = [Prompt(f"t/{i}", s, r) for s in range(4) for i, r in enumerate(prompt_rows(5, 6, 300))]
@@ -232,7 +232,7 @@ def test_models_without_ragged_rows_take_prompts_of_one_length():
 @pytest.mark.slow
 def test_memory_that_runs_out_midway_loses_no_row(monkeypatch, caplog):
     lm = dataclasses.replace(family("gpt2"), eos_ids=(7,))
-    rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(30)]
+    rows = [Prompt(f"t/{i}", 0, prompt_rows(1, 2 + i % 5, 300, seed=i)[0]) for i in range(16)]
     want = plain(texts(lm, Nucleus(), rows, 64))
     real, calls = BatchSlots.run_step, []
 
