@@ -284,7 +284,7 @@ def test_a_grid_whose_end_fails_leaves_with_an_exit_code(error, code, expected, 
 
 @pytest.mark.slow
 def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path):
-    words = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=16", "max_new_tokens=4"]
+    words = ["-m", "decoder=greedy,ancestral,nucleus", "seed=0,1", "num_examples=12", "max_new_tokens=4"]
     done = openended(*words, "metric=[mauve,gen_ppl,distinct_n,repetition]", cwd=tmp_path, code=0)
     loaded = re.findall(r"^loaded +(\S+)", done.stderr, flags=re.MULTILINE)
     assert sorted(loaded) == ["docs-m", "docs-s"]
@@ -293,7 +293,7 @@ def test_a_grid_makes_no_human_feature_twice_and_loads_each_model_once(tmp_path)
     human = {step: times for step, times in count.items() if step[1].startswith(("human", "more human"))}
     assert {step[0] for step in human} >= {"embed", "score"}
     assert all(times == 1 for step, times in human.items() if step[0] != "measure")
-    assert sum(times for step, times in count.items() if step[0] == "generate") == 10, "greedy once, nine that sample"
+    assert sum(times for step, times in count.items() if step[0] == "generate") == 5, "greedy once, four that sample"
     assert count["examples", "docs"] == count["human", "docs"] == 1
     records = [json.loads(p.read_text()) for p in tmp_path.glob("outputs/runs/*/*/record.json")]
-    assert len(records) == 10
+    assert len(records) == 5

@@ -89,8 +89,8 @@ def test_nothing_readable_is_no_value_instead_of_an_error(tmp_path):
 @pytest.mark.slow
 def test_the_experiment_on_docs(tmp_path):
     openended(
-        "-m", "experiment=post_training", "using=docs", "num_examples=6", "samples=2", "prompting=direct,verbalized",
-        cwd=tmp_path, code=0,
+        "-m", "experiment=post_training", "using=docs", "num_examples=4", "samples=2", "prompting=direct,verbalized",
+        "max_new_tokens=12", cwd=tmp_path, code=0,
     )  # fmt: skip
     table = (tmp_path / "outputs/reports/post_training_docs/tables/results.md").read_text()
     assert [re.findall(r"docs *\| *([^|]+?) *\| *(\w+)", line) for line in table.splitlines() if "docs |" in line] == [

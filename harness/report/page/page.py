@@ -9,11 +9,12 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
@@ -34,6 +35,13 @@ SCRIPTS = (
     "core", "address", "navigation", "marks", "sources", "example", "list", "texts", "controls", "story", "tables",
     "figures", "why", "main",
 )  # fmt: skip
+
+
+@cache
+def load_template() -> Template:
+    """Compile the page's template, once for all reports of a process."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
 
 
 def write_page(
@@ -57,10 +65,9 @@ def write_page(
     traces = {picture.png.stem: picture.trace for picture in pictures if picture.trace is not None}
     parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
-    template, style = ((FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css"))
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
     script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = environment.from_string(template).render(
+    page = load_template().render(
         title=tables[0].title if tables else "Report",
         # Runs of equal settings in both reports are not seeds of one system.
         finding="" if compared_results else write_headline(results),
