@@ -415,16 +415,16 @@ def compute_alphas(gathered: StudyAnswers) -> dict[str, float]:
 def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
     """Return rater → agreement with the other raters on shared items; raters without shared items are left out."""
     levels = _tabulate_levels(gathered)
-    agreements = {}
-    for rater in levels:
-        others = levels.drop(columns=rater)
-        shared = levels[rater].notna() & others.notna().any(axis=1)
-        x, y = levels[rater][shared], others[shared].mean(axis=1)
+    values, agreements = levels.to_numpy(), {}
+    for at, rater in enumerate(levels):
+        column, others = values[:, at], np.delete(values, at, axis=1)
+        shared = ~np.isnan(column) & ~np.isnan(others).all(axis=1)
+        x, y = column[shared], np.nanmean(others[shared], axis=1)
         if gathered.key.protocol.kind == "pairs":
             if shared.any():
                 agreements[rater] = float((np.sign(x) == np.sign(y)).mean())
         elif shared.sum() >= 3:
-            agreements[rater] = rank_correlation(x.to_numpy(), y.to_numpy())
+            agreements[rater] = rank_correlation(x, y)
     return {str(rater): agreement for rater, agreement in agreements.items()}
 
 

@@ -266,8 +266,8 @@ def entropy(cells):
 
 @pytest.mark.slow
 def test_spreading_fills_the_sphere():
-    """5,000 even rows: with the second term most of the lattice is used, with more of it more evenly."""
-    rows = np.random.default_rng(0).uniform(-1, 1, size=(5000, 8)).astype(np.float32)
+    """3,000 even rows: with the second term most of the lattice is used, with more of it more evenly."""
+    rows = np.random.default_rng(0).uniform(-1, 1, size=(3000, 8)).astype(np.float32)
     found = []
     for spread in (0.0, 0.1, 1.0):
         net = lattice.train_spreading_net(rows, seed=0, hidden=48, epochs=8, batch=128, spread=spread)
