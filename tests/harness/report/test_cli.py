@@ -102,11 +102,11 @@ def test_texts_of_different_batches_are_a_warning_where_a_text_depends_on_its_ba
     assert "batches alone" not in caplog.text
 
 
-@pytest.fixture
-def folder(runs, tmp_path):
-    words = [str(runs), "--methods", "--checklist", "--no-figures", "--no-page", "--out", str(tmp_path)]
-    assert main(words) == 0
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    assert main([str(runs), "--methods", "--checklist", "--no-figures", "--no-page", "--out", str(out)]) == 0
+    return out
 
 
 def test_the_settings_are_said_and_cited(folder):
