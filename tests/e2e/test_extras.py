@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -28,9 +29,10 @@ def folder(tmp_path_factory) -> Path:
 
 def run_light(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command without the packages of the extras."""
+    fonts = {"MPLCONFIGDIR": mpl.get_cachedir()}  # in another home, fonts would be searched for again
     return subprocess.run(
         [sys.executable, "-m", "tests.e2e.without_extras", *words],
-        cwd=cwd, env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "HOME": str(cwd)},
+        cwd=cwd, env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "HOME": str(cwd), **fonts},
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 

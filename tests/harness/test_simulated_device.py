@@ -192,7 +192,7 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
     options = ("runtime.batch_size=4", "runtime.flush_seconds=0")
     monkeypatch.setattr("openended.harness.models.model_cache.pick_device", lambda _: "sim:0")
     with simulated_device.simulate_device():
-        with simulated_device.fail_at("native_layer_norm", 170, LOST):
+        with simulated_device.fail_at("native_layer_norm", 190, LOST):
             failed = openended(*words, *options, cwd=tmp_path)
         resumed = openended(*words, *options, cwd=tmp_path, code=0)
         planned = openended(*words, "seed=1", "model.dtype=bfloat16", "plan_only=true", cwd=tmp_path, code=0)

@@ -43,7 +43,7 @@ def make(**options):
 
 def texts(backend, decoder: QDecoder) -> dict[tuple[str, int], Generation]:
     out: list[Generation] = []
-    request = generation(PROMPTS, decoder, seed=1, max_new_tokens=6, min_new_tokens=1, batch_size=4)
+    request = generation(PROMPTS, decoder, seed=1, max_new_tokens=4, min_new_tokens=1, batch_size=4)
     backend.generate(request, out.extend)
     assert len(out) == len(PROMPTS)
     return {(g.example_id, g.sample): g for g in out}
