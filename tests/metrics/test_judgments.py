@@ -338,6 +338,14 @@ def test_oracle(n, seed):
     assert fit.log_likelihood == pytest.approx(slow.log_likelihood(wins.tolist(), fit.scores.tolist()), rel=1e-12)
 
 
+def test_a_sparse_design_gives_the_fit_of_a_dense_one(monkeypatch):
+    dense = bradley_terry(random_wins(6, 0))
+    monkeypatch.setitem(fit_with_controls.__globals__, "_MOST_DENSE", 0)
+    sparse = bradley_terry(random_wins(6, 0))
+    np.testing.assert_allclose(sparse.scores, dense.scores, rtol=1e-12)
+    np.testing.assert_allclose(sparse.covariance, dense.covariance, rtol=1e-9)
+
+
 @settings(max_examples=10, deadline=None)
 @given(st.integers(2, 6), st.integers(0, 10_000))
 def test_standard_errors_invert_the_numerical_curvature(n, seed):

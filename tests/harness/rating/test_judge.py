@@ -237,6 +237,17 @@ def test_kappa_weighs_ratings_by_their_distance(tmp_path):
     )
 
 
+def test_kappa_of_pairs_is_that_of_scikit_learn(tmp_path):
+    given, people = np.random.default_rng(0).choice(["a", "b", "tie"], (2, 60))
+    people[:30] = given[:30]
+    lines = [f"{at},c,x,y,{outcome}" for at, outcome in enumerate(people)]
+    (tmp_path / "people.csv").write_text("\n".join(["item,criterion,system_a,system_b,outcome", *lines]) + "\n")
+    pair = {"rater": "judge:z", "criterion": "c", "system_a": "x", "system_b": "y"}
+    rows = [{**pair, "item": f"{at}", "outcome": outcome} for at, outcome in enumerate(given)]
+    kappa = pytest.importorskip("sklearn.metrics").cohen_kappa_score(given, people)
+    assert llm_judge.calibrate(rows, tmp_path / "people.csv", "pairs", ()).startswith(f"κ {kappa:.2f} [")
+
+
 class Served:
     """A server of the protocol; the first replies may be faults."""
 
