@@ -113,14 +113,11 @@ def test_the_table_names_code_configuration_and_test(group):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("group", ADDED)
-def test_an_addition_is_listed_and_described(checkout, group):
-    name = ADDED[group][0]
-    assert re.search(rf"^\W*{name}\b", call(checkout, "list", f"{group}s"), flags=re.MULTILINE)
-    assert name in call(checkout, "describe", name)
-
-
-@pytest.mark.slow
-def test_additions_run_together(checkout):
+def test_additions_are_listed_and_described_and_run_together(checkout):
+    listed = call(checkout, "list")
+    for group, (name, *_) in ADDED.items():
+        (section,) = re.findall(rf"^{group}\n((?: .*\n)+)", listed, flags=re.MULTILINE)
+        assert re.search(rf"^ +{name}\b", section, flags=re.MULTILINE)
+        assert name in call(checkout, "describe", name)
     words = ["task=poems", "decoder=lower_p", "metric=[avg_word_len]", "num_examples=1", "max_new_tokens=4"]
     assert "Word length" in call(checkout, *words, "runtime.device=cpu")
