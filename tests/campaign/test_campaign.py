@@ -19,7 +19,7 @@ COUNTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [pytest.param(*entry, marks=() if entry[0] == "raters" else pytest.mark.long) for entry in COUNTS.items()],
+    [pytest.param(*entry, marks=() if entry[0] == "kills" else pytest.mark.long) for entry in COUNTS.items()],
 )
 def test_every_fault_is_survived(kind, count):
     """In a process of its own: it forks, and must not do so beside the threads of other tests."""
