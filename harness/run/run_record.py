@@ -7,6 +7,7 @@ cell`), outside all balls of k-NN precision and recall (`missed`), or least like
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,16 @@ from typing import Any, cast
 import numpy as np
 
 from openended.harness import storage
-from openended.harness.core import DataError, Json, canonicalize, digest, make_shareable, to_json, write_text
+from openended.harness.core import (
+    DataError,
+    Json,
+    canonicalize,
+    digest,
+    make_shareable,
+    temporary_files,
+    to_json,
+    write_text,
+)
 from openended.harness.decoders import Decoder
 from openended.harness.run.measure import SystemResult
 from openended.harness.run.steps import Executor, Step, TextRows
@@ -58,6 +68,9 @@ def write_record(
         for earlier in sorted(runs.glob(f"*-{key}"), reverse=True):
             if _is_same_run(earlier, record):
                 return earlier
+            temporary_files.delete_abandoned_once(earlier)
+            with suppress(OSError):  # of a run that was killed while it wrote its record
+                earlier.rmdir()
         storage.save_record(folder, record)
     return folder
 

@@ -1,6 +1,7 @@
 """What a run says of itself: counts, a plan that lists the same artifacts, its record, explanations, and judgments alone."""
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from openended.harness.app.hydra.jobs import use_metrics_of_file
-from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json
+from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
 from openended.harness.run import plan, run, run_judgments, settings as settings_module
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import SystemResult
@@ -82,6 +83,12 @@ def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     assert write(seed=7) == first  # greedy: the seed changes nothing
     assert write(max_new_tokens=3) != first
     assert write(task="other") != first
+    killed = first.with_name(f"20260101T000000-{first.name.rpartition('-')[2]}")
+    mine = temporary_files.create_temporary_name(".record.json")
+    (killed / mine.replace(f"-{os.getpid()}-", "-999999999-")).mkdir(parents=True)
+    shutil.rmtree(first)
+    assert read_record(write()).notes == ("a note",)
+    assert not killed.exists(), "what a run left that was killed while it wrote its record"
 
 
 def rows(path, samples):
