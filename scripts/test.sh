@@ -11,8 +11,8 @@ if [ "${1:-}" = --all ]; then
   shift
   set -- -m "not long" "$@"
 fi
-# One worker more than two cores: tests also wait for servers and other processes. Threads would compete for the cores.
+# Two workers on two cores; more threads would compete for the cores.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 # Each worker, and each process that a test starts, would compile all sources again.
 export PYTHONDONTWRITEBYTECODE=
-exec .venv/bin/python -m pytest -n 3 --dist loadfile "$@"
+exec .venv/bin/python -m pytest -n 2 --dist loadfile "$@"
