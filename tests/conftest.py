@@ -91,6 +91,20 @@ def keep_loggers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def change_levels_alone() -> Iterator[None]:
+    """Let a logger that has a level already be: Hydra sets those of all loggers, and each time all of them forget."""
+    change = logging.Logger.setLevel
+
+    def set_level(logger: logging.Logger, level: int | str) -> None:
+        if level != logger.level:
+            change(logger, level)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.Logger, "setLevel", set_level)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def wait_for_no_disk() -> Iterator[None]:
     """Let `fsync` return at once: it protects files from a loss of power, which no test can cause."""
     with pytest.MonkeyPatch.context() as patch:
