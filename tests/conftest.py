@@ -83,8 +83,7 @@ def keep_loggers() -> Iterator[None]:
     yield
     logging.disable(logging.NOTSET)
     logger.handlers[:], level, logger.propagate = before
-    if logger.level != level:
-        logger.setLevel(level)
+    logger.setLevel(level)
     for name, one in list(logging.root.manager.loggerDict.items()):
         if name.startswith("openended") and isinstance(one, logging.Logger):
             one.disabled = False

@@ -196,8 +196,7 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
                 for added in (handler for handler in one.handlers if handler not in handlers):
                     added.close()
                 one.handlers[:], one.propagate, one.disabled = handlers, propagate, disabled
-                if one.level != level:
-                    one.setLevel(level)
+                one.setLevel(level)
 
 
 @functools.cache

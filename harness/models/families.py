@@ -69,9 +69,9 @@ def find_refusal(config: Mapping[str, Any]) -> str | None:
 
 def find_direction(config: Mapping[str, Any]) -> str | None:
     """Return what a config.json says of a model that reads from left to right; None if it does not say so."""
-    names = [str(name) for name in config.get("architectures") or ()]
-    is_causal = any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names)
-    return f"its architecture {names[0]} reads from left to right" if is_causal and not find_refusal(config) else None
+    names = map(str, config.get("architectures") or ())
+    causal = next((name for name in names if name.endswith(("ForCausalLM", "LMHeadModel"))), None)
+    return f"its architecture {causal} reads from left to right" if causal and not find_refusal(config) else None
 
 
 def choose_attention(model_class: Any) -> str:  # noqa: ANN401 - a transformers class

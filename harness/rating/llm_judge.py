@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -465,6 +466,8 @@ def write_judge_files(
 
 def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> str:
     """Compare a judge's rows with a file of people's judgments; return the text of the `calibration` column."""
+    from sklearn.metrics import cohen_kappa_score
+
     judge_rows = list(rows)
     judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
     human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
@@ -477,14 +480,13 @@ def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels
     near = np.sign(mean) if kind == "pairs" else np.array(steps)[np.abs(mean[:, None] - np.array(steps)).argmin(axis=1)]
 
     x, y = (np.searchsorted(steps, level) for level in (judge, near))
-    distances = np.abs(np.subtract.outer(range(len(steps)), range(len(steps))))
-    weights = np.sign(distances) if kind == "pairs" else distances
+    weights = None if kind == "pairs" else "linear"
 
     def measure(picked: I64) -> float:
         """Return Cohen's κ (1960, 1968); NaN if chance alone gives full agreement."""
-        counts = np.bincount(x[picked] * len(steps) + y[picked], minlength=weights.size).reshape(weights.shape)
-        chance = float((weights * np.outer(counts.sum(axis=1), counts.sum(axis=0))).sum()) / len(picked)
-        return 1 - float((weights * counts).sum()) / chance if chance else float("nan")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return float(cohen_kappa_score(x[picked], y[picked], labels=range(len(steps)), weights=weights))
 
     draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
     values = [value for value in map(measure, draws) if not np.isnan(value)]

@@ -278,7 +278,9 @@ KINDS: dict[str, tuple[Callable[[World, int, random.Random], Tally], int]] = {
 def try_kind(kind: str, count: int, seed: int) -> None:
     """Try faults of one kind and print what came of them."""
     logging.disable(logging.CRITICAL)
-    os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported: a forked process has no threads but its own
+    import torch
+
+    torch.set_num_threads(1)  # before anything computes: a forked process has no threads but its own
     with tempfile.TemporaryDirectory() as name:
         tally = KINDS[kind][0](World(Path(name)), count, random.Random(f"{kind} {seed}"))
     print(json.dumps(tally.json()))

@@ -27,13 +27,12 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.composer = folder, Composer()
+        tiny_model(folder / "model")
         rows = ({"prompt": f"Number {i} is", "human": f" a number {i * i} of this kind."} for i in range(60))
         write_jsonl(folder / "own.jsonl", rows)
 
     def list_words(self, out: str) -> list[str]:
         """The words of the run's command, with its outputs in a folder of the world."""
-        if not (self.folder / "model").exists():
-            tiny_model(self.folder / "model")
         files = {"task.path": "own.jsonl", "model.path": "model", "outputs_dir": out}
         return [*WORDS, *(f"{name}={self.folder / file}" for name, file in files.items())]
 

@@ -90,7 +90,7 @@ def dependencies(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bare(dependencies, tmp_path_factory) -> Path:
+def bare_interpreter(dependencies, tmp_path_factory) -> Path:
     """The interpreter of an environment without ours."""
     return environment(tmp_path_factory.mktemp("bare") / "env", dependencies)
 
@@ -123,7 +123,7 @@ def foreign_wheel(where: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, dependencies, tmp_path_factory) -> Path:
+def interpreter(wheel, dependencies, tmp_path_factory) -> Path:
     """The interpreter of an environment with our wheel, and then a foreign one."""
     where = tmp_path_factory.mktemp("installed")
     python = environment(where / "env", dependencies)
@@ -149,23 +149,23 @@ def test_the_wheel_holds_every_file_of_the_four_folders_and_is_that_of_the_check
 
 
 @pytest.mark.slow
-def test_a_foreign_wheel_with_our_folders_names_changes_nothing(installed, tmp_path):
+def test_a_foreign_wheel_with_our_folders_names_changes_nothing(interpreter, tmp_path):
     whose = "import conf, harness, metrics, tasks; print({m.WHOSE for m in (conf, harness, metrics, tasks)})"
-    assert checked(installed, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
-    where, found, name = checked(installed, "-c", PLUGINS + OWN_MODULES, cwd=tmp_path).splitlines()
+    assert checked(interpreter, "-c", whose, cwd=tmp_path).strip() == "{'foreign'}"
+    where, found, name = checked(interpreter, "-c", PLUGINS + OWN_MODULES, cwd=tmp_path).splitlines()
     assert "site-packages" in where
     assert (found, name) == (OURS, "openended.metrics.mauve")
 
 
 @pytest.mark.slow
-def test_files_and_packages_of_our_names_in_the_working_directory_change_nothing(installed, tmp_path):
+def test_files_and_packages_of_our_names_in_the_working_directory_change_nothing(interpreter, tmp_path):
     for name in ("tasks.py", "metrics.py", "harness.py"):
         (tmp_path / name).write_text("raise ImportError('the wrong one')\n")
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/__init__.py").touch()
     (tmp_path / "conf/config.yaml").write_text("seed: nobody's\n")
-    assert "generate" in checked(installed, "-m", "openended", *PLAN, cwd=tmp_path)
-    assert "generate" in checked(installed.with_name("openended"), *PLAN, cwd=tmp_path, path=tmp_path)
+    assert "generate" in checked(interpreter, "-m", "openended", *PLAN, cwd=tmp_path)
+    assert "generate" in checked(interpreter.with_name("openended"), *PLAN, cwd=tmp_path, path=tmp_path)
 
 
 @pytest.mark.long
@@ -195,7 +195,7 @@ def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_checkout_works_without_an_install(checkout, bare, tmp_path, has_links):
+def test_a_checkout_works_without_an_install(checkout, bare_interpreter, tmp_path, has_links):
     """Git on Windows writes a link as a small text file, unless it may make links."""
     copy = tmp_path / "source"
     shutil.copytree(checkout, copy, symlinks=True)
@@ -203,30 +203,30 @@ def test_a_checkout_works_without_an_install(checkout, bare, tmp_path, has_links
         (copy / "openended" / name).unlink()
         (copy / "openended" / name).write_text(f"../{name}")
     for cwd, path in ((tmp_path, copy), (copy, None)):
-        where, found, name = checked(bare, "-c", PLUGINS + OWN_MODULES, cwd=cwd, path=path).splitlines()
+        where, found, name = checked(bare_interpreter, "-c", PLUGINS + OWN_MODULES, cwd=cwd, path=path).splitlines()
         assert Path(cwd, where) == copy / "openended/__init__.py"
         assert (found, name) == (OURS, "openended.metrics.mauve")
-    assert "generate" in checked(bare, "-m", "openended", *PLAN, cwd=copy)
+    assert "generate" in checked(bare_interpreter, "-m", "openended", *PLAN, cwd=copy)
 
 
 @pytest.mark.parametrize("name", ["harness", "harness.core.types", "metrics", "metrics.mauve", "tasks", "tasks.docs"])
-def test_a_bare_name_says_what_to_import(checkout, bare, name):
-    left = call(bare, "-c", f"import {name}", cwd=checkout)
+def test_a_bare_name_says_what_to_import(checkout, bare_interpreter, name):
+    left = call(bare_interpreter, "-c", f"import {name}", cwd=checkout)
     assert left.returncode == 1
     package = name.partition(".")[0]
     assert left.stderr.splitlines()[-1].startswith(f"ImportError: import openended.{package}, not {package}: ")
 
 
 @pytest.mark.slow
-def test_the_folder_runs_as_a_module(checkout, bare):
-    assert checked(bare, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
-    assert "generate" in checked(bare, "-m", "harness", *PLAN, cwd=checkout)
+def test_the_folder_runs_as_a_module(checkout, bare_interpreter):
+    assert checked(bare_interpreter, "-m", "harness", "--version", cwd=checkout).startswith("openended ")
+    assert "generate" in checked(bare_interpreter, "-m", "harness", *PLAN, cwd=checkout)
 
 
 @pytest.mark.long
-def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp_path):
+def test_installed_it_runs_the_quick_start_from_another_directory(interpreter, tmp_path):
     out = checked(
-        installed, "-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8", cwd=tmp_path
+        interpreter, "-m", "openended", "experiment=quickstart", "num_examples=16", "max_new_tokens=8", cwd=tmp_path
     )
     for expected in (
         "human", "greedy", "ancestral", "nucleus", "MAUVE", "report.html", "(results: .md .tex .csv)", "(divergence, ",
@@ -239,10 +239,10 @@ def test_installed_it_runs_the_quick_start_from_another_directory(installed, tmp
 
 
 @pytest.mark.slow
-def test_the_example_judgments_are_found_from_another_directory(installed, tmp_path):
+def test_the_example_judgments_are_found_from_another_directory(interpreter, tmp_path):
     words = ["judgments=bundled:example_pairs.csv", "metric=[bradley_terry]", "plan_only=true"]
-    assert "bradley_terry example_pairs.csv" in checked(installed.with_name("openended"), *words, cwd=tmp_path)
-    wrong = call(installed.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
+    assert "bradley_terry example_pairs.csv" in checked(interpreter.with_name("openended"), *words, cwd=tmp_path)
+    wrong = call(interpreter.with_name("openended"), "judgments=bundled:nothing.csv", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "one of bundled:example_pairs.csv, bundled:example_ratings.csv" in wrong.stderr
 

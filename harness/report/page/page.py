@@ -38,7 +38,7 @@ SCRIPTS = (
 
 
 @cache
-def load_template() -> Template:
+def _compile_template() -> Template:
     """Compile the page's template, once for all reports of a process."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def write_page(
     parts |= {"why": to_script_json(explanations)} if explanations else {}
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
-    page = load_template().render(
+    page = _compile_template().render(
         title=tables[0].title if tables else "Report",
         # Runs of equal settings in both reports are not seeds of one system.
         finding="" if compared_results else write_headline(results),

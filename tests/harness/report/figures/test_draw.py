@@ -249,7 +249,8 @@ def test_figures_are_drawn_without_a_store_that_can_keep_them(tmp_path, at):
     store = at and tmp_path / at
     results = replace(results, runs=tuple(replace(run, store=store) for run in results.runs))
     only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
-    assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / "drawn", [Layout(figures=only)])] == [True]
+    for name in ("first", "second"):
+        assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / name, [Layout(figures=only)])] == [True]
 
 
 @pytest.mark.slow
