@@ -213,7 +213,6 @@ class BradleyTerry(core.JudgmentMetric):
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
-    later_options = frozenset({"control"})
 
     system: str | None = None  # whose score is `bradley_terry`; none: the run's player; of a file alone the best model
     ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`

@@ -120,7 +120,6 @@ class GenPPL(core.Metric):
     resampling = "bootstrap"
     sides = "one"
     titles = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}
-    later_options = frozenset({"end_tokens", "retokenize", "window", "stride", "first_token", "entropy_ids"})
 
     include_prompt: bool = False  # conditioned on the prompt; true: Pillutla et al. 2021, released code
     bos: bool = False  # no begin token: Pillutla et al. 2021; true: Hugging Face evaluate
@@ -132,13 +131,9 @@ class GenPPL(core.Metric):
         None, "[2, inf)", "null, or 2 tokens or more"
     )  # the scorer's context; 1024: BD3-LM
     stride: int | None = None  # half a window, 512: BD3-LM
-    first_token: Literal["skip", "bos"] = "skip"  # noqa: S105 - all diffusion papers
     entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
 
     def check(self) -> None:
-        if self.first_token != "skip":  # noqa: S105 - `bos: true` under another name: they must be one number
-            object.__setattr__(self, "bos", True)
-            object.__setattr__(self, "first_token", "skip")
         self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
         whole = self._scope != "continuation"
         self.require(self.end_tokens == "keep" or not whole, "end_tokens", "keep where prompts are scored too")

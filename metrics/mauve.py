@@ -138,7 +138,6 @@ class Mauve(Quantized):
     name = "mauve"
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
-    later_options = frozenset({"unit_norm", "training", "pca_max_data"})
     titles = {
         "mauve": "MAUVE", "mauve_star": "MAUVE*", "mid_point": "Mid-point", "frontier_integral": "FI",
         "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)", "kl_model_human": "KL(model, human)",

@@ -187,7 +187,6 @@ class Repetition(TextMetric):
     name = "repetition"
     bounds = (0.0, 1.0)
     ranges = {"self_repetition": (0.0, np.inf)}  # nats
-    later_options = frozenset({"loop"})
     resampling = "bootstrap"  # the primary value is a mean over texts
     titles = {
         "loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep.",

@@ -55,8 +55,6 @@ class Hub(CutTask):
     cache_dir: str | None = None  # folder of the ledger; the data are in HF_HOME
     offline: bool = False
 
-    later_options = frozenset({"group_field", "group_value"})
-
     def check(self) -> None:
         self.require(
             (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"

@@ -43,8 +43,6 @@ class JsonLines(_files.UserFileTask):
     references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")  # a list of human texts
     least_references: int = ranged(0, "[0, inf)", "0 or more")  # leave out prompts with fewer human texts
 
-    later_options = frozenset({"group_field", "group_value", "references_field", "least_references"})
-
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
         self.require(

@@ -51,10 +51,6 @@ class Pairs(UserFileTask):
     vocabulary: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # remove all but so many frequent words
     banned_words: str | None = option(None, is_null_or_text, "a file with one word per line, or null")
 
-    later_options = frozenset(
-        "group_field group_value score_fields min_score skip_deleted most_words vocabulary banned_words".split()
-    )
-
     def check(self) -> None:
         self.require(
             (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"

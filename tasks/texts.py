@@ -28,8 +28,6 @@ class Texts(UserFileTask):
     field: str | None = option(None, is_null_or_text, "a field name or null")  # null: detected in the first record
     role: str = option("assistant", bool, "a role")  # of conversations (`messages`): whose turns are texts
 
-    later_options = frozenset({"role"})
-
     def fingerprint(self) -> str:
         return imported.digest_files(Path(self.path))
 

@@ -67,7 +67,6 @@ class Unconditional(Task):
     command = "openended task=unconditional"
     paired = False
     prompted = False
-    later_options = frozenset({"start"})
 
     text: TextSource = "docs"
     path: str | None = None  # text=hub: its id or a folder; text=file: the file

@@ -21,7 +21,6 @@ class WebText(CutTask, PublicFileTask):
     """Documents of one split, in file order (which is random)."""
 
     name = "webtext"
-    later_options = frozenset({"instruction", "start"})
     source = "https://github.com/openai/gpt-2-output-dataset"
     size = "5,000 documents (test, valid), 250,000 (train)"
     license = "MIT"

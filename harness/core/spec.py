@@ -72,8 +72,6 @@ class Spec:
     """The registry's group; set by the decorator that registers a class."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
-    later_options: ClassVar[frozenset[str]] = frozenset()
-    """Options that were added after results had been stored: at their default they are in no key and no signature."""
     error_name: ClassVar[str] = ""
     """Its name in error messages; empty: `name`."""
 
@@ -229,7 +227,7 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
         facts = {name: getattr(type(value), name, None) for name in IDENTITY}
         if not all(facts.values()):
             raise TypeError(f"no canonical form for a {type(value).__name__}: a spec has {', '.join(IDENTITY)}")
-        return {**facts, **{name: canonicalize(getattr(value, name)) for name in list_identifying_options(value)}}
+        return {**facts, **{f.name: canonicalize(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if isinstance(value, Mapping):
         return {str(k): canonicalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -239,12 +237,6 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
     if isinstance(value, float):
         return value
     raise TypeError(f"no canonical form for a {type(value).__name__}: {value!r}")
-
-
-def list_identifying_options(spec: Any) -> list[str]:  # noqa: ANN401
-    """Return the options that identify a spec: all but its `later_options` that have their default."""
-    later = getattr(type(spec), "later_options", ())
-    return [f.name for f in dataclasses.fields(spec) if f.name not in later or getattr(spec, f.name) != f.default]
 
 
 def to_canonical_json(value: Any) -> str:  # noqa: ANN401
@@ -304,7 +296,7 @@ def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
         facts: Facts of the data (`embedder`, `scorer`, `n`, `task`), in this order after the fields. A fact that has
             the name of an option replaces it: the digest of a file's texts stands for its path.
     """
-    fields = {name: getattr(spec, name) for name in list_identifying_options(spec)} | dict(facts)
+    fields = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)} | dict(facts)
     parts = [str(type(spec).name), f"v:{type(spec).version}"]
     return "|".join([*parts, *(f"{name}:{render_option(value)}" for name, value in fields.items())])
 

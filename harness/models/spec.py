@@ -177,8 +177,6 @@ class ModelSpec(BackendSpec):
     chat_template_kwargs: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     """Arguments of the chat template, such as `enable_thinking`."""
 
-    later_options: ClassVar[frozenset[str]] = frozenset({"thinking", "chat_template_kwargs"})
-
     def check(self) -> None:
         is_read = not self.chat_template_kwargs or bool(self.chat_template)
         self.require(is_read, "chat_template_kwargs", "null where chat_template is false")

@@ -421,12 +421,7 @@ def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] 
     """Return signature → the fields in which the systems' values differ, except those in `ignored`."""
     fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in ignored} for i in items}
     differ = find_differing_fields([fields[i.signature] for i in items if i.system == "model"])
-    metrics = {i.signature: i.metric for i in items}
-    usual = {metric: list_usual_options(metric) if differ else {} for metric in set(metrics.values())}
-    return {  # signatures lack later options at their default
-        signature: {k: values.get(k, usual[metrics[signature]].get(k, "none")) for k in differ}
-        for signature, values in fields.items()
-    }
+    return {signature: {k: values.get(k, "none") for k in differ} for signature, values in fields.items()}
 
 
 def list_usual_options(metric: str) -> dict[str, str]:

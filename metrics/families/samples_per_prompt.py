@@ -173,7 +173,6 @@ class PromptMetric(core.ReadsFile):
     resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
     least_samples: ClassVar[int] = 2
-    later_options: ClassVar[frozenset[str]] = frozenset({"valid"})
     averages: ClassVar[Literal["pairs", "texts", "none"]] = "pairs"
     """The value is a mean over pairs of texts (its expectation needs no subsets) or over texts, or no mean."""
     worst: ClassVar[float] = 0.0

@@ -119,14 +119,13 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
         return Recipe("stage", 1, {role: one}, {}).key
 
     changed = changes(spec)
-    changed.pop("first_token", None)  # another word for `bos`
     assert len({key(one) for one in (spec, *changed.values())}) == 1 + len(changed)
     assert len({build_signature(one, {}) for one in (spec, *changed.values())}) == 1 + len(changed)
     left = {f.name for f in dataclasses.fields(spec)} - set(changed)
     one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
     # Only with a window, for another text, with each other, or for another quantizer.
     with_others = {
-        "stride", "split", "first_token", "group_field", "group_value", "training", "least_references",
+        "stride", "split", "group_field", "group_value", "training", "least_references",
         "chat_template_kwargs",
     }  # fmt: skip
     assert left <= {"temperature_order", *one_way, *with_others}, (
@@ -208,7 +207,6 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, tmp_path):
         field: other
         for field, other in changes(spec).items()
         if (role, field) != REFUSED
-        and field != "first_token"  # another word for `bos`: see below
         # the texts' digest differs
         and not (role == "task" and (field in ("path", "cache_dir") or field.endswith("_field")))
         and field not in getattr(spec, "connection_fields", ())  # how a server is reached: see test_openai
@@ -223,15 +221,6 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, tmp_path):
         assert len(set(labels)) == 1 + len(changed)
         for field in changed if role != "decoder" else ():
             assert field in IN_TITLE or any(f"{field}=" in label for label in labels), (field, labels)
-
-
-@pytest.mark.parametrize(
-    "spec", [spec for _, spec in SPECS if "first_token" in changes(spec)], ids=lambda spec: spec.name
-)
-def test_another_word_for_bos_sets_runs_apart_too(spec, tmp_path):
-    for number, one in enumerate((spec, changes(spec)["first_token"])):
-        record(tmp_path, settings(metrics=(one,)), 1.0 + number, human=True)
-    check_apart(tmp_path, human=True)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_no_interval_leaves_the_range_of_its_value_or_ends_at_it(name):
         check_intervals(METRICS[name](), features_for(METRICS[name](), seed, shift))
 
 
-WITH_VALID = ("chamfer", "distinct_k", "prompt_similarity", "prompt_vendi", "remote_clique")
+WITH_VALID = ("chamfer", "distinct_k", "prompt_similarity", "prompt_vendi")
 THRESHOLD, VALID = {"partition": "threshold"}, {"valid": "min_words:2"}
 VARIANTS = [("distinct_k", THRESHOLD), ("distinct_k", THRESHOLD | VALID), *((name, VALID) for name in WITH_VALID)]
 

@@ -15,15 +15,14 @@ from openended.metrics.ngram_diversity import NgramDiversity
 from openended.metrics.prompt_self_bleu import PromptSelfBleu, prompt_self_bleu
 from openended.metrics.prompt_similarity import PromptSimilarity
 from openended.metrics.prompt_vendi import PromptVendi, prompt_vendi
-from openended.metrics.remote_clique import RemoteClique
 from openended.metrics.rouge_l import RougeL
 from openended.metrics.self_bleu import self_bleu
 from openended.metrics.vendi import vendi
 from tests.helpers import ragged
 from tests.metrics.helpers import check_edges, check_rows, run_samples, sizes_of, tokens, vectors
 
-METRICS = [Chamfer, DistinctK, NgramDiversity, PromptSelfBleu, PromptSimilarity, PromptVendi, RemoteClique, RougeL]
-EXACT = (Chamfer, DistinctK, PromptSimilarity, RemoteClique, RougeL)
+METRICS = [Chamfer, DistinctK, NgramDiversity, PromptSelfBleu, PromptSimilarity, PromptVendi, RougeL]
+EXACT = (Chamfer, DistinctK, PromptSimilarity, RougeL)
 LETTERS = list("abcdefgh")
 
 

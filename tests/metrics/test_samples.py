@@ -1,4 +1,4 @@
-"""Metrics of several texts of one prompt: chamfer, distinct_k, ngram_diversity, prompt_similarity, remote_clique, rouge_l;
+"""Metrics of several texts of one prompt: chamfer, distinct_k, ngram_diversity, prompt_similarity, rouge_l;
 and system_similarity."""
 
 import numpy as np
@@ -11,7 +11,6 @@ from openended.metrics.chamfer import Chamfer, chamfer
 from openended.metrics.distinct_k import DistinctK, distinct_k, distinct_k_by_threshold
 from openended.metrics.ngram_diversity import NgramDiversity, ngram_diversity
 from openended.metrics.prompt_similarity import PromptSimilarity, prompt_similarity
-from openended.metrics.remote_clique import RemoteClique, remote_clique
 from openended.metrics.rouge_l import RougeL, rouge_l
 from openended.metrics.system_similarity import SystemSimilarity, system_similarity
 from tests.metrics.helpers import check_edges, check_rows, run_samples as run, sizes_of, tokens, vectors
@@ -26,7 +25,6 @@ def test_hand_values():
     assert chamfer(ALIKE, ["a", "a", "a"]) == pytest.approx(0.8 / 3)
     ends = tuple(chamfer(np.array([[1.0, 0.0], [sign, 0.0]]), ["a", "a"]) for sign in (1, -1))
     assert ends == Chamfer.bounds, "equal and opposite directions"
-    assert remote_clique(ALIKE, ["a", "a", "a"]) == pytest.approx(1.6 / 3)
     # prompt a: mean cosine 1.4 / 3; prompt b: 1. Above 0.7: 1 of 3 and 1 of 1.
     rows = np.concatenate([ALIKE, [[3.0, 3.0], [1.0, 1.0]]])
     found = prompt_similarity(rows, ["a", "a", "a", "b", "b"], threshold=0.7)
@@ -52,10 +50,8 @@ def test_embeddings_agree_with_pair_after_pair(seed):
     ids = sizes_of(seed)
     rows = vectors(len(ids), seed)
     assert chamfer(rows, ids) == pytest.approx(oracle.over_prompts(oracle.chamfer, rows.tolist(), ids))
-    assert remote_clique(rows, ids) == pytest.approx(oracle.over_prompts(oracle.remote_clique, rows.tolist(), ids))
     found = prompt_similarity(rows, ids, threshold=0.3)
     assert found["prompt_similarity"] == pytest.approx(oracle.over_prompts(oracle.similarity, rows.tolist(), ids))
-    assert remote_clique(rows, ids) == pytest.approx(1 - found["prompt_similarity"])
     share = oracle.over_prompts(lambda g: oracle.similar_share(g, 0.3), rows.tolist(), ids)
     assert found["similar_share"] == pytest.approx(share)
     several = [i for i, name in enumerate(ids) if ids.count(name) > 1]
@@ -106,7 +102,7 @@ def test_a_chain_of_similar_texts_is_one_class():
 
 def test_edges():
     zero = np.array([[0.0, 0.0], [1.0, 0.0]])
-    functions = (chamfer, remote_clique, prompt_similarity, distinct_k_by_threshold)
+    functions = (chamfer, prompt_similarity, distinct_k_by_threshold)
     check_edges([
         *((lambda f=f: f(vectors(3), ["a", "b", "c"]), UndefinedMetric, "samples=2") for f in functions),
         *((lambda f=f: f(zero, ["a", "a"]), UndefinedMetric, "zero") for f in functions),
@@ -119,7 +115,7 @@ def test_edges():
     assert prompt_similarity(np.ones((2, 3)), ["a", "a"])["prompt_similarity"] <= 1
 
 
-@pytest.mark.parametrize("metric", [Chamfer(), RemoteClique(), PromptSimilarity()], ids=lambda m: m.name)
+@pytest.mark.parametrize("metric", [Chamfer(), PromptSimilarity()], ids=lambda m: m.name)
 def test_metrics_say_who_is_left_out_and_what_each_row_has(metric):
     ids = sizes_of(3)
     result = run(metric, ids, {"embeddings": vectors(len(ids), 3).astype("f4")})

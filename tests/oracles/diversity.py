@@ -35,10 +35,6 @@ def similar_share(group: list[Any], threshold: float) -> float:
     return (1 - pdist(group, "cosine") > threshold).mean()
 
 
-def remote_clique(group: list[Any]) -> float:
-    return pdist(group, "cosine").mean()
-
-
 def chamfer(group: list[Any]) -> float:
     return (1 - compare(group).max(axis=1)).mean()
 

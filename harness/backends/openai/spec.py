@@ -62,8 +62,6 @@ class ServerSpec(BackendSpec):
     """Seconds for which refused connections are retried, in all jobs of a process together."""
     label: str | None = None  # name in tables; null: the last part of the path
 
-    later_options: ClassVar[frozenset[str]] = frozenset({"thinking", "chat_template_kwargs"})
-
     def check(self) -> None:
         for address in self.addresses:
             try:
