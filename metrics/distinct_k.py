@@ -182,6 +182,7 @@ class DistinctK(families.SamplesMetric):
         **dict.fromkeys(("distinct_share", "coverage", "valid_share", "narrowing_share"), (0.0, 1.0)),
         **dict.fromkeys(("lost_to_validity", "lost_to_narrowing"), (0.0, 1.0)), "utility_k": (-np.inf, np.inf),
     }  # fmt: skip
+    shares = ("distinct_share", "coverage", "valid_share", "lost_to_validity")
     directions = {"lost_to_validity": "lower", "lost_to_narrowing": "lower", "narrowing_share": "none"}
     titles = {
         "distinct_k": "Distinct-k", "distinct_share": "Distinct share", "coverage": "Coverage of people",

@@ -434,6 +434,7 @@ class Huse(core.JudgmentMetric):
     bounds = (0.0, 2.0)
     ranges = {"huse_d": (-1.0, 3.0), "agreement": (-np.inf, 1.0)}
     titles = {"huse": "HUSE", "huse_q": "HUSE-Q", "huse_d": "HUSE-D", "agreement": "Krippendorff α"}
+    shares = ("huse", "huse_q")  # twice the share of errors
     targets = {"huse": 1.0, "huse_q": 1.0, "huse_d": 1.0}  # above: worse than chance
     directions = {"agreement": "none"}
     sides = "two"

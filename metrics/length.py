@@ -43,6 +43,7 @@ class Length(core.Metric):
     direction = "match_human"
     bounds = (0.0, np.inf)
     ranges = {"hit_limit": (0.0, 1.0)}
+    shares = ("hit_limit",)
     resampling = "bootstrap"
     sides = "one"
     titles = {

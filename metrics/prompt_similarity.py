@@ -59,6 +59,7 @@ class PromptSimilarity(families.SamplesMetric):
     bounds = (-1.0, 1.0)
     worst = 1.0
     ranges = {"similar_share": (0.0, 1.0)}
+    shares = ("similar_share",)
     titles = {
         "prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs", "other_prompts": "Sim. of other prompts",
     }  # fmt: skip

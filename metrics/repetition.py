@@ -188,6 +188,7 @@ class Repetition(TextMetric):
     bounds = (0.0, 1.0)
     ranges = {"self_repetition": (0.0, np.inf)}  # nats
     resampling = "bootstrap"  # the primary value is a mean over texts
+    shares = ("loop_rate",)
     titles = {
         "loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep.",
         **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)}, **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},

@@ -101,7 +101,8 @@ def resample_values(metric: Metric, features: Features) -> dict[str, tuple[float
         if key in result.values and np.isfinite(draws.draws).all():
             replicates = replace(draws, prompts=len(set(features.model.ids)))
             value, rows = result.values[key], metric.rows_of(key, result)
-            interval = estimate_interval(replicates, value, metric.bounds_of(key, result), rows, prompts)
+            bounds, is_share = metric.bounds_of(key, result), key in metric.shares
+            interval = estimate_interval(replicates, value, bounds, rows, prompts, is_share=is_share)
             resampled[key] = value, replicates, interval
     return resampled
 

@@ -52,7 +52,7 @@ def measure(law: str, studies: int) -> str:
             values[name].append(float(getattr(scores, name)))
             replicates = plan.build_subset_replicates(IDS, SHARE, subsets[name])
             rows = {"huse": 2 * scores.errors, "huse_q": 2 * scores.errors_q}.get(name)
-            interval = estimate_interval(replicates, values[name][-1], bounds, rows)
+            interval = estimate_interval(replicates, values[name][-1], bounds, rows, is_share=True)
             if interval is not None:
                 intervals[name].append((interval.low, interval.high, interval.std_error))
     covered, ratios = [], []

@@ -165,6 +165,8 @@ class Metric(Spec):
     """Display names of the values, where they differ from the key."""
     directions: ClassVar[Mapping[str, Direction | Literal["none"]]] = {}
     """Directions of the values that differ from the metric's own."""
+    shares: ClassVar[Collection[str]] = ()
+    """Values that are the share of texts (or prompts) of a kind, times their greatest number: counts, for intervals."""
     targets: ClassVar[Mapping[str, float]] = {}
     """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
 

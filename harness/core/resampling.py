@@ -336,7 +336,7 @@ def _derive_numbers(hashes: NDArray[np.uint64], draw: int) -> NDArray[np.uint64]
 
 def estimate_interval(
     replicates: Replicates, value: float, bounds: Sequence[float] = (-math.inf, math.inf), rows: F64 | None = None,
-    prompts: I64 | None = None, level: float = LEVEL,
+    prompts: I64 | None = None, level: float = LEVEL, *, is_share: bool = False,
 ) -> Interval | None:  # fmt: skip
     """Return the interval of a value; None if its replicates do not vary, or almost no text does, and it is no share.
 
@@ -347,9 +347,10 @@ def estimate_interval(
         rows: The rows whose mean the value is, if it is one, or what else tells which texts make it vary.
         prompts: The prompt of each row; None if each has its own.
         level: Confidence level.
+        is_share: Whether the value is the share of texts that are of a kind, times its greatest number (of HUSE 2):
+            rows that are that number or 0 are counts, which have Wilson's interval.
     """
-    least, most = bounds
-    is_share = least == 0 and most in (1, 2) and replicates.method != "halves"  # HUSE is twice a share
+    most = bounds[1]
     if is_share and rows is not None and np.isin(rows[np.isfinite(rows)], (0.0, most)).all() and _is_mean(rows, value):
         count: float = len(np.unique(prompts)) if prompts is not None else int(np.isfinite(rows).sum())
         if replicates.varies and 0 < value < most:

@@ -19,9 +19,9 @@ from openended.harness.report import Quantity
 COLUMNS = {
     "kl": "KL(A‖B)", "kl_reverse": "KL(B‖A)", "tv": "total variation", "agreement": "same best token",
     "difference": "|log A − log B|", "bias": "log A − log B", "outside": "mass of A outside B",
-    "outside_reverse": "mass of B outside A",
+    "outside_reverse": "mass of B outside A", "shared": "tokens in both",
 }  # fmt: skip
-"""What is measured at each position: nats, shares, and nats at the text's own token."""
+"""What is measured at each position: nats, shares, and nats at the text's own token, if it is in both."""
 EDGES = (0, 4, 16, 64, 256, 1024, 10**9)  # positions are grouped by these
 
 
@@ -69,8 +69,11 @@ def compare_models(
     quantities = [Quantity("", key, title, interval=True) for key, title in COLUMNS.items()]
     columns = list(zip(quantities, zip(*cells, strict=True), strict=True))
     title = f"{first.spec.title} (A) and {second.spec.title} (B): {len(texts):,} texts, {count:,} tokens"
-    remark = "95 % intervals over texts; KL in nats, infinite where a token of one has no probability under the other."
-    frame = report.Frame.build("fidelity", title, list(lines), columns, [remark], head="Distribution")
+    remarks = [
+        "95 % intervals over texts; KL in nats, infinite where a token of one has no probability under the other.",
+        "Differences of logs are means over the tokens that both can draw (tokens in both), and leave out the others.",
+    ]
+    frame = report.Frame.build("fidelity", title, list(lines), columns, remarks, head="Distribution")
     return report.build_tables([frame])[0]
 
 
@@ -78,7 +81,7 @@ def measure_distances(
     first: LanguageModel, second: LanguageModel, request: TextRequest, decoders: Sequence[QDecoder], batch_size: int,
     advance: core.Advance,
 ) -> list[F64]:  # fmt: skip
-    """Return for each decoder the distances of `COLUMNS` at each position, shape (8, tokens); holds a few rows of Q."""
+    """Return for each decoder the distances of `COLUMNS` at each position, shape (9, tokens); holds a few rows of Q."""
     import torch
 
     lengths = request.continuations.lengths
@@ -101,16 +104,17 @@ def measure_distances(
 
 
 def measure_rows(a: F64, b: F64, tokens: I64) -> F64:
-    """Return the distances of `COLUMNS` between rows of two distributions (m, V), shape (8, m)."""
+    """Return the distances of `COLUMNS` between rows of two distributions (m, V), shape (9, m)."""
     index = np.arange(len(tokens))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(a) - np.log(b)
         kl, reverse = np.where(a > 0, a * ratio, 0.0).sum(1), np.where(b > 0, -b * ratio, 0.0).sum(1)
         gap = ratio[index, tokens]
-    gap = np.where(np.isfinite(gap), gap, np.nan)  # a token outside either Q has no difference
+    shared = np.isfinite(gap)
+    gap = np.where(shared, gap, np.nan)  # a token outside either Q has no difference
     return np.stack([
         kl, reverse, np.abs(a - b).sum(1) / 2, a.argmax(1) == b.argmax(1), np.abs(gap), gap,
-        (a * (b == 0)).sum(1), (b * (a == 0)).sum(1),
+        (a * (b == 0)).sum(1), (b * (a == 0)).sum(1), shared,
     ])  # fmt: skip
 
 
@@ -120,5 +124,5 @@ def estimate_ratio(values: F64, rows: I64) -> tuple[float, float]:
     values, rows = values[used], np.unique(rows[used], return_inverse=True)[1]
     if not len(values) or not np.isfinite(values).all():
         return (math.inf if len(values) else math.nan), math.nan
-    error, texts = report.compute_clustered_error(values, rows)
-    return float(values.mean()), report.compute_student_quantile(texts - 1) * error if texts > 1 else math.nan
+    error, freedom = report.compute_clustered_error(values, rows)
+    return float(values.mean()), report.compute_student_quantile(freedom) * error if freedom else math.nan

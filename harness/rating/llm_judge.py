@@ -391,7 +391,7 @@ def format_correction(
     what = "Bradley-Terry ability" if kind == "pairs" else "mean rating"
     rows_of = ([cells.get((name, criterion), "–") for criterion in criteria] for name in players)
     number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
-    more = float(np.nan_to_num(np.nanmedian(worth)))
+    more = max(float(np.nan_to_num(np.nanmedian(worth))), 0.0)
     return [
         f"| {what} that {who} would give | {' | '.join(criteria)} |",
         f"| --- |{' ---: |' * len(criteria)}",

@@ -363,4 +363,5 @@ def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
     # Seeds share their prompts.
     prompts = [a.get("arrays/prompts", np.arange(len(part))) for a, part in zip(arrays, per_example, strict=True)]
     examples = np.concatenate(per_example), np.concatenate(prompts).astype(np.int64)
-    return core.estimate_interval(replicates, item.mean, rows[0].bounds[item.key], *examples)
+    is_share = any(row.intervals.get(item.key, {}).get("method") == core.WILSON for row in rows)
+    return core.estimate_interval(replicates, item.mean, rows[0].bounds[item.key], *examples, is_share=is_share)

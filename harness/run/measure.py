@@ -252,7 +252,8 @@ def add_intervals(
     too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))
     for k, r in sound.items() if not too_few else ():
         bounds = metric.bounds_of(k, result)
-        interval = core.estimate_interval(r, values[k], bounds, metric.rows_of(k, result), prompts)
+        rows, is_share = metric.rows_of(k, result), k in metric.shares
+        interval = core.estimate_interval(r, values[k], bounds, rows, prompts, is_share=is_share)
         if interval is not None:
             intervals[k] = asdict(interval)
     without = [k for k in sound if k not in intervals]

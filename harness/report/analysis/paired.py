@@ -46,15 +46,25 @@ class SystemComparison:
     nearer: float = math.nan  # p-value of equal distances to the human value; NaN if untested or not the target
 
 
-def compute_clustered_error(values: F64, clusters: I64 | None = None) -> tuple[float, int]:
-    """Return the standard error of a mean of values, shape (n,), and the number of their clusters, numbered from 0.
+def compute_clustered_error(values: F64, clusters: I64 | None = None) -> tuple[float, float]:
+    """Return the standard error of a mean of values, shape (n,), and its degrees of freedom.
 
-    Without `clusters` each value is one. NaN for a single cluster.
+    Without `clusters`, numbered from 0, each value is one. NaN for a single cluster. A large cluster pulls the mean
+    towards itself, so its residuals are too small: the sum of a cluster that holds the share h is divided by √(1 − h)
+    (CR2). The degrees of freedom are Satterthwaite's for that estimate, m − 1 for m clusters of equal size.
+
+    Source: Bell and McCaffrey 2002, "Bias reduction in standard errors for linear regression with multi-stage samples";
+    Pustejovsky and Tipton 2018.
     """
-    residuals = values - values.mean()
+    n, residuals = len(values), values - values.mean()
     sums = residuals if clusters is None else np.bincount(clusters, residuals)
-    m = len(sums)
-    return (math.sqrt(m / (m - 1) * float(sums @ sums)) / len(values) if m > 1 else math.nan), m
+    sizes = np.ones(n) if clusters is None else np.bincount(clusters).astype(np.float64)
+    if len(sizes) < 2:
+        return math.nan, 0.0
+    scales = 1 / (1 - sizes / n)
+    loads = sizes**2 * scales
+    freedom = n**2 / (float(sizes @ sizes) + (float(loads.sum()) ** 2 - float(loads @ loads)) / n**2)
+    return math.sqrt(float(sums**2 @ scales)) / n, freedom
 
 
 def compute_student_quantile(degrees: float, level: float = 1 - LEVEL) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
+from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
 from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
 
@@ -144,7 +145,15 @@ def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores
     sizes: dict[str, list[str]] = {}
     for part in paired:
         n = len(next(iter(part.scores.values())))
-        words = f"{n:,} samples" + (f" in {part.clusters.max() + 1:,} clusters" if part.clusters is not None else "")
+        words = f"{n:,} samples"
+        if part.clusters is not None:
+            count, freedom = (
+                part.clusters.max() + 1,
+                compute_clustered_error(np.arange(n, dtype=float), part.clusters)[1],
+            )
+            words += f" in {count:,} clusters" + (
+                f", worth {freedom + 1:,.0f} of equal size" if freedom < 0.9 * count - 1 else ""
+            )
         words += f", {part.dropped:,} dropped that some systems lack" if part.dropped else ""
         sizes.setdefault(words, []).append(part.metric)
     several = len(sizes) > 1

@@ -180,7 +180,7 @@ def test_the_interval_of_a_share_covers_it(p, n):
     plan, ids, held = Plan(200), [f"t/{i}" for i in range(n)], 0
     for world in range(300):
         rows = (np.random.default_rng([7, world]).random(n) < p).astype(np.float64)
-        made = estimate_interval(plan.mean(ids, rows), float(rows.mean()), (0.0, 1.0), rows)
+        made = estimate_interval(plan.mean(ids, rows), float(rows.mean()), (0.0, 1.0), rows, is_share=True)
         assert made.low < made.high
         held += made.low <= p <= made.high
     assert held / 300 > 0.91
@@ -207,7 +207,7 @@ def test_twice_a_share_has_twice_its_interval(errors):
     """HUSE: the standard error of subsets says how many independent texts there are."""
     share, std_error = errors / 200, 0.02
     draws = Replicates(share + std_error * np.sqrt(7 / 3) * np.tile([-1.0, 1.0], 100)[None], share=0.3)
-    made = estimate_interval(draws, 2 * share, (0.0, 2.0), np.repeat([2.0, 0.0], [errors, 200 - errors]))
+    made = estimate_interval(draws, 2 * share, (0.0, 2.0), np.repeat([2.0, 0.0], [errors, 200 - errors]), is_share=True)
     count = share * (1 - share) / (draws.std_error() / 2) ** 2 if errors else 200
     expected = wilson_interval(share, count, draws)
     assert (made.low, made.high) == pytest.approx((2 * expected.low, 2 * expected.high))
@@ -228,10 +228,10 @@ def test_samples_of_a_prompt_count_for_less_than_prompts():
     ids = [f"t/{i}" for i in prompts]
     rows = np.repeat(np.random.default_rng(0).random(50) < 0.2, 8).astype(np.float64)  # all samples of a prompt agree
     share = float(rows.mean())
-    made = estimate_interval(Plan(200).mean(ids, rows), share, (0.0, 1.0), rows, prompts)
+    made = estimate_interval(Plan(200).mean(ids, rows), share, (0.0, 1.0), rows, prompts, is_share=True)
     independent = wilson_interval(share, 50, FLAT)
     assert made.high - made.low == pytest.approx(independent.high - independent.low, rel=0.2)
-    none = estimate_interval(FLAT, 0.0, (0.0, 1.0), np.zeros(400), prompts)
+    none = estimate_interval(FLAT, 0.0, (0.0, 1.0), np.zeros(400), prompts, is_share=True)
     assert none.high == pytest.approx(wilson_interval(0.0, 50, FLAT).high), "prompts are counted, not samples"
 
 
@@ -245,10 +245,9 @@ def test_without_variation_only_a_share_has_an_interval():
     assert estimate_interval(same, 0.1, (0.0, 1.0), np.full(30, 0.1)) is None
     assert estimate_interval(FLAT, 1.0, (1.0, math.inf), np.ones(30)) is None, "texts of one token have no share of 1"
     assert math.isnan(same.p_value(0.1))
-    halves = Replicates(np.zeros((2, 100)))
-    assert estimate_interval(halves, 0.0, (0.0, 1.0), np.zeros(30)) is None, (
-        "rows that depend on each other are no share"
-    )
+    rows = np.zeros(30)
+    assert estimate_interval(FLAT, 0.0, (0.0, 1.0), rows) is None, "a mean of numbers that can be anything from 0 to 1"
+    assert estimate_interval(FLAT, 0.0, (0.0, 1.0), rows, is_share=True).high > 0, "a share says so"
 
 
 def test_texts_of_one_prompt_are_exchanged_and_others_are_drawn():

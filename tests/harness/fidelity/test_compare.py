@@ -40,10 +40,12 @@ def test_distances_are_those_of_brute_force():
 
 def test_distances_by_hand():
     a, b = np.array([[0.5, 0.5, 0.0]]), np.array([[0.25, 0.25, 0.5]])
-    by_hand = [math.log(2), math.inf, 0.5, 0, math.log(2), math.log(2), 0, 0.5]
+    by_hand = [math.log(2), math.inf, 0.5, 0, math.log(2), math.log(2), 0, 0.5, 1]
     assert len(by_hand) == len(COLUMNS)
     assert measure_rows(a, b, np.array([1]))[:, 0] == pytest.approx(by_hand)
-    assert np.isnan(measure_rows(a, b, np.array([2]))[4, 0])  # the token is outside A
+    outside = measure_rows(a, b, np.array([2]))[:, 0]  # the token is outside A
+    assert np.isnan(outside[4:6]).all()
+    assert outside[8] == 0  # and the table says of how many tokens the differences are
 
 
 @pytest.mark.parametrize("texts", [20, 100])

@@ -66,7 +66,7 @@ def test_samples_of_lm_eval_are_compared_with_their_filters_and_directions(capsy
     assert re.search(r"exact_match/strict ↑ .*exact_match/loose ↑ .*acc ↑ .*acc_norm ↓", printed)
     assert "No numbers in ma: bleu/strict, bleu/loose." in printed
     assert re.search(
-        r"acc: mb − ma .* McNemar, exact .* more samples for 0\.1|acc: mb − ma .* McNemar, exact ", printed
+        r"acc: mb − ma .* McNemar, mid-p .* more samples for 0\.1|acc: mb − ma .* McNemar, mid-p ", printed
     )
     one = next((LOGS / "ma").glob("samples_parity*"))
     assert "acc: " in compare(capsys, one, next((LOGS / "mb").glob("samples_parity*")), "--cluster", "doc.passage")
@@ -89,6 +89,14 @@ def test_tables_are_written_and_the_best_is_bold(capsys, tmp_path):
     assert len(lines) == 1 + 2 * 3
     assert {path.name for path in (out / "tables").iterdir()} >= {"scores.tex", "differences.tex"}
     assert "Mean scores" in (out / "report.html").read_text()
+
+
+def test_unequal_clusters_are_said_to_be_worth_fewer(capsys, tmp_path):
+    for name in "ab":
+        rows = (f"{i},{max(i - 39, 0)},{(i * i + ord(name)) % 7}\n" for i in range(100))
+        (tmp_path / f"{name}.csv").write_text("id,cluster,x\n" + "".join(rows))
+    printed = compare(capsys, tmp_path / "a.csv", tmp_path / "b.csv")
+    assert "100 samples in 61 clusters, worth 7 of equal size." in printed
 
 
 def test_unmatched_samples_are_refused_or_counted(capsys, tmp_path):

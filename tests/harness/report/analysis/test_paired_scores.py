@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import compare_all_pairs, compare_means, estimate_mean
 
 WORLDS = 2000
@@ -45,10 +46,57 @@ def test_p_values_and_intervals_equal_those_of_scipy_on_20_logs():
         assert (alone.p_value, alone.std_error) == pytest.approx((mine.p_value, mine.std_error))
         first, second = (first > 0).astype(float), (second > 0.2).astype(float)
         wins, losses = int((first > second).sum()), int((first < second).sum())
-        exact = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
-        assert compare_means(first, second).p_value == pytest.approx(exact, rel=1e-9)
+        seen = stats.binom.pmf(wins, wins + losses, 0.5)  # the mid-p counts half of the outcome that was seen
+        mid_p = stats.binomtest(wins, wins + losses).pvalue - seen if wins != losses else 1.0
+        assert compare_means(first, second).p_value == pytest.approx(mid_p, rel=1e-9)
         low, high = stats.binomtest(int(first.sum()), n).proportion_ci(method="wilson")
         assert (estimate_mean(first).low, estimate_mean(first).high) == pytest.approx((low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize(("pairs", "least"), [(5, 0.02), (10, 0.035), (20, 0.04)])
+def test_few_samples_that_differ_reject_equal_systems_about_as_often_as_many(pairs, least):
+    """Exact: 300 samples of which each differs with probability pairs / 300, in either direction alike."""
+    rejected = 0.0
+    for count in range(4 * pairs + 8):
+        chance = stats.binom.pmf(count, 300, pairs / 300)
+        for wins in range(count + 1):
+            first = np.repeat([1.0, 0.0, 1.0], (wins, count - wins, 1))
+            second = np.repeat([0.0, 1.0, 1.0], (wins, count - wins, 1))
+            rejected += chance * stats.binom.pmf(wins, count, 0.5) * (compare_means(first, second).p_value < 0.05)
+    assert least <= rejected <= 0.05
+
+
+def compute_cr2(values, clusters):
+    """Return CR2's error of a mean and Satterthwaite's degrees of freedom, from matrices, as clubSandwich has them."""
+    n, hat = len(values), np.full((len(values), len(values)), 1 / len(values))
+    residual_maker, loads = np.eye(n) - hat, []
+    for cluster in np.unique(clusters):
+        inside = clusters == cluster
+        roots, axes = np.linalg.eigh(np.eye(inside.sum()) - hat[np.ix_(inside, inside)])
+        adjustment = axes @ np.diag(roots**-0.5) @ axes.T
+        loads.append(residual_maker[:, inside] @ adjustment @ np.ones(inside.sum()) / n)
+    table = np.stack(loads, axis=1)
+    products = table.T @ table
+    return np.sqrt(np.sum((table.T @ values) ** 2)), np.trace(products) ** 2 / np.sum(products**2)
+
+
+def test_the_error_of_clusters_is_cr2_with_satterthwaites_freedom():
+    rng = np.random.default_rng(5)
+    for sizes in ((40, *[1] * 60), (3, 3, 3, 3), (1, 2, 9, 4, 4)):
+        clusters = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+        values = rng.normal(size=len(clusters)) + rng.normal(size=len(sizes))[clusters]
+        assert compute_clustered_error(values, clusters) == pytest.approx(compute_cr2(values, clusters))
+    assert compute_clustered_error(values, np.repeat(np.arange(4), 5))[1] == pytest.approx(3)  # of equal clusters
+
+
+@pytest.mark.parametrize("shared", [0.3, 0.9])
+def test_one_large_cluster_does_not_make_a_difference(shared):
+    rng, clusters = np.random.default_rng(6), np.repeat(np.arange(61), (40, *[1] * 60))
+    rejected = 0
+    for _ in range(WORLDS):
+        apart = np.sqrt(shared) * rng.normal(size=61)[clusters] + np.sqrt(1 - shared) * rng.normal(size=100)
+        rejected += compare_means(apart, np.zeros(100), clusters).p_value < 0.05
+    assert 0.025 <= rejected / WORLDS <= 0.075
 
 
 def test_the_interval_of_paired_shares_is_newcombes():
