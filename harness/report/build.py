@@ -39,9 +39,8 @@ class Report:
     tables: tuple[Table, ...]
     paths: tuple[Path, ...]  # all files written, in the order tables, figures, frame, page
     runs: int
-    unfinished: int  # number of run folders without a record
     superseded: int
-    left_out: int  # number of runs with damaged records
+    left_out: int  # number of runs whose records are lost or damaged
     results: Results = field(repr=False, compare=False)
     """What the report was built from, or the runs of both reports side by side."""
 
@@ -59,9 +58,8 @@ class Report:
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"] if self.runs else []
-        counts += [f"{self.unfinished} unfinished skipped"] if self.unfinished else []
         counts += [f"values superseded by newer or own runs: {self.superseded}"] if self.superseded else []
-        counts += [f"{self.left_out} with damaged records left out"] if self.left_out else []
+        counts += [f"{self.left_out} left out: record lost or damaged"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
@@ -194,7 +192,7 @@ def write_report(
         files = (write_table(table, fresh / "tables", report) for table in tables)
         written = [*(path for paths in files for path in paths), *write_rest(fresh)]
     paths = tuple(folder / path.relative_to(fresh) for path in written)
-    counts = len(results.runs), results.unfinished, results.superseded, len(results.left_out)
+    counts = len(results.runs), results.superseded, len(results.left_out)
     return Report(folder, tuple(tables), paths, *counts, results=results)
 
 
@@ -214,7 +212,7 @@ def compare_scores(
     from openended.harness.report.page.page import write_page
 
     frame = measured.build_frame((), ())
-    results = Results(frame, (), (), 0, 0)
+    results = Results(frame, (), (), 0)
     report = write_report(results, tables, out, lambda folder: write_page(results, tables, [], folder / "report.html"))
     for line in report.lines():
         console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -14,12 +14,13 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import DataError, SpecError, escape_controls, escape_csv_cell, parse_signature, suggest
 from openended.harness.results import systems
-from openended.harness.results.runs import ROW_FILES, Run, find_records, locate_verified_file, read_runs, serialize_axes
+from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file, read_runs, serialize_axes
 from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
-from openended.harness.storage import RECORD, ResultRow, RowFile, format_direction
+from openended.harness.storage import ResultRow, RowFile, format_direction
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ARRAYS = "arrays.safetensors"
 FIXED = tuple(
@@ -27,6 +28,7 @@ FIXED = tuple(
     "n_human n_model signature family direction target resampling artifact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
+_DIGEST = b"openended.digest"  # in the metadata of a Parquet file
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,9 @@ class Results:
     frame: "pd.DataFrame"  # one row per value; columns `FIXED`, then the axes
     runs: tuple[Run, ...]
     axes: tuple[str, ...]  # the columns of the frame that are axes
-    unfinished: int  # number of run folders without a record
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
-    left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record
+    left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record, or lost
     stored_only: bool = False  # whether differences rest on what the store has, so that nothing is computed or written
     spaces: dict[tuple[str, str], Any] = field(default_factory=dict, init=False)
     """Metric and signature → the `JointSpace` of their values, where one was asked for."""
@@ -56,8 +57,8 @@ class Results:
             return ()
         names = [Path(folder).name for folder in self.left_out]
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        what = "1 run with a damaged record" if len(names) == 1 else f"{len(names)} runs with damaged records"
-        return (f"Left out: {what} ({some}); the same command writes them again.",)
+        what = "1 run whose record is" if len(names) == 1 else f"{len(names)} runs whose records are"
+        return (f"Left out: {what} lost or damaged ({some}); the same command writes them again.",)
 
     def arrays(self, at: int, artifact: str | None) -> Mapping[str, Any]:
         """Load the arrays that a metric stored (`arrays/<name>`, `per_example/<name>`); empty if they are missing."""
@@ -93,18 +94,11 @@ def read_results(
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
     """
-    folders = [Path(p) for p in paths]
-    records, unfinished = find_records(folders)
-    if not records:
-        names = ", ".join(map(str, folders)) or "no path"
-        raise DataError(f"no finished run under {names} ({unfinished} unfinished): no {RECORD} found")
     damaged: dict[str, str] = {}
-    runs, left_out = read_runs(records, damaged)
+    runs, left_out = read_runs([Path(path) for path in paths], damaged)
     rows, superseded = list_rows(runs)
     axes = systems.order_axes(name for run in runs for name in run.axes)
-    results = Results(
-        build_frame(rows, axes), tuple(runs), axes, unfinished, superseded, damaged, left_out, stored_only
-    )
+    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, damaged, left_out, stored_only)
     return filter_results(results, where) if where else results
 
 
@@ -261,7 +255,7 @@ def join_results(first: Results, second: Results) -> tuple[Results, list[SystemV
     moved = second.frame.assign(**{INTERNAL: second.frame[INTERNAL] + shift})
     joined = Results(
         pd.concat([first.frame, moved], ignore_index=True), (*first.runs, *second.runs),
-        systems.order_axes([*first.axes, *second.axes]), first.unfinished + second.unfinished,
+        systems.order_axes([*first.axes, *second.axes]),
         first.superseded + second.superseded, first.damaged | second.damaged, {**first.left_out, **second.left_out},
     )  # fmt: skip
     later = [replace(i, sources=tuple((at + shift, name) for at, name in i.sources)) for i in second.values]
@@ -269,13 +263,17 @@ def join_results(first: Results, second: Results) -> tuple[Results, list[SystemV
 
 
 def write_frame(results: Results, folder: Path) -> list[Path]:
-    """Write the tidy frame as Parquet and CSV; equal runs give equal bytes."""
+    """Write the tidy frame as Parquet, with a digest of its values, and as CSV; equal runs give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
     pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
     frame["direction"] = [format_direction(direction, target) for direction, target in pairs]
     paths = [folder / "results.parquet", folder / "results.csv"]
+    table = pa.Table.from_pandas(frame, _list_column_types(frame), preserve_index=False)
     with core.open_for_replacement(paths[0], "wb") as handle:
-        frame.to_parquet(handle, index=False)
+        pq.write_table(table.replace_schema_metadata({**table.schema.metadata, _DIGEST: _digest_table(table)}), handle)
     for name in frame.columns:
         if any(isinstance(v, str) for v in frame[name]):
             frame[name] = [escape_csv_cell(escape_controls(v)) if isinstance(v, str) else v for v in frame[name]]
@@ -286,20 +284,45 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
 
 def read_frame(path: Path) -> Results:
     """Read the values and intervals of a `results.parquet` that `write_frame` wrote; arrays are not in such a file."""
-    import pandas as pd
+    import pyarrow.parquet as pq
 
+    core.check_regular_file(path)
     try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError) as err:
-        raise DataError(f"{path}: cannot be read ({core.format_error(err)})") from err
-    if missing := [name for name in FIXED if name != "target" and name not in frame.columns]:
+        table = pq.read_table(path, memory_map=False)
+        is_sound = (table.schema.metadata or {}).get(_DIGEST) == _digest_table(table)
+        rows = table.to_pylist()
+    except Exception as err:  # a damaged file raises anything
+        raise DataError(f"{path}: cannot be read ({core.format_error(err)}); build its report again") from err
+    if missing := [name for name in FIXED if name != "target" and name not in table.column_names]:
         raise DataError(f"{path}: expected the results.parquet of a report or an export, got no column {missing[0]!r}")
-    axes = tuple(name for name in frame.columns if name not in FIXED)
-    parts = frame["direction"].astype(str).str.partition(" ")  # `nearest 0.5`
-    frame["target"] = pd.to_numeric(parts[2], errors="coerce")
-    frame["direction"] = parts[0].where(parts[0] != "nearest", "target")
+    if not is_sound:
+        raise DataError(
+            f"{path}: damaged or changed: its values do not match its digest; build its report again, as "
+            "openended report NAME"
+        )
+    axes = tuple(name for name in table.column_names if name not in FIXED)
+    numbers = [name for name in table.column_names if str(table.field(name).type) == "double"]
+    for row in rows:
+        row |= {name: math.nan for name in numbers if row[name] is None}
+        kind, _, target = row["direction"].partition(" ")  # `nearest 0.5`
+        row |= {"target": float(target), "direction": "target"} if target else {"target": math.nan, "direction": kind}
+        row[INTERNAL] = 0
     run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
-    return Results(frame.assign(**{INTERNAL: 0}), (run,), axes, 0, 0)
+    return Results(build_frame(rows, axes), (run,), axes, 0)
+
+
+def _list_column_types(frame: "pd.DataFrame") -> "pa.Schema":
+    """Return the Arrow type of each column, which an empty column has too."""
+    import pyarrow as pa
+
+    kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string()}
+    return pa.schema([(name, kinds[getattr(frame[name].dtype, "kind", "O")]) for name in frame.columns])
+
+
+def _digest_table(table: "pa.Table") -> bytes:
+    """Return a digest of the columns of a table: names, types and values."""
+    columns = {name: [str(table.field(name).type), table[name].to_pylist()] for name in table.column_names}
+    return core.digest([table.column_names, columns]).encode()
 
 
 def read_rows_of_run(results: Results, run: Run, *stages: str) -> RowFile | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from openended.harness.core import DataError, SpecError, read_json, suggest, temporary_files, write_json
-from openended.harness.results.runs import find_records, read_run
-from openended.harness.storage import GRID
+from openended.harness.results.runs import find_records, locate_run, read_run
+from openended.harness.storage import GRID, RECORD
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class GridFolder:
     titles: Sequence[str] = ()  # of each job
     series: Sequence[str] = ()  # of each job of a series, the name of its experiment
     imported: str = ""  # archive that it was imported from; its layouts apply to imported runs only
+    is_damaged: bool = False  # its file cannot be read, so that only its jobs are known
 
     @property
     def has_ended(self) -> bool:
@@ -54,14 +55,18 @@ class GridFolder:
         return bool(self.command) and same and self.folder.name < other.folder.name
 
     def runs(self) -> list[Path]:
-        """Return the folders of its finished runs below `runs`, each once, even if the outputs folder was moved."""
+        """Return the folders of its runs below `runs`, each once, even if the outputs folder was moved; see `lost`."""
         outputs = next((p.parent for p in self.folder.resolve().parents if p.name == GRIDS), None)
         folders: dict[Path, None] = {}
         for run in (Path(str(job["folder"])) for job in read_jobs(self.folder) if job.get("folder")):
             parent = next((parent for parent in run.parents if parent.name == RUNS), None)
             if parent is not None and ".." not in run.parts:
-                folders[run if outputs is None else outputs / RUNS / run.relative_to(parent)] = None
-        return [folder for folder in folders if folder.is_dir()]
+                folders[locate_run(run if outputs is None else outputs / RUNS / run.relative_to(parent))] = None
+        return list(folders)
+
+    def list_lost(self) -> list[Path]:
+        """Return the folders of finished runs whose records are lost."""
+        return [folder for folder in self.runs() if not (folder / RECORD).is_file()]
 
     def find_layout(self, name: str, runs: Sequence[Path]) -> Mapping[str, Any] | None:
         """Return the layout options of a report on these runs; an imported grid's apply to imported runs only."""
@@ -82,17 +87,20 @@ class ReportRequest:
 
 
 def read_grid(folder: Path) -> GridFolder | None:
-    """Read the grid in a folder; None if it has no readable grid file. A fact of an unexpected type is left out."""
-    try:
-        facts = read_json(folder / GRID)
-    except DataError:
+    """Read the grid in a folder; None if it has no grid file.
+
+    A fact of an unexpected type is left out; of a damaged file, all are, and the jobs alone are known.
+    """
+    file = folder / GRID
+    if not file.is_file():
         return None
-    if not isinstance(facts, dict):
-        return None
+    facts = read_grid_file(file, "grid file", dict)
+    if facts is None:
+        return GridFolder(folder, folder.name, is_damaged=True)
     for name, kind in _KINDS.items():
         is_number = kind in (int, float)
         if name in facts and (type(facts[name]) is not kind or (is_number and not 0 <= facts[name] < math.inf)):
-            log.warning("%s: %s: expected %s, got %.40r", folder / GRID, name, kind.__name__, facts.pop(name))
+            log.warning("%s: %s: expected %s, got %.40r", file, name, kind.__name__, facts.pop(name))
     values = {name: facts[name] for name in _KINDS if facts.get(name)}
     return GridFolder(folder, **{"name": folder.name, **values})
 
@@ -125,17 +133,17 @@ def _read_job(path: Path, *_version: int) -> dict[str, Any]:
 
 
 def read_grid_file(path: Path, what: str, parse: Callable[[Any], T]) -> T | None:
-    """Read a file of a grid's folder; None if there is none.
-
-    Raises:
-        DataError: If it is damaged.
-    """
-    if not path.is_file():
-        return None
+    """Read a file of a grid's folder; None if there is none, or with a warning if it is damaged."""
     try:
-        return parse(read_json(path))
-    except (AttributeError, KeyError, SpecError, TypeError, ValueError) as err:
-        raise DataError(f"{path}: not a valid {what} ({type(err).__name__}: {err})") from err
+        return parse(read_json(path)) if path.is_file() else None
+    except (AttributeError, DataError, KeyError, SpecError, TypeError, ValueError) as err:
+        _warn_once(f"{path}: damaged, left aside: not a {what} ({type(err).__name__}: {err})")
+        return None
+
+
+@lru_cache(maxsize=1 << 10)
+def _warn_once(message: str) -> None:
+    log.warning("%s", message)
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:
@@ -182,14 +190,15 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
             raise DataError(f"{grid.folder}: no job of this grid has finished")
         return runs, grid.find_layout(grid.name, runs), grid.folder
     path = path if path.exists() else outputs / RUNS / word
-    runs_folder = path.resolve().parent
-    if runs_folder.name != RUNS:
-        return [path], None, None
-    for grid in reversed(read_grids(runs_folder.parent)):
+    whole = path.resolve()
+    outputs = next((p.parent for p in (whole, whole.parent) if p.name == RUNS), outputs)
+    grids = read_grids(outputs)
+    lost = [run for grid in grids for run in grid.list_lost() if whole in run.parents]
+    for grid in reversed(grids if whole.parent.name == RUNS else []):
         if layout := grid.find_layout(path.resolve().name, [path]):
             decides = (grid.folder / DECISIONS).is_file()  # about its own runs, not others of its name
-            return (grid.runs() if decides else [path]), layout, grid.folder if decides else None
-    return [path], None, None
+            return (grid.runs() if decides else [path, *lost]), layout, grid.folder if decides else None
+    return [path, *lost], None, None
 
 
 # Searches -------------------------------------------------------------------------------------------------------------

@@ -44,12 +44,12 @@ class Run:
     seconds: float = math.nan  # that generating its texts took; NaN if any of them was cached
 
 
-def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
-    """Return the record files under paths without duplicates, and the number of run folders without a record."""
+def find_records(paths: Sequence[Path]) -> tuple[list[Path], dict[str, str]]:
+    """Return the record files under paths without duplicates, and run folder → what is wrong where it has none."""
     records: dict[Path, None] = {}
-    unfinished = 0
+    lost: dict[str, str] = {}
     for path in paths:
-        if not path.exists():
+        if not path.exists() and not _RUN_NAME.fullmatch(path.name):
             raise DataError(f"no such run folder: {path}")
         if path.is_file() and path.name != RECORD:  # a record that was kept under another name
             try:
@@ -57,7 +57,7 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
             except DataError as err:
                 what = f"expected a run's {RECORD}, runs or a name; openended score {path.name} reads texts"
                 raise DataError(f"{path}: {what}") from err
-        of_path = list(_walk(path)) if path.is_dir() else [path]
+        of_path = [path] if path.is_file() else list(_walk(path)) if path.is_dir() else [path / RECORD]
         if not of_path:
             hint = "; it is a report: name its runs instead" if (path / "results.parquet").is_file() else ""
             raise DataError(f"no finished run under {path}: no {RECORD} found{hint}")
@@ -65,8 +65,8 @@ def find_records(paths: Sequence[Path]) -> tuple[list[Path], int]:
             if record.is_file():
                 records[record.resolve()] = None
             else:
-                unfinished += 1
-    return list(records), unfinished
+                lost[str(record.parent.resolve())] = f"{record}: no such file"
+    return list(records), lost
 
 
 def find_run(word: str, outputs: Path) -> Path:
@@ -85,6 +85,14 @@ def find_run(word: str, outputs: Path) -> Path:
     return folders[0]
 
 
+def locate_run(folder: Path) -> Path:
+    """Return a run's folder or, where its record is lost, the newest in which the same run was written again."""
+    if (folder / RECORD).is_file() or not _RUN_NAME.fullmatch(folder.name):
+        return folder
+    twins = [path.parent for path in folder.parent.glob(f"*-{folder.name.rpartition('-')[2]}/{RECORD}")]
+    return max(twins, default=folder)
+
+
 def _walk(folder: Path) -> Iterator[Path]:
     """Yield the record of every run folder; it is missing in a run that has not finished."""
     children = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
@@ -95,10 +103,13 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from _walk(child)
 
 
-def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read records; warn about and leave out those that are damaged or contradict their artifacts."""
+def read_runs(paths: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
+    """Read the records under paths; leave out, with a warning, those that are lost, damaged or not as their artifacts.
+
+    Returns the runs, and run folder → why it is left out.
+    """
     runs: list[Run] = []
-    wrong: dict[str, str] = {}
+    records, wrong = find_records(paths)
     for path in records:
         try:
             run = read_run(path)
@@ -109,7 +120,7 @@ def read_runs(records: Sequence[Path], damaged: MutableMapping[str, str]) -> tup
             wrong[str(path.parent)] = str(err)
     if not runs:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise DataError(f"{next(iter(wrong.values()))}{more}")
+        raise DataError(f"{next(iter(wrong.values()), 'no path of a run was given')}{more}")
     for message in wrong.values():
         log.warning("%s: left out of the report", message)
     return sorted(_unify_model_paths(runs), key=_make_sort_key), wrong

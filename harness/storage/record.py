@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -158,6 +159,12 @@ class RunRecord:
         if isinstance(value, Mapping) and value.get("schema", SCHEMA) != SCHEMA:
             raise core.DataError(f"{where}: expected record schema {SCHEMA}, got {value['schema']!r:.40}; run it again")
         record = cls(**_read(cls, value, where))
+        try:
+            datetime.fromisoformat(record.created)
+        except ValueError as err:
+            raise core.DataError(
+                f"{where}: created: expected a time as 2027-01-31T12:00:00+00:00, got {record.created[:40]!r}"
+            ) from err
         for name, entry in record.inputs.items():
             if name != "task":
                 check_entry_name(entry, f"{where}: inputs.{name}")

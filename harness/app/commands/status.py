@@ -7,6 +7,7 @@ from typing import Any
 
 from openended.harness.core import OUTPUTS, DataError, make_main, print_line, suggest
 from openended.harness.results import GridFolder, read_grids, read_jobs
+from openended.harness.storage import RECORD
 
 LAST = 10  # grids shown by default
 
@@ -41,6 +42,8 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
         yield f"{grid.name}  {grid.folder}: {progress}; resumed in {resumed.folder}: {then}"
         return
     yield f"{grid.name}  {grid.folder}: {progress}"
+    for run in grid.list_lost():
+        yield f"  lost: {run}/{RECORD} is missing; the same command writes it again"
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job["state"] in ("failed", "skipped"):
@@ -59,8 +62,9 @@ def format_grid(grid: GridFolder, resumed: GridFolder | None = None) -> Iterator
 
 def _format_progress(grid: GridFolder, jobs: Sequence[Mapping[str, Any]]) -> str:
     count = Counter(str(job["state"]) for job in jobs)
-    waiting = max(grid.total - len(jobs), 0)
-    words = [f"{count['done']} of {grid.total} done"]
+    waiting, lost = max(grid.total - len(jobs), 0), len(grid.list_lost())
+    words = [f"{count['done'] - lost} of {'?' if grid.is_damaged else grid.total} done"]
+    words += [f"{lost} lost"] if lost else []
     words += [f"{count[state]} {state}" for state in ("failed", "skipped", "interrupted") if count[state]]
     if count["running"]:
         words.append(f"{count['running']} {'killed' if grid.has_ended else 'running'}")

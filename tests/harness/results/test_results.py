@@ -1,14 +1,20 @@
 """Run folders become one row per value and one value per system; what a report is asked for, by name, by grid or by path."""
 
+import io
 import json
 import math
+import random
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
+from openended.harness.app.commands import status
 from openended.harness.core import DataError, write_json
+from openended.harness.report import read_decision_plan
 from openended.harness.report.cli import main
 from openended.harness.results import (
     INTERNAL,
@@ -18,8 +24,16 @@ from openended.harness.results import (
     label_system,
     label_systems,
 )
-from openended.harness.results.frame import FIXED, build_frame, filter_results, list_rows, read_results, write_frame
-from openended.harness.results.grids import read_grid, read_grids, resolve_report_request
+from openended.harness.results.frame import (
+    FIXED,
+    build_frame,
+    filter_results,
+    list_rows,
+    read_frame,
+    read_results,
+    write_frame,
+)
+from openended.harness.results.grids import read_grid, read_grids, read_search, resolve_report_request
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments, mark_record
 from tests.harness.report.synthetic import change_record, result, write_run
@@ -42,7 +56,7 @@ def test_one_row_per_value_with_every_axis(tmp_path):
     write(tmp_path)
     (tmp_path / "runs" / "synthetic" / "20260102T030405-0123abcd").mkdir()
     results = read_results([tmp_path])
-    assert (len(results.runs), results.unfinished) == (1, 1), "an unfinished folder is passed over and counted"
+    assert (len(results.runs), len(results.left_out)) == (1, 1), "a folder without a record is passed over and named"
     assert len(results.frame) == 4  # two values of the model, two of the human side
     row = results.frame.iloc[0]
     expected = ("nucleus", 0.95, 0, 1.0, True)
@@ -154,6 +168,34 @@ def test_the_exported_files_hold_the_same_and_do_not_depend_on_order_or_time(tmp
     assert table["seed"].notna().sum() == 4
 
 
+def test_an_exported_file_keeps_the_types_of_empty_columns_and_every_flipped_bit_is_seen(tmp_path):
+    write(tmp_path, axes={"model.revision": None})
+    results = read_results([tmp_path])
+    path = write_frame(results, tmp_path / "out")[0]
+    schema = pq.read_schema(path)
+    assert {str(schema.field(name).type) for name in ("reason", "artifact", "low", "n_model")} == {
+        "string",
+        "double",
+        "int64",
+    }
+    copy = read_frame(path)
+    pd.testing.assert_frame_equal(copy.frame, results.frame)
+    sound, draw, values = path.read_bytes(), random.Random(0), []
+    for _ in range(200):
+        data = bytearray(sound)
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        try:
+            pd.testing.assert_frame_equal(read_frame(path).frame, copy.frame)
+        except DataError as err:
+            values.append(str(err))
+    assert len(values) > 50, "the others are in statistics and in what only pandas reads"
+    assert all(str(path) in message for message in values)
+    pd.read_parquet(io.BytesIO(sound)).to_parquet(path)
+    with pytest.raises(DataError, match="damaged or changed: its values do not match its digest"):
+        read_frame(path)
+
+
 def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whatever_ended_first(tmp_path):
     for second, number in enumerate((100, 20, 5)):
         lines = [result("model", "m", {"m": 1.0}, options=f"|k:{number}")]
@@ -172,12 +214,10 @@ def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whateve
         ("[]", "not a run record: expected a JSON object, got list"),
         (json.dumps({"schema": 9}), "expected record schema 3, got 9; run it again"),
         ("{}", "field 'schema' is missing"),
-        (None, "no finished run"),
     ],
 )
 def test_a_broken_record_is_named(tmp_path, text, message):
-    if text is not None:
-        (tmp_path / "record.json").write_text(text)
+    (tmp_path / "record.json").write_text(text)
     with pytest.raises(DataError, match=message) as caught:
         read_results([tmp_path])
     assert "record.json" in str(caught.value)
@@ -370,11 +410,46 @@ def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_
     assert resolve_report_request(["mine"], outputs).options == OPTIONS
     assert resolve_report_request([str(outputs / "runs//mine")], outputs).options == OPTIONS
     assert resolve_report_request(["mine", str(outside)], outputs).options is None, "of one of them alone"
-    with pytest.raises(DataError, match="no job of this grid has finished"):
-        resolve_report_request([str(grid)], outputs)
+    assert [path.parent.parent.parent for path in resolve_report_request([str(grid)], outputs).paths] == [outputs]
     assert read_grid(grid).find_layout("mine", [outside]) is None
     change_record(outside, provenance={"record": {"imported": {"archive": "a.zip"}}})
     assert read_grid(grid).find_layout("mine", [outside]) == {"title": "Theirs"}
+
+
+def test_lost_records_of_a_grid_are_named_until_their_runs_are_written_again(outputs, capsys):
+    lost, other = sorted(p.parent for p in outputs.rglob("record.json"))
+    shutil.rmtree(lost)
+    for words in (["mine"], [str(outputs / "runs")], [str(outputs / "runs/mine"), str(other)]):
+        results = read_results(resolve_report_request(words, outputs).paths)
+        assert (len(results.runs), [*results.left_out]) == (1, [str(lost)])
+        assert results.remarks() == (
+            f"Left out: 1 run whose record is lost or damaged ({lost.name}); the same command writes them again.",
+        )
+    with pytest.raises(DataError, match=f"{lost.name}/record.json: no such file"):
+        read_results(resolve_report_request(["20260101T000000"], outputs).paths)
+    assert status.main(["--outputs", str(outputs)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("0 of 1 done, 1 lost") == 2
+    assert said.count(f"lost: {lost}/record.json is missing") == 2
+    again = lost.with_name(f"20270101T000000-{lost.name[-8:]}")
+    shutil.copytree(other, again)
+    assert not read_results(resolve_report_request(["mine"], outputs).paths).left_out
+    assert read_grids(outputs)[0].runs() == [again]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"total": 4'])
+def test_a_damaged_bookkeeping_file_is_left_aside_with_a_warning(content, outputs, caplog, capsys):
+    grid = outputs / "grids/mine/20260102T000000"
+    for name in ("grid.json", "search.json", "decisions.json"):
+        (grid / name).write_text(content)
+    found = resolve_report_request(["mine"], outputs)
+    assert found.options == {"title": "Old"}
+    assert f"{grid}/grid.json: damaged, left aside" in caplog.text
+    assert (read_search(grid), read_decision_plan(grid)) == (None, None)
+    assert caplog.text.count("damaged, left aside") == 3
+    assert [p.name for p in resolve_report_request([str(grid)], outputs).paths] == [read_grid(grid).runs()[0].name]
+    assert status.main(["--outputs", str(outputs)]) == 0
+    assert "1 of ? done" in capsys.readouterr().out
 
 
 def test_a_word_that_is_nothing_names_what_there_is(outputs):

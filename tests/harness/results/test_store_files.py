@@ -98,9 +98,10 @@ def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, ca
     assert "left out" not in report(runs, figures=False).lower()
     changed(record, sealed=sealed)
     page = report(runs, figures=False)
-    assert "1 runs with damaged records left out" in page
-    assert "Left out: 1 run with a damaged record" in page
-    assert f"Left out: 1 run with a damaged record ({record.parent.name})" in (runs / "out/tables/full.md").read_text()
+    assert "1 left out: record lost or damaged" in page
+    said = f"Left out: 1 run whose record is lost or damaged ({record.parent.name})"
+    assert said in page
+    assert said in (runs / "out/tables/full.md").read_text()
     assert "left out of the report" in caplog.text
     assert caplog.text.count("\n") == 1
 

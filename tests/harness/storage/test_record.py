@@ -94,6 +94,7 @@ def test_a_target_is_a_number_in_memory_and_stands_in_the_direction_in_the_file(
         (told(notes="x"), "notes: expected a list, got str"),
         (told(results={}), "results: expected a list, got dict"),
         (told(created=None), "created: expected a string, got null"),
+        (told(created="99999-13-45"), "created: expected a time as 2027-01-31T12:00:00.00:00, got '99999-13-45'"),
         (told(**row(directions={"m": "nearest x"})), r"results\[0\]: directions.m: expected `nearest ` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number or null, got str"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got bool"),
