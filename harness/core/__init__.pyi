@@ -167,6 +167,7 @@ from .text import (
     lacks_word_spaces as lacks_word_spaces,
     make_shareable as make_shareable,
     mostly_lack_spaces as mostly_lack_spaces,
+    read_tokenizer_file as read_tokenizer_file,
     redact_keys as redact_keys,
     split_words as split_words,
     take_first_words as take_first_words,

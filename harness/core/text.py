@@ -1,10 +1,11 @@
-"""Make untrusted text safe for terminals, CSV cells and records."""
+"""Make untrusted text safe for terminals, CSV cells and records; count its words; read tokenizer files."""
 
 import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from openended.harness.core.types import Json
 
@@ -138,3 +139,13 @@ def take_first_words(text: str, most: int, by_chars: bool = False) -> str:
     unit = r"\S" if by_chars else r"\S+"
     ends = [match.end() for match in islice(re.finditer(unit, text), most + 1)]
     return text if len(ends) <= most else text[: ends[most - 1]]
+
+
+def read_tokenizer_file(path: Path) -> Any:  # noqa: ANN401 - a `tokenizers.Tokenizer`
+    """Read a tokenizer.json without the truncation and padding of the batches it was saved after."""
+    from tokenizers import Tokenizer as Fast
+
+    inner = Fast.from_file(str(path))
+    inner.no_truncation()
+    inner.no_padding()
+    return inner

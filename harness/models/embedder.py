@@ -80,6 +80,7 @@ class EmbedderSpec(Spec):
     def _identify_weights(self) -> dict[str, Json]:
         """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
         model = self.model_spec()
+        model.check_adapter()
         folder = model.folder
         if self.kind != "sentence" or folder is None:
             return model.identity()

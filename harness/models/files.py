@@ -55,6 +55,7 @@ WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
+ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 # Type of a part of a tokenizer.json → its options that only some versions of `tokenizers` write, with their defaults.
 _UNSTATED: dict[str, dict[str, tuple[core.Json, ...]]] = {
     "ByteLevel": {"use_regex": (True,)},

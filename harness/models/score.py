@@ -119,7 +119,7 @@ def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow],
     jobs: list[ForwardRow] = []
     for i, ids in enumerate(rows):
         read = ids if len(ids) else np.array([lm.start_id])
-        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride)
+        jobs += _split_into_windows(i, read, int(first[i]), int(offsets[i]), context, stride, lm.bos_prefix(read[:0]))
     total = int(offsets[-1])
     values: F64 = np.full((total, 2) if request.ranks else total, np.nan)
     return jobs, Ragged(values, offsets)
@@ -134,22 +134,26 @@ def split_columns(scores: Ragged) -> tuple[Ragged, Ragged]:
 
 
 def _split_into_windows(
-    row: int, ids: Integers, first: int, out: int, context: int | None, stride: int | None = None
+    row: int, ids: Integers, first: int, out: int, context: int | None, stride: int | None, prefix: Sequence[int]
 ) -> list[ForwardRow]:
-    """Cut a sequence into windows of the context; each later window scores what the ones before have not."""
+    """Cut a sequence into windows of the context; each later window scores what the ones before have not.
+
+    A later window starts with the beginning-of-text token of a model that reads one: without, such a model is lost.
+    """
     if context is None or len(ids) <= context:
         return [ForwardRow(row, ids, min(first, len(ids)), out)]
-    if context < 2:
+    if context <= max(1, len(prefix)):
         raise DataError(f"a scorer with a context of {context} cannot score texts")
     jobs = [ForwardRow(row, ids[:context], min(first, context), out)]
     done = max(first, context)
     if first < context:
         out += context - first
-    step = stride or max(1, context // 2)
+    step = min(stride or max(1, context // 2), context - len(prefix))
     while done < len(ids):
         end = min(len(ids), done + step)
-        start = end - context
-        jobs.append(ForwardRow(-1, ids[start:end], done - start, out))
+        start = end - context + len(prefix)
+        read = as_ids(np.concatenate([prefix, ids[start:end]]))
+        jobs.append(ForwardRow(-1, read, done - start + len(prefix), out))
         out += end - done
         done = end
     return jobs

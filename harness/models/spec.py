@@ -271,9 +271,20 @@ class ModelSpec(BackendSpec):
         return _read_config(path) if path is not None and path.is_file() else {}
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
+        self.check_adapter()
         return find_refusal(self.config()) or super().cannot(ability, decoder)
 
+    def check_adapter(self) -> None:
+        """Refuse an adapter, which transformers would load with the base weights if `peft` is installed."""
+        paths = (self.find_file(name, optional=True) for name in files.ADAPTERS)
+        if adapter := next((path for path in paths if path is not None and path.is_file()), None):
+            raise core.DataError(
+                f"model {self.path}: {adapter.name} belongs to an adapter (LoRA), which is not read; merge it into its "
+                "base model with merge_and_unload of peft, save that with its tokenizer, and name the new folder"
+            )
+
     def check_ready(self) -> None:
+        self.check_adapter()
         folder = self.folder
         if folder is None:
             if is_offline():
@@ -333,7 +344,7 @@ class ModelSpec(BackendSpec):
         cached = try_to_load_from_cache(self.path, name, revision=self.revision)
         if isinstance(cached, str):
             return Path(cached)
-        if is_offline():
+        if is_offline() or (optional and cached is not None):  # the hub has said before that there is none
             return None
         try:
             return Path(hf_hub_download(self.path, name, revision=self.revision))

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import DataError, Ragged, Tokenizer, digest, require_package, shorten_error
+from openended.harness.core import (
+    DataError,
+    Ragged,
+    Tokenizer,
+    digest,
+    read_tokenizer_file,
+    require_package,
+    shorten_error,
+)  # fmt: skip
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.spec import ModelSpec
 
@@ -108,11 +116,9 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     path = spec.find_file("tokenizer.json")
     try:
         if path is not None and path.is_file():
-            from tokenizers import Tokenizer as Fast
-
             description = json.loads(path.read_text(encoding="utf-8"))
             check_normalizer(spec.path, path, description)
-            inner = Fast.from_file(str(path))
+            inner = read_tokenizer_file(path)
             byte_level = (description.get("decoder") or {}).get("type") == "ByteLevel"
             pieces = PieceTokens(inner) if is_exact(description) else None
             bos_prefix = find_bos_prefix(spec, inner)
@@ -303,9 +309,7 @@ def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> N
     probe = (_PRINTABLE + " " + " ".join(texts))[:_PROBE_LENGTH]
 
     def count_tokens() -> Iterator[str]:
-        from tokenizers import Tokenizer as Fast
-
-        yield str(len(Fast.from_file(str(path)).encode(probe, add_special_tokens=False).ids))
+        yield str(len(read_tokenizer_file(path).encode(probe, add_special_tokens=False).ids))
 
     from openended.harness.models.isolated_process import run_isolated
 

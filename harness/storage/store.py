@@ -37,8 +37,8 @@ FAMILY = 32  # first digits of a key, which relatives share
 KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
-    "examples": 1, "human": 3, "chat": 1, "generate": 1, "answers": 1, "import": 3, "tokens": 1, "embed": 1, "score": 1,
-    "rank": 1, "gradients": 1, "next_token": 1, "measure": 2, "audit": 1, "figures": 1,
+    "examples": 1, "human": 4, "chat": 2, "generate": 2, "answers": 1, "import": 4, "tokens": 2, "embed": 2, "score": 2,
+    "rank": 2, "gradients": 2, "next_token": 2, "measure": 2, "audit": 1, "figures": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 MODEL_STAGES = ("answers", "generate", "import")

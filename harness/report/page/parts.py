@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import F64, I64, Floats, Ragged, write_text
+from openended.harness.core import F64, I64, Floats, Ragged, read_tokenizer_file, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
 from openended.harness.results import Run, locate_verified_file
 
@@ -283,9 +283,7 @@ def load_token_ends(run: Run) -> TokenEnds | None:
         path = Path(cached) if isinstance(cached, str) else None
     if not where or path is None or not path.is_file():
         return None
-    from tokenizers import Tokenizer
-
-    return TokenEnds(Tokenizer.from_file(str(path)))
+    return TokenEnds(read_tokenizer_file(path))
 
 
 def encode_letters(numbers: ArrayLike) -> str:

@@ -148,6 +148,24 @@ def test_shards_are_those_of_the_index_and_all_of_them_are_digested(original, tm
     assert digest(spec.identity()) != same
 
 
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_an_adapter_is_refused_wherever_a_model_is_named(original, tmp_path, name):
+    """transformers would add its weights if peft is installed, and read the base model alone without."""
+    model = copy_without(original, tmp_path)
+    (tmp_path / "adapter").mkdir()
+    for folder in (Path(model.path), tmp_path / "adapter"):
+        (folder / name).write_text("{}")
+        spec = ModelSpec(path=str(folder))
+        embedders = [
+            harness_models.EmbedderSpec(path=spec.path, kind=kind) for kind in ("causal", "masked", "sentence")
+        ]
+        for act in (spec.identity, spec.load, lambda: spec.demand("score"), *(e.identity for e in embedders)):
+            with pytest.raises(
+                DataError, match=rf"{name} belongs to an adapter .* merge it into its base model with merge_"
+            ):
+                act()
+
+
 SENTENCE = ["modules.json", "config_sentence_transformers.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "0_Transformer/model.safetensors"]  # fmt: skip
 
 

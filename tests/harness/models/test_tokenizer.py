@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,20 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score
 from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import LengthLimit, load_tokenizer
-from openended.harness.models.transformers import load_model
+from openended.harness.models.transformers import load_embedder, load_model
 from openended.harness.run.dataset import build_human_row
-from tests.helpers import copy_without, embed_one, embedding, generation, q_request, ragged, scoring, tiny_model
+from tests.helpers import (
+    copy_without,
+    embed_one,
+    embedding,
+    generation,
+    q_request,
+    ragged,
+    scoring,
+    tiny_masked_model,
+    tiny_model,
+)  # fmt: skip
+from tests.lazy import torch
 
 # Tokenizers: begin tokens and continuations as a model would write them; texts read piece by piece
 
@@ -226,6 +238,25 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
     )
 
 
+def test_each_window_of_a_long_text_starts_with_the_begin_token(backend):
+    ids = [3 + i * 7 % 100 for i in range(40)]
+
+    def score(read: list[int], count: int) -> list[float]:
+        logits = backend.model(torch.tensor([[BOS, *read]])).logits[0, -count - 1 : -1]
+        return (-logits.log_softmax(-1)[range(count), read[-count:]]).tolist()
+
+    with torch.inference_mode():
+        want, done = score(ids[:15], 15), 15
+        while done < len(ids):
+            end = min(done + 6, len(ids))
+            want += score(ids[end - 15 : end], end - done)
+            done = end
+    for rows in (ragged([ids]), led(ragged([ids]))):
+        nll = nll_of(backend, ragged([[]]), rows, window=16, stride=6)
+        assert nll.values == pytest.approx(want, abs=1e-4)
+    assert len(nll_of(backend, ragged([[]]), ragged([ids]), window=16, stride=15).values) == len(ids)
+
+
 def test_texts_are_those_after_the_begin_token(backend):
     def made(lm: Any, prompt: tuple[int, ...]) -> Generation:
         out: list[Generation] = []
@@ -243,6 +274,37 @@ def with_description(spec: ModelSpec, tmp_path: Path, **changed: Any) -> ModelSp
     path = Path(other.path) / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     return other
+
+
+SAVED_BATCH = {
+    "truncation": {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+    "padding": {"strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 2, "pad_type_id": 0, "pad_token": "</s>"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by_pieces", [True, False])
+def test_truncation_and_padding_of_a_saved_batch_are_not_applied(spec, tmp_path, by_pieces):
+    clean = ModelSpec(path=str(ModelSpec(path="bundled:docs-s").folder)) if by_pieces else spec
+    saved = with_description(clean, tmp_path, **SAVED_BATCH)
+    (want, got), texts = map(load_tokenizer, (clean, saved)), ["a", "the cat sat on a mat and the hat was on the cat"]
+    assert (got.pieces is not None) == by_pieces
+    assert got.bos_prefix == want.bos_prefix
+    assert [got.encode(text) for text in texts] == [want.encode(text) for text in texts]
+    rows = [tokenization.tokenize_texts(tokenizer, texts) for tokenizer in (want, got)]
+    assert np.array_equal(rows[0].values, rows[1].values)
+    assert rows[1].lengths.max() > 4
+
+
+def test_a_masked_embedder_reads_texts_without_the_padding_of_its_file(tmp_path):
+    clean = EmbedderSpec(path=str(tiny_masked_model(tmp_path / "bert")), kind="masked", pooling="mean")
+    saved = replace(clean, path=with_description(clean.model_spec(), tmp_path, **SAVED_BATCH).path)
+    vectors = []
+    for embedder in (clean, saved):
+        lm = load_embedder(embedder)
+        assert (lm.model.openended_before, lm.model.openended_after) == ([], [])
+        rows = tokenization.tokenize_texts(lm.tokenizer, ["a", "a text of more than four tokens"])
+        vectors.append(embed_one(lm, embedder, ragged([[], []]), rows, batch_size=2).vectors)
+    np.testing.assert_array_equal(*vectors)
 
 
 def test_ids_beyond_the_models_embeddings_are_refused_at_load(spec, tmp_path):
