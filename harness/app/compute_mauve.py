@@ -15,6 +15,7 @@ from openended.harness.models import (
     EmbedderSpec,
     EmbeddingRequest,
     ModelCache,
+    is_encoder,
     list_bundled_models,
     tokenize_texts,
 )
@@ -162,8 +163,12 @@ def compute_mauve(
 def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size: int, runtime: Runtime) -> Any:  # noqa: ANN401
     if form.endswith("features"):
         return np.asarray(value)
-    context = embedder.model_spec().context_length()
-    spec = EmbedderSpec(path=embedder.path, max_length=limit if context is None else min(limit, context))
+    model_spec = embedder.model_spec()
+    context = model_spec.context_length()
+    spec = EmbedderSpec(
+        path=embedder.path, max_length=limit if context is None else min(limit, context), pooling="last",
+        kind="masked" if is_encoder(model_spec.config()) else "causal",
+    )  # fmt: skip
     model = _get_models().embedder(spec, runtime)
     if form.endswith("text"):
         ids = tokenize_texts(model.tokenizer, check_texts(form, value))

@@ -21,7 +21,13 @@ from .failures import (
     free_memory as free_memory,
     is_out_of_memory as is_out_of_memory,
 )
-from .families import Kind as Kind, choose_kind as choose_kind, get_body as get_body, rescale_logits as rescale_logits
+from .families import (
+    Kind as Kind,
+    choose_kind as choose_kind,
+    get_body as get_body,
+    is_encoder as is_encoder,
+    rescale_logits as rescale_logits,
+)
 from .files import ModelSize as ModelSize
 from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
 from .isolated_process import limit_memory as limit_memory

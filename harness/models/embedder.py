@@ -2,16 +2,48 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, load_member, option, ranged
-from openended.harness.models.families import find_direction
+from openended.harness.core import (
+    REQUIRED,
+    DataError,
+    Json,
+    Spec,
+    SpecError,
+    construct,
+    load_member,
+    option,
+    ranged,
+    read_json,
+)
+from openended.harness.models.families import find_direction, is_encoder
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
 from openended.harness.models.spec import ModelSpec
 
 _PICKLED = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "num_layers")
+_MODULES = "modules.json"
+_POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "last"}
+
+Kind = Literal["causal", "masked", "sentence"]
+
+
+class Reading(NamedTuple):
+    """How an embedder reads a text: what its options say, else what its files say."""
+
+    kind: Kind
+    pooling: Pooling
+    normalize: bool
+    max_length: int | None
+
+
+class _Modules(NamedTuple):
+    """What the files of a sentence-transformers model say; `pooling` is None where only that library can run it."""
+
+    pooling: Pooling | None
+    normalize: bool
+    max_length: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +61,18 @@ class EmbedderSpec(Spec):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     backend: Literal["transformers", "vllm"] = "transformers"
     """What runs the model; vLLM gives the last layer of a causal model."""
-    kind: Literal["causal", "masked", "sentence"] = "causal"
-    """`causal`: a GPT; `masked`: a BERT, with its special tokens; `sentence`: a sentence-transformers model."""
+    kind: Kind | None = None
+    """`causal`: a GPT; `masked`: a BERT, with its special tokens; `sentence`: run by sentence-transformers. null: as
+    the model's files say (modules.json, then config.json)."""
     layer: int = -1
     """Index of the hidden states, 0 the input embeddings, -1 the last (MAUVE, section 4: the terminal state)."""
-    pooling: Pooling = "last"
-    """The text's last token (MAUVE), its first, or the mean; a sentence model has its own."""
+    pooling: Pooling | None = None
+    """The text's last token (MAUVE), its first, or the mean. null: as modules.json says, else the last token of a
+    causal model and the mean of a masked one."""
+    normalize: bool | None = None
+    """Scale vectors to length 1; null: as modules.json says."""
     max_length: int | None = ranged(None, "[1, inf)", "at least 1, or null")
-    """Tokens, special ones included; equal for both sides. null: the model's context."""
+    """Tokens, special ones included; equal for both sides. null: sentence_bert_config.json's, else the context."""
     lengths: tuple[int, ...] = ()
     """All the maximum lengths of a study of length (MAUVE, Figure 4), of which `max_length` is one: embedded at once,
     in one pass where the model is causal. In the key, for the vectors are those of a pass for one length alone only up
@@ -45,7 +81,7 @@ class EmbedderSpec(Spec):
     def check(self) -> None:
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
         if self.backend == "vllm":
-            self.require(self.kind == "causal", "kind", "causal for embedder.backend=vllm")
+            self.require(self.kind in ("causal", None), "kind", "causal for embedder.backend=vllm")
             self.require(self.layer == -1, "layer", "-1 for embedder.backend=vllm, which gives the last layer alone")
         if self.lengths:
             rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
@@ -64,6 +100,27 @@ class EmbedderSpec(Spec):
             return cast("ModelSpec", load_member("model", "vllm")(**vars(model)))
         return model
 
+    @cached_property
+    def reading(self) -> Reading:
+        """How texts become vectors; reads the model's small files unless the options say it all."""
+        kind, modules = self.kind, None
+        if self.backend == "vllm":
+            kind = "causal"
+        elif kind != "sentence" and None in (kind, self.pooling):
+            modules = _read_modules(self.model_spec())
+        if kind is None:
+            can_run = modules is None or modules.pooling is not None
+            encoder = can_run and is_encoder(self.model_spec().config())
+            kind = "masked" if encoder else "causal" if modules is None else "sentence"
+        usual: Pooling = "last" if kind == "causal" else "mean"
+        found = modules or _Modules(None, normalize=False, max_length=None)
+        return Reading(
+            kind,
+            self.pooling or found.pooling or usual,
+            found.normalize if self.normalize is None else self.normalize,
+            found.max_length if self.max_length is None else self.max_length,
+        )
+
     @property
     def title(self) -> str:
         return self.model_spec().title
@@ -73,18 +130,20 @@ class EmbedderSpec(Spec):
         return self.model_spec().is_bundled
 
     def identity(self) -> dict[str, Json]:
-        options: dict[str, Json] = {"kind": self.kind, "layer": self.layer, "pooling": self.pooling}
+        # On the hub, a commit fixes what the options leave to the files, which may not be on this machine yet.
+        is_here = self.model_spec().folder is not None
+        reading = self.reading._asdict() if is_here else {name: getattr(self, name) for name in Reading._fields}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self._identify_weights(), **options, "max_length": self.max_length, **together}
+        return {**self._identify_weights(), **reading, "layer": self.layer, **together}
 
     def _identify_weights(self) -> dict[str, Json]:
         """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
         model = self.model_spec()
         model.check_adapter()
         folder = model.folder
-        if self.kind != "sentence" or folder is None:
+        if self.reading.kind != "sentence" or folder is None:
             return model.identity()
-        if not (folder / "modules.json").is_file():
+        if not (folder / _MODULES).is_file():
             raise DataError(
                 f"embedder {self.path}: no modules.json in the folder (expected a sentence-transformers model)"
             )
@@ -95,16 +154,17 @@ class EmbedderSpec(Spec):
         return {"dtype": self.dtype, "files": digest_files(folder, files)}
 
     def check_options(self) -> None:
-        if self.kind == "sentence":
+        kind = self.reading.kind
+        if kind == "sentence":
             return
         spec = self.model_spec()
         if self.backend == "vllm":
             spec.check_ready()
-        if self.kind == "causal" and (reason := spec.cannot("embed")):
-            raise SpecError(f"embedder {self.title}: {reason}; set embedder.kind=masked")
+        if kind == "causal" and (reason := spec.cannot("embed")):
+            raise SpecError(f"embedder {self.title}: {reason}; leave embedder.kind out")
         config = spec.config()
-        if self.kind == "masked" and (reason := find_direction(config)):
-            raise SpecError(f"embedder {self.title}: {reason}; set embedder.kind=causal")
+        if kind == "masked" and (reason := find_direction(config)):
+            raise SpecError(f"embedder {self.title}: {reason}; leave embedder.kind out")
         num_layers = next((config[key] for key in _LAYER_COUNTS if isinstance(config.get(key), int)), None)
         if num_layers is not None:  # the states are the embeddings and those after each layer
             low, high = -num_layers - 1, num_layers
@@ -118,10 +178,46 @@ class EmbedderSpec(Spec):
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut."""
-        if self.max_length is not None and context_length is not None:
+        length = self.reading.max_length
+        if length is not None and context_length is not None:
+            if self.max_length is None:
+                return min(length, context_length)
             self.require(
-                self.max_length <= context_length,
+                length <= context_length,
                 "max_length",
                 f"at most the context, {context_length} (a preset, compat=…, sets it unless it is typed)",
             )
-        return self.max_length if self.max_length is not None else context_length
+        return length if length is not None else context_length
+
+
+def _read_modules(spec: ModelSpec) -> _Modules | None:
+    """Read the files of a sentence-transformers model; None where the model has none."""
+    modules = _read_optional(spec, _MODULES, list)
+    if modules is None:
+        return None
+    parts = [(str(m.get("type")).rpartition(".")[2], str(m.get("path"))) for m in modules if isinstance(m, dict)]
+    transformer = _read_optional(spec, "sentence_bert_config.json", dict) or {}
+    prompts = _read_optional(spec, "config_sentence_transformers.json", dict) or {}
+    length = transformer.get("max_seq_length")
+    names = [name for name, _ in parts]
+    pooling = None
+    is_plain = not transformer.get("do_lower_case") and not prompts.get("default_prompt_name") and parts[0][1] == ""
+    if is_plain and names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        options = _read_optional(spec, f"{parts[1][1]}/config.json", dict) or {}
+        mode = options.get("pooling_mode")
+        modes = {name[13:].partition("_")[0] for name, on in options.items() if name.startswith("pooling_mode_") and on}
+        modes |= {mode} if isinstance(mode, str) else set(mode or ())
+        is_whole = options.get("include_prompt", True) is True
+        pooling = _POOLINGS.get(str(next(iter(modes)))) if len(modes) == 1 and is_whole else None
+    return _Modules(pooling, "Normalize" in names, length if isinstance(length, int) else None)
+
+
+def _read_optional(spec: ModelSpec, name: str, kind: type) -> Any:  # noqa: ANN401 - JSON
+    """Return the content of a JSON file of a model; None where there is no such file."""
+    path = spec.find_file(name, optional=True)
+    if path is None or not path.is_file():
+        return None
+    content = read_json(path)
+    if not isinstance(content, kind):
+        raise DataError(f"{path}: expected a JSON {'array' if kind is list else 'object'}")
+    return content

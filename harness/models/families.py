@@ -28,10 +28,13 @@ KINDS: tuple[Kind, ...] = ("fixed", "equal", "reread")
 RUNNER_KINDS: WeakKeyDictionary[Any, Kind] = WeakKeyDictionary()
 """Model of transformers → the kind of its runner, once it was found."""
 
-# Bidirectional families; used as decoders, they compute logits with more than the output layer.
+# Bidirectional families; the first two lines can be used as decoders, with more than an output layer for their logits.
 ENCODERS = frozenset({
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert",
     "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
+    "albert", "convbert", "deberta", "deberta-v2", "distilbert", "esm", "eurobert", "flaubert", "gte", "ibert",
+    "jina_embeddings_v3", "longformer", "mobilebert", "modernbert", "mpnet", "mra", "nomic_bert", "nystromformer",
+    "squeezebert", "yoso",
 })  # fmt: skip
 REFUSED: Mapping[str, str] = {
     "cpmant": "it puts tokens of its own before a text",
@@ -62,9 +65,15 @@ class Stepper(Protocol):
 def find_refusal(config: Mapping[str, Any]) -> str | None:
     """Return why a family, by its config.json, cannot generate from left to right; None if no reason is known."""
     kind = str(config.get("model_type"))
-    if kind in ENCODERS or any("MaskedLM" in str(name) for name in config.get("architectures") or ()):
+    if is_encoder(config):
         return f"models of the family {kind} are encoders, which do not generate from left to right"
     return f"models of the family {kind} are not run: {REFUSED[kind]}" if kind in REFUSED else None
+
+
+def is_encoder(config: Mapping[str, Any]) -> bool:
+    """Return whether a model, by its config.json, looks at both sides of a token."""
+    names = [str(name) for name in config.get("architectures") or ()]
+    return config.get("model_type") in ENCODERS or any("MaskedLM" in name for name in names)
 
 
 def find_direction(config: Mapping[str, Any]) -> str | None:

@@ -54,6 +54,7 @@ class Pool:
     pooling: Pooling
     lengths: tuple[int, ...]  # truncation lengths; each gives one set of vectors. More than one needs a causal model
     causal: bool = True
+    normalize: bool = False  # scale vectors to length 1
     vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d) per length, filled by the pass
 
 
@@ -179,6 +180,8 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
         else:
             inside = torch.arange(states.shape[1], device=states.device)[None, :] < ends[:, None]
             pooled = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
+        if pool.normalize:
+            pooled = torch.nn.functional.normalize(pooled, dim=1)
         vectors[targets] = pooled.cpu().numpy()
 
 

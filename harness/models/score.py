@@ -62,8 +62,8 @@ def embed_and_score(
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model."""
     spec = request.embedder
-    if spec.kind != "causal":
-        raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {spec.kind!r}")
+    if (kind := spec.reading.kind) != "causal":
+        raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {kind!r}")
     limit = spec.limit(lm.context_length)
 
     def plan(request: EmbeddingRequest) -> tuple[list[ForwardRow], Ragged, I64]:
@@ -71,7 +71,7 @@ def embed_and_score(
         return (*plan_scoring(lm, request.make_scoring_request()), lengths)
 
     jobs, out, lengths = plan(request)
-    pool = Pool(spec.layer, spec.pooling, (limit or int(lengths.max(initial=1)),))
+    pool = make_pool(spec, (limit or int(lengths.max(initial=1)),))
 
     def plan_earlier(other: EmbeddingRequest) -> list[ForwardRow]:
         earlier, _, earlier_lengths = plan(other)
@@ -168,14 +168,14 @@ def embed_rows(
     """
     spec = request.embedder
     limits = spec.list_limits(lm.context_length)
-    if spec.kind == "causal":
+    if spec.reading.kind == "causal":
         return dict(zip(limits, _embed(lm, request, tuple(limits.values()), advance), strict=True))
     return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in limits.items()}
 
 
 def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
-    """Embed with a sentence-transformers model (`spec.kind == "sentence"`), which tokenizes and pools itself."""
-    if spec.kind != "sentence":
+    """Embed with a sentence-transformers model (kind `sentence`), which tokenizes and pools itself."""
+    if spec.reading.kind != "sentence":
         raise SpecError("embedder.kind: embed_texts is for sentence models; use embed")
     vectors = np.asarray(encoder.encode(list(texts), batch_size=batch_size, show_progress_bar=False), np.float32)
     limit = encoder.max_seq_length
@@ -188,7 +188,7 @@ def _embed(
     lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
 ) -> list[TextVectors]:
     spec = request.embedder
-    causal = spec.kind == "causal"
+    causal = spec.reading.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
 
@@ -207,9 +207,15 @@ def _embed(
         return [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)], lengths, cuts
 
     jobs, lengths, cuts = plan(request)
-    pool = Pool(spec.layer, spec.pooling, cuts, causal=causal)
+    pool = make_pool(spec, cuts)
     _run_missing(lm, request, jobs, lambda other: plan(other)[0], pool, None, advance)
     return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
+
+
+def make_pool(spec: EmbedderSpec, lengths: tuple[int, ...]) -> Pool:
+    """Return what a pass keeps for an embedder at these maximum lengths."""
+    kind, pooling, normalize, _ = spec.reading
+    return Pool(spec.layer, pooling, lengths, causal=kind == "causal", normalize=normalize)
 
 
 def collect_vectors(

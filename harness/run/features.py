@@ -254,7 +254,7 @@ class FeatureTable:
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
         embedder = self.models.embedder if vectors in needs and not self.models.vector_files else None
         if embedder is not None:
-            is_one_pass = options.is_plain and embedder.kind == "causal" and not embedder.lengths
+            is_one_pass = options.is_plain and embedder.reading.kind == "causal" and not embedder.lengths
             is_done = (self._identify(source), vectors) in self._features
             if is_done or not is_one_pass or not _is_same_model(embedder.model_spec(), spec):
                 embedder = None

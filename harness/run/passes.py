@@ -159,7 +159,7 @@ class ModelPasses:
         model = self.session.embedder(spec, self.runtime)
         batch = self._choose_batch_size(model)
         with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
-            if spec.kind == "sentence":
+            if spec.reading.kind == "sentence":
                 embedded = models.embed_texts(model, spec, list(source.iterate_texts(scope)), batch_size=batch)
                 return [partial(_save_vectors, embedded, model)]
 

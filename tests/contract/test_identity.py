@@ -78,7 +78,7 @@ def changes(spec: Any) -> dict[str, Any]:
 def settings(**parts: Any) -> Settings:
     base: dict[str, Any] = {
         "experiment": "x", "task": made(load_members("task")["jsonl"]), "model": ModelSpec(**HUB),
-        "decoder": load_members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB),
+        "decoder": load_members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB, kind="causal", pooling="last"),
         "metrics": (load_members("metric")["zipf"](),), "num_examples": 10, "max_new_tokens": 8, "min_new_tokens": None, "samples": 1, "seed": 0,
         "generations": None, "judgments": None, "runtime": Runtime(), "outputs_dir": Path("outputs"), "plan_only": False,
     }  # fmt: skip

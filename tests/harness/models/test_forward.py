@@ -32,7 +32,7 @@ EMPTY: list[int] = []
 
 
 def spec(**options: Any) -> f.EmbedderSpec:
-    return f.EmbedderSpec(**{"path": "tiny/model", **options})
+    return f.EmbedderSpec(**{"path": "tiny/model", "kind": "causal", "pooling": "last", **options})
 
 
 def _wrap(model: Any, context: int | None = CONTEXT) -> Any:

@@ -228,7 +228,7 @@ def test_the_model_reads_the_begin_token_first_everywhere(backend):
     stats = compute_q_statistics(backend, q_request(*ROWS, [Ancestral()], batch_size=2))[0]
     assert -np.log(stats.gold_prob) == pytest.approx(want.values, abs=1e-5)
     assert [row.tolist() for row in stats.context] == [row.tolist() for row in ROWS[0]]
-    embedder = EmbedderSpec(path="x")
+    embedder = EmbedderSpec(path="x", kind="causal", pooling="last")
     vectors = embed_one(backend, embedder, *ROWS, batch_size=2).vectors
     np.testing.assert_allclose(
         vectors, embed_one(bare, embedder, led(ROWS[0]), ROWS[1], batch_size=2).vectors, rtol=1e-5, atol=1e-6
