@@ -142,7 +142,10 @@ def test_a_masked_model_denoises_as_on_the_cpu():
 def test_scores_vectors_and_statistics_are_those_of_the_cpu():
     rng = np.random.default_rng(0)
     prompts, texts = (ragged([rng.integers(1, 250, size).tolist() for size in sizes]) for sizes in ((3, 5), (9, 4)))
-    specs = [EmbedderSpec(path="gpt2", kind="causal", pooling=pooling, layer=layer) for pooling, layer in (("last", -1), ("mean", 1))]
+    specs = [
+        EmbedderSpec(path="gpt2", kind="causal", pooling=pooling, layer=layer)
+        for pooling, layer in (("last", -1), ("mean", 1))
+    ]
     masked = EmbedderSpec(path="bundled:docs-mlm")
     decoders = [d for d in DECODERS if d.has_q]
 
