@@ -143,8 +143,6 @@ def _normalize_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_TOLD = re.compile(r"([\d.]+) ([MG]) parameters")
-_UNITS = {"M": 10**6, "G": 10**9}
 _HEADER = 100 << 20  # bytes; the greatest header that safetensors accepts
 
 
@@ -161,7 +159,7 @@ class ModelSize:
 
 @lru_cache
 def describe_model_size(path: str, folder: Path | None, revision: str | None, dtype: str) -> ModelSize:
-    """Return a model's size from its weights' header, else from the hub, else from `conf/model`."""
+    """Return a model's size from its weights' header, else from the hub."""
     weights = folder
     if folder is None:
         from huggingface_hub import try_to_load_from_cache
@@ -173,9 +171,6 @@ def describe_model_size(path: str, folder: Path | None, revision: str | None, dt
     parameters, gated = header, None
     if folder is None and not here:
         parameters, gated = _ask_hub(path, revision) if not is_offline() else (None, None)
-        stated, is_gated = _read_config_comment(path)
-        parameters = parameters or stated
-        gated = is_gated if gated is None else gated
     pin = f" --revision {revision}" if revision else ""
     get = f"hf download {path}{pin}" if folder is None and not here else ""
     memory = parameters * _BYTES[dtype] if parameters else None
@@ -212,14 +207,3 @@ def _ask_hub(path: str, revision: str | None) -> tuple[int | None, bool | None]:
         return None, None
     total = getattr(info.safetensors, "total", None)
     return (int(total) if total else None), bool(info.gated)
-
-
-@lru_cache
-def _read_config_comment(path: str) -> tuple[int | None, bool | None]:
-    """Return parameters and gate as the comment of an option of `conf/model` has them."""
-    for name in core.list_bundled_choices("model"):
-        text = core.read_full_yaml("model", name)
-        if f"path: {path}\n" in text:
-            size = _TOLD.search(text)
-            return (int(float(size[1]) * _UNITS[size[2]]) if size else None), "gated on the hub" in text or None
-    return None, None

@@ -1,20 +1,12 @@
 from .analysis.group_sequential import (
-    NO_LOOKS as NO_LOOKS,
     OPEN as OPEN,
     Decision as Decision,
     DecisionPlan as DecisionPlan,
     PlannedComparison as PlannedComparison,
     check_plan as check_plan,
-    continue_plan as continue_plan,
     judge_comparisons as judge_comparisons,
     read_decision_plan as read_decision_plan,
     save_decisions as save_decisions,
-)
-from .analysis.looks import (
-    EarlierLooks as EarlierLooks,
-    change_looks as change_looks,
-    digest_system as digest_system,
-    read_looks as read_looks,
 )
 from .analysis.paired import (
     compute_clustered_error as compute_clustered_error,
@@ -38,7 +30,6 @@ from .build import (
     write_table as write_table,
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
-from .exports.hub import upload_folder as upload_folder, write_hub_folder as write_hub_folder
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table

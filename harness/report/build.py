@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
-from openended.harness.report.analysis.looks import FILE, describe_look, find_outputs, remember_look, warn_of_looks
-from openended.harness.report.atomic_folder import replace_folder
+from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
@@ -143,9 +142,7 @@ def build_report(
         raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
     tables += build_tables([*frames, *decided])
     about = selection.summarize_sources(results.values, results.runs)
-    look = describe_look(results, **({"alpha": f"{decisions.alpha:g}"} if decisions is not None else {}))
-    outputs = find_outputs(results, Path(out_dir))
-    remarks = (*results.remarks(), *warn_of_looks(outputs, look))
+    remarks = results.remarks()
     width = layouts[0][1].latex_width
     tables = [
         replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *remarks), tex_width=width)
@@ -161,11 +158,11 @@ def build_report(
         pictures: list[Picture] = []
         if figures and not leaderboard:
             try:
-                from openended.harness.report.figures.draw import draw_or_keep
+                from openended.harness.report.figures.draw import draw_all
             except ModuleNotFoundError:  # a report can do without the folder of figures
                 log.warning("no figures: this installation has no openended.harness.report.figures")
             else:
-                pictures = draw_or_keep(results, folder / "figures", [loaded for _, loaded in layouts])
+                pictures = draw_all(results, folder / "figures", [loaded for _, loaded in layouts])
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
         if "stress" in analyses:
@@ -177,16 +174,14 @@ def build_report(
             written += write_page(results, tables, pictures, path, leaderboard=leaderboard)
         return written
 
-    report = write_report(results, tables, Path(out_dir), write_rest)
-    remember_look(outputs, look)
-    return report
+    return write_report(results, tables, Path(out_dir), write_rest)
 
 
 def write_report(
     results: Results, tables: Sequence[Table], folder: Path, write_rest: Callable[[Path], list[Path]]
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
-    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS, FILE)) as fresh:
+    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
         names = sorted({run.experiment for run in results.runs})
         report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else "".join(names)
         files = (write_table(table, fresh / "tables", report) for table in tables)

@@ -41,7 +41,6 @@ class Results:
     superseded: int  # number of values skipped because a newer run has the same axes and signature
     damaged: dict[str, str] = field(default_factory=dict)  # skipped artifact → what is wrong with it
     left_out: Mapping[str, str] = field(default_factory=dict)  # run folder → what is wrong with its record, or lost
-    stored_only: bool = False  # whether differences rest on what the store has, so that nothing is computed or written
     spaces: dict[tuple[str, str], Any] = field(default_factory=dict, init=False)
     """Metric and signature → the `JointSpace` of their values, where one was asked for."""
     _arrays: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -81,15 +80,12 @@ class Results:
         return [{n.removeprefix("arrays/"): a for n, a in of.items() if n.startswith("arrays/")} for of in stored]
 
 
-def read_results(
-    paths: Iterable[Path | str], where: Mapping[str, str] | None = None, *, stored_only: bool = False
-) -> Results:
+def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = None) -> Results:
     """Read every run under the given paths.
 
     Args:
         paths: Run folders, folders that hold them at any depth, or `record.json` files.
         where: Axis (or `system`, `metric`, `experiment`, …) → accepted value as text, several joined by `|`.
-        stored_only: Whether differences rest on what the store has, so that nothing is computed or written.
 
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
@@ -98,7 +94,7 @@ def read_results(
     runs, left_out = read_runs([Path(path) for path in paths], damaged)
     rows, superseded = list_rows(runs)
     axes = systems.order_axes(name for run in runs for name in run.axes)
-    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, damaged, left_out, stored_only)
+    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, damaged, left_out)
     return filter_results(results, where) if where else results
 
 

@@ -137,8 +137,6 @@ def _compute_space(results: Results, name: str, signature: str) -> JointSpace:
         )  # fmt: skip
 
     recipe = storage.Recipe("measure", storage.STAGES["measure"], spec, inputs)
-    if results.stored_only and (runs[0].store is None or storage.Store(runs[0].store).find(recipe) is None):
-        raise _NoSpaceError("their values in one space are not stored")
     result = _load_or_compute(runs[0].store, recipe, compute)
     return JointSpace(
         signature=signature_of_space, num_systems=len(distinct), num_human=len(human[1]), num_clusterings=clusterings,

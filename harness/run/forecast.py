@@ -2,19 +2,17 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from openended.harness import core
 from openended.harness.decoders import Decoder
-from openended.harness.models import BUNDLED, BackendSpec, ModelSize, ModelSpec, list_bundled_models
+from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.run_record import Outcome
 from openended.harness.run.settings import RunModels, Settings, TextOptions
 from openended.harness.storage import MANIFEST
-
-Certainty = Literal["measured", "scaled", "unknown"]
 
 PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
 MOST = 2000  # entries of a stage that are read
@@ -129,22 +127,24 @@ class Forecast:
         """Return model → size, for the models that run on this machine."""
         return {spec: size for spec in self.models if (size := spec.describe_size()) is not None}
 
-    def time(self, rates: "Rates") -> tuple[float | None, Certainty]:
-        """Return the seconds and their certainty; None if the rate of a model is unknown.
+    def time(self, rates: "Rates") -> float | None:
+        """Return the seconds by measured rates; None if the rate of a model or metric is unknown.
 
         Where scorer and embedder are one model, one pass makes both.
         """
-        rates_and_tokens = [
-            (*rates.find_generation_rate(m, d), tokens) for m, d, _, tokens in self.generate.values() if m is not None
-        ]
         passes = {(rows, spec): tokens for (_, rows, spec), (_, tokens) in self.reads.items()}
-        rates_and_tokens += [(*find_rate(spec, rates.passes), tokens) for (_, spec), tokens in passes.items()]
-        if any(rate is None for rate, _, _ in rates_and_tokens):
-            return None, "unknown"
-        seconds = sum(tokens / rate for rate, _, tokens in rates_and_tokens if rate)
-        seconds += sum(rates.measures.get(name, 0.0) * count for name, count in self.measures.items())
-        measured = all(certainty == "measured" for _, certainty, _ in rates_and_tokens)
-        return seconds, "measured" if measured and self.measures.keys() <= rates.measures.keys() else "scaled"
+        rates_and_tokens = [
+            *(
+                (rates.find_generation_rate(m, d), tokens)
+                for m, d, _, tokens in self.generate.values()
+                if m is not None
+            ),
+            *((rates.find_pass_rate(spec), tokens) for (_, spec), tokens in passes.items()),
+        ]
+        if not self.measures.keys() <= rates.measures.keys() or any(rate is None for rate, _ in rates_and_tokens):
+            return None
+        seconds = sum(tokens / rate for rate, tokens in rates_and_tokens if rate)
+        return seconds + sum(rates.measures[name] * count for name, count in self.measures.items())
 
 
 def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
@@ -178,34 +178,21 @@ class Rates:
     """Digest of the model → tokens per second of one pass over finished texts."""
     measures: dict[str, float] = field(default_factory=dict)  # metric → median seconds
 
-    def find_generation_rate(self, spec: BackendSpec, decoder: str) -> tuple[float | None, Certainty]:
+    def find_generation_rate(self, spec: BackendSpec, decoder: str) -> float | None:
         """Return tokens per second of a model under a decoder."""
-        same_decoder = {model: speed for (model, name), speed in self.generate.items() if name == decoder}
-        rate, certainty = find_rate(spec, same_decoder)
-        if rate is None:
-            rate, certainty = find_rate(spec, {model: speed for (model, _), speed in self.generate.items()})
-            certainty = "scaled" if certainty == "measured" else certainty
-        return rate, certainty
+        return self.generate.get((_digest_model(spec), decoder))
+
+    def find_pass_rate(self, spec: BackendSpec) -> float | None:
+        """Return tokens per second of one pass of a model over finished texts."""
+        return self.passes.get(_digest_model(spec))
 
 
-def find_rate(spec: BackendSpec, rates: Mapping[str, float]) -> tuple[float | None, Certainty]:
-    """Return the measured rate of a model, else one scaled from a bundled model by the number of parameters."""
-
-    def look_up(model: BackendSpec) -> float | None:
-        try:
-            return rates.get(core.digest(model.identity()))
-        except core.HarnessError:
-            return None
-
-    if (rate := look_up(spec)) is not None:
-        return rate, "measured"
-    size = spec.describe_size()
-    if size is None or not size.parameters:
-        return None, "unknown"
-    bundled = [ModelSpec(path=f"{BUNDLED}{name}") for name in list_bundled_models()]
-    measured = [(other.describe_size().parameters, look_up(other)) for other in bundled]
-    scaled = [rate * count / size.parameters for count, rate in measured if rate and count]
-    return (min(scaled), "scaled") if scaled else (None, "unknown")
+def _digest_model(spec: BackendSpec) -> str:
+    """Return the digest of a model's identity; empty if it is not here."""
+    try:
+        return core.digest(spec.identity())
+    except core.HarnessError:
+        return ""
 
 
 def read_rates(store: Path) -> Rates:

@@ -38,7 +38,7 @@ KEY_SCHEME = 2  # 1 named a spec by the path of its class
 
 STAGES: Mapping[str, int] = {
     "examples": 1, "human": 4, "chat": 2, "generate": 2, "answers": 1, "import": 4, "tokens": 2, "embed": 2, "score": 2,
-    "rank": 2, "gradients": 2, "next_token": 2, "measure": 2, "audit": 1, "figures": 1,
+    "rank": 2, "gradients": 2, "next_token": 2, "measure": 2, "audit": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 MODEL_STAGES = ("answers", "generate", "import")
@@ -93,7 +93,6 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "measure": ("arrays.safetensors", "result.json"),
     "audit": ("audit.json",),
-    "figures": ("drawn.json",),
 }  # fmt: skip
 """Stage → files that each of its entries has."""
 EXAMPLE_FILES = STAGE_FILES["examples"]

@@ -49,7 +49,7 @@ EXTENSIONS = {
     ),
     "findings": ("harness/report/findings conf/report/findings.yaml", "report --layout findings"),
     "exports": (
-        "harness/report/exports harness/app/commands/export.py harness/app/commands/push.py", "export x --format zip"
+        "harness/report/exports harness/app/commands/export.py", "export x --format zip"
     ),
     "trackers": (
         (

@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import report, results as measured, run
@@ -25,7 +24,7 @@ from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job
 from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import Objective
-from openended.harness.core import Metric, SpecError, digest, escape_controls_in_line
+from openended.harness.core import Metric, SpecError, escape_controls_in_line
 from openended.harness.models import load_tokenizer
 
 log = logging.getLogger(__name__)
@@ -53,53 +52,11 @@ class Decider:
             raise SpecError(f"alpha: expected a number above 0 and below 0.5, got {alpha!r:.40}")
         self.plan = report.DecisionPlan(comparisons, looks, alpha)
         report.check_plan(self.plan)
-        self.outputs = Path(str(grid.config.outputs_dir))
-        self.remembered = [self.identify(comparison) for comparison in comparisons]
-        decisions = report.read_looks(self.outputs)["decisions"]
-        continued = []
-        for comparison, (name, seeds) in zip(comparisons, self.remembered, strict=True):
-            earlier, spent = split_looks(decisions.get(name, {}), seeds)
-            continued.append(report.continue_plan(self.plan, comparison, earlier, spent))
-            if not math.isfinite(continued[-1].boundaries[-1]):
-                where = [f"up to {earlier.n:,} examples"] if earlier.n else []
-                where += ["texts of other seeds"] if spent else []
-                raise SpecError(
-                    f"decide: {comparison.title}: earlier looks, at {' and '.join(where)}, leave too "
-                    f"little of alpha={alpha:g} to decide at {looks[-1]:,} examples; keep what they showed, or type a "
-                    "larger alpha=…, the probability of a false decision over all looks"
-                )
-        self.plan = replace(self.plan, comparisons=tuple(continued))
         compared = {name for c in comparisons for name in (c.first, c.second)}
         if left := [system.name for system in self.systems if system.name not in compared]:
             raise SpecError(f"decide: {left[0]} is in no comparison; compare it, or leave it out of the grid")
         if not self.jobs[0].settings.intervals:
             raise SpecError("intervals=0: decide needs the standard errors of differences; leave it out")
-
-    def identify(self, comparison: report.PlannedComparison) -> tuple[str, str]:
-        """Return by what looks at a comparison are remembered: digests of systems and value, and of the seeds."""
-        settings = [job.settings for job in self.jobs]
-        systems = [s for s in self.systems if s.name in (comparison.first, comparison.second)]
-        metric = Objective("decide", comparison.value).check(settings[0].metrics)
-        used = (settings[number] for system in systems for number, _ in system.items[0].sources)
-        seeds = sorted(f"{of_job.seed} {of_job.samples}" for of_job in used)
-        names = [*sorted(report.digest_system(system.items[0].axes) for system in systems), metric.name]
-        names.append(comparison.value.removeprefix(f"{metric.name}."))
-        return digest(names)[:16], digest(seeds)[:16]
-
-    def remember(self, plan: report.DecisionPlan, decisions: Sequence[report.Decision], number: int) -> None:
-        """Remember a look before anybody sees it."""
-        n = plan.looks[number - 1]
-        with report.change_looks(self.outputs) as looks:
-            for decision, (name, seeds) in zip(decisions, self.remembered, strict=True):
-                by_seeds = looks["decisions"].setdefault(name, {})
-                earlier, spent = split_looks(by_seeds, seeds)
-                if len(decision.looks) == number and n > earlier.n:
-                    planned = zip(plan.looks, decision.comparison.boundaries, strict=True)
-                    boundaries = {size: b for size, b in earlier.boundaries.items() if size <= earlier.n}
-                    boundaries |= {size: b for size, b in planned if size > earlier.n}
-                    statistic = float(np.nan_to_num(abs(decision.looks[-1].statistic)))
-                    alpha = plan.alpha / len(plan.comparisons) - spent
-                    by_seeds[seeds] = report.EarlierLooks(alpha, boundaries, n, statistic)
 
     def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
@@ -130,12 +87,11 @@ class Decider:
                 renamed = [replace(c, first=names[c.first], second=names[c.second]) for c in plan.comparisons]
                 plan = replace(plan, comparisons=tuple(renamed))
             decisions = report.judge_comparisons(plan, results)
-            self.remember(plan, decisions, number)
             report.save_decisions(grid.folder, plan, decisions)
             for decision in decisions:
                 if len(decision.looks) == number:
                     look = decision.looks[-1]
-                    boundary = plan.find_boundaries(decision.comparison)[number - 1]
+                    boundary = plan.boundaries[number - 1]
                     log.info(
                         "decide     look %d of %d, %d examples: %s: %s: %s", number, len(plan.looks), size,
                         decision.comparison.title, look.describe(boundary), decision.outcome,
@@ -162,24 +118,14 @@ def run_decisions(composer: Composer, config: DictConfig) -> None:
     plan_jobs(composer, config, jobs)
 
 
-def split_looks(by_seeds: Mapping[str, report.EarlierLooks], seeds: str) -> tuple[report.EarlierLooks, float]:
-    """Return the earlier looks at texts of some seeds, and the alpha of those at others."""
-    return by_seeds.get(seeds, report.NO_LOOKS), sum(looks.alpha for other, looks in by_seeds.items() if other != seeds)
-
-
 def format_looks(plan: report.DecisionPlan) -> list[str]:
     """Return the comparisons, looks and boundaries as lines; the plan of the last look follows."""
     lines = [
         f"looks      {', '.join(f'{size:,}' for size in plan.looks)} examples; alpha={plan.alpha:g} over all of them"
     ]
-    for comparison in plan.comparisons:
-        numbers = plan.find_boundaries(comparison), plan.find_limits(comparison)[:-1]
-        decided, stopped = (", ".join(f"{value:.2f}" for value in values) for values in numbers)
-        lines += [
-            f"decide     {comparison.title}",
-            f"decided    if |z| is above {decided}",
-            f"stopped    if |z| is below {stopped}, for lack of effect",
-        ]
+    decided, stopped = (", ".join(f"{z:.2f}" for z in limits) for limits in (plan.boundaries, plan.limits[:-1]))
+    lines += [f"decide     {comparison.title}" for comparison in plan.comparisons]
+    lines += [f"decided    if |z| is above {decided}", f"stopped    if |z| is below {stopped}, for lack of effect"]
     return [*lines, "at most, if nothing is decided before the last look:"]
 
 

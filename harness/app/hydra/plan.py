@@ -3,27 +3,23 @@
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from openended.harness import core, run, storage
+from openended.harness import core, run
 from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
-from openended.harness.report import build_tracker_options, format_power
-from openended.harness.results import OF_THE_SIZE, read_results
+from openended.harness.report import build_tracker_options
 
 log = logging.getLogger(__name__)
 
-_SURE = {"measured": "by rates measured in this store", "scaled": "rough: from rates of other models or decoders"}
-_UNMEASURED = "unknown: nothing similar was computed in this store; try the command with num_examples=20 first"
-_NO_RATES = "minutes to hours: nothing similar was computed in this store yet"
+_UNMEASURED = "unknown: this store has no rate of each model, decoder and metric; try num_examples=20 first"
+_NO_RATES = "minutes to hours: this store has no rate of each model and metric yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
-_OF_A_PILOT = (*OF_THE_SIZE, "seed", "task.digest")  # axes in which a pilot may differ
 Jobs = Sequence[Sequence[str]]
 
 
@@ -43,45 +39,8 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
     if single:
         ((settings, outcome),) = plans
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
-    power = format_pilot([settings for settings, _ in plans], Path(str(config.outputs_dir)))
-    for line in [*format_plan(total, rates), *power, *check_grid.format_left_out(left_out)]:
+    for line in [*format_plan(total, rates), *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
-
-
-def format_pilot(planned: Sequence[run.Settings], outputs: Path) -> list[str]:
-    """Return what the texts of finished runs of these systems resolve, as `openended power`; empty if there are none.
-
-    The runs are those of one number of examples: with most of the systems, then the largest.
-    """
-
-    def identify(axes: Mapping[str, Any]) -> str:
-        options = {name: value for name, value in axes.items() if value is not None and name not in _OF_A_PILOT}
-        return core.digest(core.make_shareable(options))
-
-    try:
-        systems = {identify(run.collect_axes(settings, settings.decoder)) for settings in planned}
-    except core.HarnessError:  # a file that the plan lists as missing
-        return []
-    pilots: dict[int, dict[str, list[Path]]] = {}
-    for path in (outputs / "runs").glob(f"*/*/{storage.RECORD}") if len(systems) > 1 else ():
-        with suppress(core.DataError):  # a damaged record is no pilot
-            axes = storage.read_record(path.parent).axes
-            size, system = axes.get("num_examples"), identify(axes)
-            if system in systems and isinstance(size, int):
-                pilots.setdefault(size, {}).setdefault(system, []).append(path.parent)
-    size = max(pilots, key=lambda size: (len(pilots[size]), size), default=0)
-    pilot = [folder for folders in pilots.get(size, {}).values() for folder in folders]
-    if not pilot:
-        return []
-    metrics = "|".join({metric.name for settings in planned for metric in settings.metrics})
-    try:
-        results = read_results(pilot, {"metric": metrics}, stored_only=True)
-        lines = list(format_power(results, [], {}))
-    except core.DataError:  # one system, or no standard errors
-        return []
-    weaker = any(space.reason for space in results.spaces.values())
-    basis = ", from each system's own values, which need more texts" if weaker else ""
-    return [f"pilot of {size:,} examples{basis}", *(f"  {line}" for line in lines)]
 
 
 def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
@@ -115,7 +74,6 @@ def _plan_all(
 
 def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
     """Return a plan as plain JSON; sizes in bytes, times in seconds."""
-    seconds, basis = plan.time(rates)
     models = [
         {"path": spec.path, "revision": spec.revision, "dtype": spec.dtype, "roles": sorted(plan.models[spec]),
          "parameters": size.parameters, "memory": size.memory, "gated": size.gated, "here": size.here,
@@ -144,16 +102,17 @@ def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
         "texts_to_score": plan.read("score"),
         "texts_to_teacher_force": plan.read("next_token"),
         "values_to_compute": sum(plan.measures.values()),
-        "seconds": seconds,
-        "seconds_are": basis,
+        "seconds": plan.time(rates),
         "disk": plan.disk,
         "missing": list(plan.missing),
     }
 
 
 def _format_time(plan: run.Forecast, rates: run.Rates, unknown: str) -> str:
-    seconds, sure = plan.time(rates)
-    return f"about {core.format_duration(seconds)} ({_SURE[sure]})" if seconds is not None else unknown
+    seconds = plan.time(rates)
+    return (
+        f"about {core.format_duration(seconds)} (by rates measured in this store)" if seconds is not None else unknown
+    )
 
 
 def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:

@@ -5,16 +5,13 @@ Fleming (1979): hardly anything is spent early, and the last look is nearly a te
 n: it is known before any text, so that the data moves no boundary, and the variance of a difference falls as 1 / n.
 Several comparisons share α equally (Bonferroni), so that the boundaries of one do not depend on the others.
 
-A plan that goes on with more texts may depend on what earlier looks showed. It spends no more than the probability of a
-false decision that the earlier plan had left, given these looks (Müller and Schäfer 2001).
-
 A comparison also stops if the predictive power (the probability of a decision at the last look, given the texts so far
 and a flat prior; Spiegelhalter, Freedman and Blackburn 1986) is below `LEAST_POWER`. The boundaries do not count on it
 (it is not binding), so that it only lowers the false decisions. docs/resolution.md has the measured numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +22,6 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from openended.harness.core import SpecError, parse_signature, write_json
-from openended.harness.report.analysis.looks import EarlierLooks
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
@@ -43,7 +39,6 @@ from openended.harness.results import (
     read_grid_file,
 )
 
-LEAST_ALPHA = 0.02  # share of alpha that must be left for a plan with more texts
 LEAST_POWER = 0.05  # a higher limit ends equal systems earlier, and loses power: docs/resolution.md
 MOST_LOOKS = 100
 OPEN, UNDECIDED, STOPPED, FAILED, UNLIKE = "open", "undecided", "no effect", "not measured", "not comparable"
@@ -57,7 +52,6 @@ class PlannedComparison:
     first: str
     second: str
     value: str  # `metric`, `metric.key` or a key
-    boundaries: tuple[float, ...] = ()  # the statistic that decides at each look; empty if there was no earlier plan
 
     @property
     def title(self) -> str:
@@ -72,39 +66,18 @@ class DecisionPlan:
     looks: tuple[int, ...]  # growing numbers of examples
     alpha: float = LEVEL  # probability of a false decision about equal systems, over all looks and comparisons
 
-    def find_boundaries(self, comparison: PlannedComparison) -> tuple[float, ...]:
-        """Return the statistic that decides at each look; infinite at one that cannot."""
-        return comparison.boundaries or continue_plan(self, comparison, NO_LOOKS).boundaries
+    @property
+    def boundaries(self) -> tuple[float, ...]:
+        """The statistic that decides a comparison at each look."""
+        times = tuple(n / self.looks[-1] for n in self.looks)
+        return compute_boundaries(times, tuple(spend_alpha(t, self.alpha / len(self.comparisons)) for t in times))
 
-    def find_limits(self, comparison: PlannedComparison) -> tuple[float, ...]:
-        """Return the statistic at each look below which the predictive power of the last boundary is too small."""
-        last, power = self.find_boundaries(comparison)[-1], float(ndtri(1 - LEAST_POWER))
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """The statistic at each look below which the predictive power of the last boundary is too small."""
+        last, power = self.boundaries[-1], float(ndtri(1 - LEAST_POWER))
         times = [n / self.looks[-1] for n in self.looks]
         return tuple(max(last * math.sqrt(t) - power * math.sqrt(1 - t), 0.0) for t in times)
-
-
-NO_LOOKS = EarlierLooks(0.0, {}, 0, 0.0)
-
-
-def continue_plan(
-    plan: DecisionPlan, comparison: PlannedComparison, earlier: EarlierLooks, spent: float = 0.0
-) -> PlannedComparison:
-    """Return a comparison with its boundaries; those of earlier looks stay. `spent` is the alpha of other texts."""
-    alpha, last = plan.alpha / len(plan.comparisons) - spent, plan.looks[-1]
-    sizes = tuple(n for n in plan.looks if n > earlier.n)
-    to_come = {n: boundary for n, boundary in sorted(earlier.boundaries.items()) if n > earlier.n}
-    boundaries = dict(earlier.boundaries)
-    if sizes != tuple(to_come) or not math.isclose(alpha, earlier.alpha):
-        start = earlier.n / last, earlier.statistic * math.sqrt(earlier.n / last)
-        crossing = compute_crossing(tuple(n / last for n in to_come), tuple(to_come.values()), start)
-        left = min(alpha - earlier.alpha + crossing, 0.5)  # it may be near 1 after a decision
-        is_enough = left >= LEAST_ALPHA * plan.alpha / len(plan.comparisons) and (
-            alpha > earlier.alpha or math.isclose(alpha, earlier.alpha)
-        )
-        spending = tuple(spend_alpha((n - earlier.n) / (last - earlier.n), left) for n in sizes) if is_enough else ()
-        planned = compute_boundaries(tuple(n / last for n in sizes[: len(spending)]), spending, start)
-        boundaries = {n: b for n, b in boundaries.items() if n <= earlier.n} | dict(zip(sizes, planned, strict=False))
-    return replace(comparison, boundaries=tuple(boundaries.get(n, math.inf) for n in plan.looks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,51 +119,28 @@ def spend_alpha(time: float, alpha: float) -> float:
 
 
 @lru_cache
-def compute_boundaries(
-    times: tuple[float, ...], spending: tuple[float, ...], start: tuple[float, float] = (0.0, 0.0)
-) -> tuple[float, ...]:
-    """Return the two-sided boundary at each look that spends alpha as given, from a time and position on.
+def compute_boundaries(times: tuple[float, ...], spending: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the two-sided boundary at each look that spends alpha as given, by integration over paths.
 
     >>> fifths = (0.2, 0.4, 0.6, 0.8, 1.0)
     >>> [round(b, 3) for b in compute_boundaries(fifths, tuple(spend_alpha(t, 0.05) for t in fifths))]
     [4.877, 3.357, 2.68, 2.29, 2.031]
     """
-    shares = iter(np.diff(spending, prepend=0.0))
-
-    def find(cross: Callable[[float], float]) -> float:
-        share = next(shares)
-        return float(brentq(lambda boundary: cross(boundary) - share, 0.0, 40.0, xtol=1e-10))
-
-    return tuple(boundary for boundary, _ in _follow_paths(times, start, find))
-
-
-def compute_crossing(times: tuple[float, ...], boundaries: tuple[float, ...], start: tuple[float, float]) -> float:
-    """Return the probability that equal systems cross a boundary, from a time and position on.
-
-    >>> round(compute_crossing((1.0,), (1.959964,), (0.0, 0.0)), 6), compute_crossing((), (), (1.0, 0.0))
-    (0.05, 0)
-    """
-    rest = iter(boundaries)
-    return sum(crossed for _, crossed in _follow_paths(times, start, lambda _: next(rest)))
-
-
-def _follow_paths(
-    times: Sequence[float], start: tuple[float, float], find: Callable[[Callable[[float], float]], float]
-) -> Iterator[tuple[float, float]]:
-    """Yield the boundary found at each look, and the probability to cross it there first, by integration over paths."""
+    boundaries: list[float] = []
     # Brownian motion at the look before: positions and their probabilities.
-    positions, weights = np.array([start[1]]), np.ones(1)
-    steps = np.sqrt(np.diff(times, prepend=start[0]))
-    for time, step, next_step in zip(times, steps, [*steps[1:], math.inf], strict=False):
+    positions, weights = np.zeros(1), np.ones(1)
+    steps = np.sqrt(np.diff(times, prepend=0.0))
+    shares = np.diff(spending, prepend=0.0)
+    for time, step, next_step, share in zip(times, steps, [*steps[1:], math.inf], shares, strict=True):
 
         def cross(boundary: float) -> float:
+            """Return how much more than its share a boundary spends."""
             edge = boundary * math.sqrt(time)  # noqa: B023 - called in this round
             tails = ndtr((positions - edge) / step) + ndtr((-edge - positions) / step)  # noqa: B023
-            return float(weights @ tails)  # noqa: B023
+            return float(weights @ tails) - share  # noqa: B023
 
-        boundary = find(cross)
-        yield boundary, cross(boundary)
-        edge = boundary * math.sqrt(time)
+        boundaries.append(float(brentq(cross, 0.0, 40.0, xtol=1e-10)))
+        edge = boundaries[-1] * math.sqrt(time)
         # Points at most half a step apart, so that looks that nearly coincide are as exact as others.
         grid = np.linspace(-edge, edge, max(_POINTS, 2 * math.ceil(2 * edge / next_step) + 1))
         parts = np.array_split(grid, len(grid) // _POINTS)
@@ -200,6 +150,7 @@ def _follow_paths(
         simpson[1::2], simpson[[0, -1]] = 4.0, 1.0
         weights = density * simpson * (grid[1] - grid[0]) / 3
         positions = grid
+    return tuple(boundaries)
 
 
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
@@ -279,11 +230,11 @@ def compute_margin(look: Look, boundary: float) -> float:
 def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:
     """Return the outcome at the last of some looks; without a standard error it is open, or undecided at the end."""
     number, statistic = len(looks) - 1, looks[-1].statistic
-    if abs(statistic) >= plan.find_boundaries(comparison)[number]:
+    if abs(statistic) >= plan.boundaries[number]:
         return comparison.first if statistic > 0 else comparison.second
     if looks[-1].n == plan.looks[-1]:
         return UNDECIDED
-    return STOPPED if abs(statistic) < plan.find_limits(comparison)[number] else OPEN
+    return STOPPED if abs(statistic) < plan.limits[number] else OPEN
 
 
 def select_last_looks(results: Results) -> Results:
@@ -303,7 +254,8 @@ def select_last_looks(results: Results) -> Results:
 
 def save_decisions(folder: Path, plan: DecisionPlan, decisions: Sequence[Decision]) -> None:
     """Write looks, boundaries and estimates into the folder of the grid."""
-    write_json(folder / DECISIONS, asdict(plan) | {"decisions": [asdict(decision) for decision in decisions]})
+    facts = {"boundaries": plan.boundaries, "decisions": [asdict(decision) for decision in decisions]}
+    write_json(folder / DECISIONS, asdict(plan) | facts)
 
 
 def read_decision_plan(folder: Path) -> DecisionPlan | None:
@@ -313,16 +265,10 @@ def read_decision_plan(folder: Path) -> DecisionPlan | None:
 
 def _parse_plan(node: Any) -> DecisionPlan:  # noqa: ANN401 - JSON
     comparisons = tuple(
-        PlannedComparison(
-            str(c["first"]), str(c["second"]), str(c["value"]),
-            tuple(math.inf if boundary is None else float(boundary) for boundary in c["boundaries"]),
-        )
-        for c in node["comparisons"]
-    )  # fmt: skip
+        PlannedComparison(str(c["first"]), str(c["second"]), str(c["value"])) for c in node["comparisons"]
+    )
     plan = DecisionPlan(comparisons, tuple(map(int, node["looks"])), float(node["alpha"]))
     check_plan(plan)
-    if any(len(c.boundaries) not in (0, len(plan.looks)) for c in comparisons):
-        raise ValueError("boundaries: expected one per look")
     return plan
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.exports.every_eval_ever import write_every_eval_ever
 from openended.harness.report.exports.hub import MODELS, write_hub_files
 from openended.harness.report.exports.inspect_log import write_inspect_logs
 from openended.harness.report.exports.texts import METADATA, write_croissant
+from openended.harness.report.output_folder import replace_folder
 from openended.harness.results import read_results, write_frame
 
 FORMATS = {

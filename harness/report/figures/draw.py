@@ -1,13 +1,10 @@
 """Draw the figures of a report or a search: the one module of this folder that others import."""
 
 import importlib
-import json
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +14,8 @@ from openended.harness.report.figures.plot import Analysis, Declaration, Part, P
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
-from openended.harness.storage import STAGES, Recipe, Store
 
 log = logging.getLogger(__name__)
-DRAWN = "drawn.json"
-"""In a store entry of figures: their names, titles, captions and content as plain data."""
 
 
 @cache
@@ -91,49 +85,6 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
     differ = [at for at, words in enumerate(zip(*(key for key, _ in plots), strict=True)) if len(set(words)) > 1]
     stems = name_files(name, [[key[at] for at in differ] for key, _ in plots])
     return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}
-
-
-def draw_or_keep(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:
-    """Draw every figure as `draw_all`, or copy those that this code drew from the same values for any earlier report.
-
-    They are kept in the store of the runs; where nothing can be written, they are drawn for this report.
-    """
-    recipe = _describe_figures(results, layouts)
-    store = next((Store(run.store) for run in results.runs if run.store is not None), None)
-    try:
-        entry = store.find(recipe) if store is not None else None
-        if entry is not None:
-            described: Any = core.read_json(entry.path / DRAWN)
-            folder.mkdir()
-            for name in entry.files.keys() - {DRAWN}:
-                shutil.copyfile(entry.path / name, folder / name)
-            return [Picture(folder / name, *rest) for name, *rest in described]
-    except core.StoreError as err:
-        log.debug("no figures are taken from the store: %s", err)
-    pictures = draw_all(results, folder, layouts)
-
-    def keep(work: Path) -> Mapping[str, Any]:
-        for path in (path for p in pictures for path in (p.png, p.png.with_suffix(".pdf"))):
-            shutil.copyfile(path, work / path.name)
-        named = [(p.png.name, p.title, p.caption, p.trace) for p in pictures]
-        core.write_text(work / DRAWN, json.dumps(named))
-        return {}
-
-    if pictures and store is not None and not (results.damaged or results.stored_only):
-        try:
-            store.make(recipe, keep)
-        except core.StoreError as err:
-            log.debug("the figures are not kept: %s", err)
-    return pictures
-
-
-def _describe_figures(results: Results, layouts: Sequence[Layout]) -> Recipe:
-    """Return what identifies the figures of a report: its values, its layouts and the code that draws them."""
-    paths = sorted(Path(__file__).parents[1].rglob("*.*"))
-    code = [core.digest_file(path) for path in paths if path.suffix in (".py", ".yaml")] + [version("matplotlib")]
-    runs = [(r.axes, r.titles, r.inputs, r.results) for r in results.runs]
-    drawn_from = core.digest_bytes(repr((runs, results.values, layouts)).encode())
-    return Recipe("figures", STAGES["figures"], {"code": core.digest(code)}, {"results": drawn_from})
 
 
 def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:

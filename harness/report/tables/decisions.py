@@ -1,7 +1,5 @@
 """The table of what a grid with `decide=` decided, and how many texts that took."""
 
-import math
-
 from openended.harness.report.analysis.group_sequential import (
     FAILED,
     OPEN,
@@ -56,11 +54,7 @@ def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
     """Return the difference at the last look, with the interval that holds at all looks together."""
     if not decision.looks:
         return BLANK
-    look, boundary = decision.looks[-1], plan.find_boundaries(decision.comparison)[len(decision.looks) - 1]
-    if not math.isfinite(boundary):
-        return Cell(
-            look.difference, signed=True, note="no interval: this look decides nothing, after one at more texts"
-        )
+    look, boundary = decision.looks[-1], plan.boundaries[len(decision.looks) - 1]
     if not look.std_error > 0:
         return Cell(look.difference, signed=True, note="no standard error: the replicates do not vary")
     away = compute_margin(look, boundary)

@@ -535,10 +535,8 @@ def test_a_folder_is_measured_by_the_header_of_its_weights(tmp_path):
     assert ModelSpec(path=str(folder), dtype="bfloat16").describe_size().memory == 2 * counted
 
 
-def test_a_model_of_the_hub_that_is_not_here_is_as_large_as_our_yaml_says(tmp_path, monkeypatch):
+def test_a_model_of_the_hub_that_is_not_here_has_the_command_that_fetches_it(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     size = ModelSpec(path="openai-community/gpt2-xl", revision="0" * 40).describe_size()
-    assert (size.parameters, size.here, size.gated) == (1_600_000_000, False, None)
+    assert (size.parameters, size.here, size.gated) == (None, False, None)
     assert size.get == f"hf download openai-community/gpt2-xl --revision {'0' * 40}"
-    llama = ModelSpec(path="meta-llama/Llama-3.1-8B-Instruct", revision="1" * 40).describe_size()
-    assert (llama.parameters, llama.gated) == (None, True)

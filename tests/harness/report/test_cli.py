@@ -1,7 +1,5 @@
-"""`openended report` from end to end: files, earlier looks, texts for a paper, exit codes, one-line errors; its folder is replaced whole."""
+"""`openended report` from end to end: files, texts for a paper, exit codes, one-line errors; its folder is replaced whole."""
 
-import itertools
-import json
 import os
 import re
 import shutil
@@ -12,10 +10,9 @@ import pytest
 from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
 from openended.harness.core.registry import list_choices
 from openended.harness.report import build_report
-from openended.harness.report.analysis.looks import FILE
-from openended.harness.report.atomic_folder import replace_folder
 from openended.harness.report.cli import _parse_width, main
 from openended.harness.report.methods import CITED, read_entries, write_methods
+from openended.harness.report.output_folder import replace_folder
 from openended.harness.results import read_results
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 
@@ -38,7 +35,7 @@ def test_everything_is_written_and_the_same_again(runs, tmp_path, capsys):
     assert "(full: .md .tex .csv)" in shown
     assert "signature" not in shown
     report = build_report([runs], tmp_path / "b", layout="full")
-    assert sorted(p.relative_to(tmp_path / "b") for p in report.paths) == [f for f in files if f.name != "looks.json"]
+    assert sorted(p.relative_to(tmp_path / "b") for p in report.paths) == files
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
@@ -152,54 +149,6 @@ def test_the_checklist_says_what_is_known_and_leaves_the_rest(folder):
     assert len(re.findall(r"^## \d\. ", text, re.MULTILINE)) == 8
     assert "- Decoders: decoder greedy, nucleus" in text
     assert "- Whether models or scorers were trained on the test texts: *to be written by the author*" in text
-
-
-def test_other_seeds_or_texts_are_another_look_and_the_same_data_is_none(tmp_path):
-    reports = itertools.count()
-
-    def report() -> str:  # each into a folder of its own
-        folder = tmp_path / f"report{next(reports)}"
-        tables = build_report([runs], folder, layout="default", figures=False, page=False).tables
-        return " ".join(tables[0].warnings)
-
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    write_run(runs, "nucleus", 0, results=[result("model", "m", {"m": 0.5})])
-    assert "look" not in report()
-    assert "look" not in report()
-    write_run(runs, "nucleus", 1, results=[result("model", "m", {"m": 0.6})])
-    assert "look 2 at these systems: an earlier report had other numbers of seeds" in report()
-    assert "look 2" in report()
-    write_run(runs, "nucleus", 2, results=[result("model", "m", {"m": 0.6})])
-    assert "look 3 at these systems: 2 earlier reports" in report()
-    write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})])  # another system is no look at these
-    assert "look 3" in report()
-    more_texts = {"num_examples": 900, "task.texts": "other"}
-    write_run(runs, "greedy", 0, results=[result("model", "m", {"m": 0.1})], axes=more_texts)
-    assert "look 4" in report(), "more texts are the same system"
-    assert len(json.loads((runs / FILE).read_text())["reports"]["m"]) == 5
-    write_run(runs, "nucleus", 0, results=[result("model", "other", {"other": 0.5})], experiment="other")
-    assert "look 4" in report(), "another metric is no look at this one"
-    (runs / FILE).write_text("{}")
-    assert "look" not in report(), "left aside, with a warning"
-
-
-@pytest.mark.parametrize("commands", [("a", "a"), ("a", "b")])
-def test_other_experiments_of_a_command_are_no_looks_and_those_of_another_are(commands, tmp_path):
-    for seed, command in enumerate(commands):
-        name = f"experiment{seed}"
-        run = write_run(tmp_path, "nucleus", seed, results=[result("model", "m", {"m": 0.5})], experiment=name)
-        change_record(run, command=[command])
-        (table,) = build_report([run], tmp_path / name, layout="default", figures=False, page=False).tables
-    assert any("look 2" in line for line in table.warnings) == (commands == ("a", "b"))
-
-
-def test_a_look_at_runs_outside_of_an_outputs_folder_is_remembered_by_the_report(tmp_path):
-    run = write_run(tmp_path / "made", "nucleus", 0, results=[result("model", "m", {"m": 0.5})])
-    run.rename(tmp_path / "kept")
-    build_report([tmp_path / "kept"], tmp_path / "report", layout="default", figures=False, page=False)
-    assert (tmp_path / "report" / FILE).is_file()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "made", "report"]
 
 
 OWN = ("a", "b")

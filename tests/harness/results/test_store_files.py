@@ -184,26 +184,6 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid, mon
 
 
 @pytest.mark.slow
-def test_a_plan_reads_the_space_of_a_pilot_and_never_computes_it(grid, tmp_path):
-    def list_files() -> set[Path]:
-        return set(tmp_path.rglob("*"))
-
-    shutil.copytree(grid.parent, tmp_path / "copy")
-    for manifest in tmp_path.glob("copy/out/store/measure/*/*/manifest.json"):
-        if '"joint"' in manifest.read_text():
-            shutil.rmtree(manifest.parent)
-    words = ["-m", "task=jsonl", "task.path=copy/own.jsonl", "scoring=docs-m", "decoder=greedy,ancestral", "max_new_tokens=12",
-             "metric=[kid]", "num_examples=30", "human_examples=all", "outputs_dir=copy/out", "plan_only=true"]  # fmt: skip
-    before = list_files()
-    plan = openended(*words, cwd=tmp_path, code=0).stdout
-    assert "pilot of 12 examples, from each system's own values, which need more texts" in plan
-    assert list_files() == before
-    openended("power", "copy/out/runs", cwd=tmp_path, verbose=False, code=0)
-    assert list_files() > before, "power keeps what it computes"
-    assert "pilot of 12 examples\n" in openended(*words, cwd=tmp_path, code=0).stdout
-
-
-@pytest.mark.slow
 def test_without_embeddings_the_printed_values_are_compared_and_a_line_says_so(grid, tmp_path):
     copy = tmp_path / "out"
     shutil.copytree(grid, copy)

@@ -8,7 +8,7 @@ import pytest
 from openended.harness.core import DataError, UnavailableFileError, UnavailableModelError, digest, write_json
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run import Outcome, Rates, forecast_plans, plan, read_rates
-from openended.harness.run.forecast import find_rate
+from openended.harness.run.forecast import Forecast
 from openended.harness.run.steps import Step
 from openended.harness.storage import Recipe
 from tests.harness.run.small import open_session, settings
@@ -48,7 +48,7 @@ def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
     assert list(total.missing) == ["a file is missing"]
     assert total.measures["mauve"] == 2
     assert total.disk == 100 * 16 + 150 * 8 + 10 * 4096
-    assert total.time(Rates()) == (None, "unknown")
+    assert total.time(Rates()) is None
 
 
 def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
@@ -87,15 +87,19 @@ def store(tmp_path):
     return tmp_path
 
 
-def test_the_largest_entry_counts_and_what_was_not_measured_is_scaled(store):
+def test_the_largest_entry_counts_and_what_was_not_measured_is_unknown(store):
     rates = read_rates(store)
-    assert rates.find_generation_rate(SMALL, "nucleus") == (500.0, "measured")
-    assert find_rate(MODEL, rates.passes) == (400.0, "measured")
+    assert rates.find_generation_rate(SMALL, "nucleus") == 500.0
+    assert rates.find_pass_rate(MODEL) == 400.0
     assert rates.measures == {"mauve": 3.0}
-    assert rates.find_generation_rate(SMALL, "beam") == (500.0, "scaled")
-    ratio = SMALL.describe_size().parameters / MODEL.describe_size().parameters
-    assert rates.find_generation_rate(MODEL, "nucleus") == (pytest.approx(500.0 * ratio), "scaled")
+    assert rates.find_generation_rate(SMALL, "beam") is None
+    assert rates.find_generation_rate(MODEL, "nucleus") is None
+    known = Forecast(generate={"a": (SMALL, "nucleus", 1, 1000)}, reads={("score", "a", MODEL): (1, 800)})
+    known.measures["mauve"] = 2
+    assert known.time(rates) == 1000 / 500 + 800 / 400 + 2 * 3
+    known.measures["zipf"] = 1
+    assert known.time(rates) is None, "no rate of zipf"
 
 
 def test_an_empty_store_knows_nothing(tmp_path):
-    assert find_rate(SMALL, read_rates(tmp_path).passes) == (None, "unknown")
+    assert read_rates(tmp_path).find_pass_rate(SMALL) is None

@@ -14,7 +14,7 @@ import pytest
 from openended.harness.core import Features, Replicates, Side, SpecError
 from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
-from openended.harness.report.figures.draw import draw_all, draw_or_keep
+from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
 from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.harness.report.figures.trace import trace_figure
@@ -221,36 +221,6 @@ def test_a_report_runs_without_the_folder_of_figures(tmp_path, monkeypatch, capl
     assert (report.folder / "report.html").is_file()
     assert not [path for path in report.paths if path.suffix == ".png"]
     assert "no figures: this installation has no openended.harness.report.figures" in caplog.text
-
-
-def test_figures_are_drawn_again_only_if_their_values_or_files_changed(tmp_path, monkeypatch):
-    results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
-    results = replace(results, runs=tuple(replace(run, store=tmp_path / "store") for run in results.runs))
-    only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
-    layouts = [Layout(figures=only)]
-    first = draw_or_keep(results, tmp_path / "a", layouts)
-    monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: pytest.fail("drawn again"))
-    kept = draw_or_keep(results, tmp_path / "b", layouts)
-    assert [p.png.read_bytes() for p in kept] == [p.png.read_bytes() for p in first]
-    assert [p[1:] for p in kept] == [p[1:] for p in first]
-    assert first[0].trace
-    monkeypatch.setattr(draw_module, "draw_all", lambda *_, **__: [])
-    fewer = replace(results, runs=results.runs[:1])
-    others = [(fewer, layouts), (results, [Layout(figures=only, bold="none")])]
-    assert not any(draw_or_keep(*other, tmp_path / "c") for other in others)
-    next((tmp_path / "store").glob("figures/*/*/*.png")).write_bytes(b"changed by hand")
-    assert draw_or_keep(results, tmp_path / "d", layouts) == []
-
-
-@pytest.mark.parametrize("at", [None, "a file"])
-def test_figures_are_drawn_without_a_store_that_can_keep_them(tmp_path, at):
-    results = read_results([FIXTURE], {"experiment": "p", "num_examples": "500"})
-    (tmp_path / "a file").touch()
-    store = at and tmp_path / at
-    results = replace(results, runs=tuple(replace(run, store=store) for run in results.runs))
-    only = {name: None for name in draw_module.read_declarations() if name != "precision_recall"}
-    for name in ("first", "second"):
-        assert [p.png.is_file() for p in draw_or_keep(results, tmp_path / name, [Layout(figures=only)])] == [True]
 
 
 @pytest.mark.slow

@@ -1,15 +1,11 @@
-"""Replace a folder atomically, so that no stale file remains in it and a crash leaves the old or the new one."""
+"""Replace a folder once its new content is complete, so that no stale file remains in it."""
 
-import ctypes
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from openended.harness.core import StoreError, temporary_files
-
-_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
 
 
 @contextmanager
@@ -44,12 +40,7 @@ def replace_folder(target: Path, names: Sequence[str], retained: Sequence[str] =
 
 
 def _exchange(fresh: Path, target: Path, old: Path) -> None:
-    """Put `fresh` in the place of `target`, in one step where the system can; `target` goes if there is no `fresh`."""
-    if sys.platform == "linux" and fresh.exists() and target.exists():
-        libc = ctypes.CDLL(None)
-        paths = (str(path).encode() for path in (fresh, target))
-        if hasattr(libc, "renameat2") and libc.renameat2(_HERE, next(paths), _HERE, next(paths), _EXCHANGE) == 0:
-            return
+    """Put `fresh` in the place of `target`, which moves to `old`; `target` goes if there is no `fresh`."""
     if target.exists():
         target.rename(old)
     if fresh.exists():
