@@ -1,6 +1,5 @@
 from .analysis.group_sequential import (
     OPEN as OPEN,
-    Decision as Decision,
     DecisionPlan as DecisionPlan,
     PlannedComparison as PlannedComparison,
     check_plan as check_plan,

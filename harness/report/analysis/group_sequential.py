@@ -137,7 +137,7 @@ def compute_boundaries(times: tuple[float, ...], spending: tuple[float, ...]) ->
             """Return how much more than its share a boundary spends."""
             edge = boundary * math.sqrt(time)  # noqa: B023 - called in this round
             tails = ndtr((positions - edge) / step) + ndtr((-edge - positions) / step)  # noqa: B023
-            return float(weights @ tails) - share  # noqa: B023
+            return float(weights @ tails - share)  # noqa: B023
 
         boundaries.append(float(brentq(cross, 0.0, 40.0, xtol=1e-10)))
         edge = boundaries[-1] * math.sqrt(time)
