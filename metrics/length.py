@@ -15,7 +15,7 @@ import numpy as np
 from openended.harness import core
 from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import COUNTED_BY, ReplicatesByName
+from openended.metrics.families import ReplicatesByName, need_tokens
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -55,7 +55,7 @@ class Length(core.Metric):
     scope: core.Scope = "continuation"
 
     def needs(self) -> tuple[Need, ...]:
-        return Need("tokens", by=COUNTED_BY[self.unit], scope=self.scope), Need("stops")
+        return need_tokens(self.unit, self.scope), Need("stops")
 
     def compute(self, features: Features) -> MetricResult:
         tokens, stops = self.needs()

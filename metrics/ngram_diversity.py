@@ -1,9 +1,10 @@
 """N-gram diversity of the texts of one prompt: the sum over n = 1 to 4 of different n-grams over all n-grams.
 
 The texts of a prompt are joined, so that n-grams cross from one into the next, as the package `diversity` joins a
-corpus; then the mean over prompts. From above 0 to the number of orders, dimensionless; higher is more diverse. It
-falls with the length and the number of the texts: compare equal ones. Undefined with one sample per prompt; of a whole
-corpus it is `distinct_n` with `variant=ngd`, which has a human row.
+corpus; then the mean over prompts. The package splits at every single space, as `unit=spaces` does: an empty word
+stands between two spaces, and a line break in a word. From above 0 to the number of orders, dimensionless; higher is
+more diverse. It falls with the length and the number of the texts: compare equal ones. Undefined with one sample per
+prompt; of a whole corpus it is `distinct_n` with `variant=ngd`, which has a human row.
 
 Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the package `diversity` (orders 1 to 4).
 """

@@ -4,6 +4,9 @@ For two texts F = 2 L / (a + b), with L the length of their longest common subse
 For each prompt the mean over pairs of different samples; then the mean over prompts. From 0 to 1, dimensionless; lower
 is more diverse. Two empty texts are alike: 1. Undefined with one sample per prompt.
 
+The package `rouge_score` drops case and punctuation: `unit=rouge` counts as it does (without stems); tokens and words
+keep both. It gives two empty texts 0.
+
 L is exact: a text is a row of bits in one Python integer, and a step of the recurrence is one addition (Hyyrö 2004).
 
 Source: Lin 2004, "ROUGE" (ROUGE-L); Padmakumar and He 2024 (homogenization); Shaib et al. 2024, the package

@@ -189,3 +189,4 @@ from .types import (
     Stop as Stop,
     Thinking as Thinking,
 )
+from .words import SPLITTERS as SPLITTERS, number_words as number_words

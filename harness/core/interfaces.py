@@ -31,7 +31,7 @@ NeedKind = Literal[
     "next_token", "q_entropy", "judgments", "corpus", "classifier",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
-Unit = Literal["auto", "tokens", "words", "chars"]
+Unit = Literal["auto", "tokens", "words", "treebank", "chars", "spaces", "rouge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Need:
 
     kind: NeedKind
     by: str = ""
-    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), `words` (whitespace), `chars`
-    (characters) or `rows` (the token ids that are stored with the texts, whatever tokenizer they are of)."""
+    """What computes it: a role of the config (`scorer`, `embedder`, `decoder`, `model`), a name in `words.SPLITTERS` or
+    `rows` (the token ids that are stored with the texts, whatever tokenizer they are of)."""
     scope: Scope = "continuation"
     options: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     """Further options of the feature (for example `(("bos", False),)`), sorted by name."""

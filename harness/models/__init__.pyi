@@ -78,7 +78,6 @@ from .tokenizer import (
     get_bos_prefix as get_bos_prefix,
     load_tokenizer as load_tokenizer,
     load_transformers_tokenizer as load_transformers_tokenizer,
-    number_words as number_words,
     tokenize_continuation as tokenize_continuation,
     tokenize_pairs as tokenize_pairs,
     tokenize_texts as tokenize_texts,

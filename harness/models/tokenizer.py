@@ -170,12 +170,6 @@ def tokenizer_digest(spec: ModelSpec) -> str:
     return digest(digest_files(folder, list_tokenizer_files(folder)))
 
 
-def number_words(texts: Iterable[str]) -> Ragged:
-    """Return ids of whitespace words, numbered by first occurrence over all texts; dense, from 0; int32."""
-    ids: dict[str, int] = {}
-    return Ragged.from_rows(([ids.setdefault(w, len(ids)) for w in text.split()] for text in texts), np.int32)
-
-
 @dataclass(frozen=True, slots=True)
 class LengthLimit:
     """How long a text may be: in tokens, and without a tokenizer in words, or characters of a script without spaces."""

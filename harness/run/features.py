@@ -182,8 +182,8 @@ class FeatureTable:
         return LazyFeature(partial(_digest_ends, spec), load_end_tokens)
 
     def _find_tokenizer(self, need: core.Need) -> models.ModelSpec | None:
-        """Return whose tokens a need counts; None: whitespace words and characters."""
-        if need.by in ("words", "chars"):
+        """Return whose tokens a need counts; None: those of no model."""
+        if need.by in core.SPLITTERS:
             return None
         return self.models.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
@@ -195,8 +195,8 @@ class FeatureTable:
         if spec is None:
 
             def load_words() -> core.Ragged:
-                texts = source.iterate_texts(need.scope)
-                return models.number_words(map(" ".join, texts) if need.by == "chars" else texts)
+                by = need.by if need.by in core.SPLITTERS else "words"
+                return core.number_words(source.iterate_texts(need.scope), by)
 
             return LazyFeature(source.digest, load_words)
         if has_ids_for(source, spec, options):

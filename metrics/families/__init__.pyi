@@ -15,13 +15,13 @@ from .samples_per_prompt import (
 )
 from .teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
 from .text import (
-    COUNTED_BY as COUNTED_BY,
     Corpus as Corpus,
     TextMetric as TextMetric,
     corpus_of as corpus_of,
     declare_orders as declare_orders,
     describe_missing as describe_missing,
     divide_known as divide_known,
+    need_tokens as need_tokens,
     require_defined as require_defined,
 )
 from .two_sample import (

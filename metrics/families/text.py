@@ -13,7 +13,6 @@ from openended.metrics._common import Mask, ReplicatesByName
 from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
-COUNTED_BY: Mapping[Unit, str] = {"auto": "scorer", "tokens": "scorer", "words": "words", "chars": "chars"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,15 +50,17 @@ class TextMetric(core.Metric):
     unit: Unit = "auto"
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); words where there is none.
 
-    `words`: split at white space; `chars`: characters other than white space. `auto`: `chars` where there is no
-    tokenizer and most human texts are in a script without spaces, else `tokens`; a run decides it for both sides.
+    `words`: split at white space; `treebank`: by NLTK's Treebank tokenizer; `chars`: characters other than white space;
+    `spaces`: split at every single space, as the package `diversity`; `rouge`: letters and digits in lower case, as
+    `rouge_score`. `auto`: `chars` where there is no tokenizer and most human texts are in a script without spaces, else
+    `tokens`; a run decides it for both sides.
     """
     scope: Scope = "continuation"
     fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
     def needs(self) -> tuple[Need, ...]:
-        return (Need("tokens", by=COUNTED_BY[self.unit], scope=self.scope),)
+        return (need_tokens(self.unit, self.scope),)
 
     def corpus(self, features: Features) -> Corpus:
         """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""
@@ -74,6 +75,11 @@ class TextMetric(core.Metric):
         notes = (*corpus.notes, *describe_missing(values), *notes)
         per_example = {name: corpus.align_values(column) for name, column in (by_text or {}).items()}
         return self.result(features, primary, values, notes=notes, per_example=per_example, arrays=arrays)
+
+
+def need_tokens(unit: Unit, scope: Scope) -> Need:
+    """Return the tokens that are the unit of a metric; those of the scorer become words where there is none."""
+    return Need("tokens", by="scorer" if unit in ("auto", "tokens") else unit, scope=scope)
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:

@@ -85,12 +85,6 @@ def oracle_nll(lm: Any, ids: list[int], first: int) -> list[float]:
     return out
 
 
-def test_word_ids_are_dense_and_shared_between_texts() -> None:
-    # "a b a" → a=0, b=1; " c\tb" → c=2, b=1; nothing; so 0 1 0 | 2 1 | .
-    got = tokenizers_.number_words(["a b a", " c\tb\n", ""])
-    assert [row.tolist() for row in got] == [[0, 1, 0], [2, 1], []]
-
-
 def test_token_ids_in_a_batch_are_those_of_one_text_at_a_time() -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
