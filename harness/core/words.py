@@ -15,7 +15,8 @@ def _load_treebank() -> Splitter:
     require_package("nltk", "local")
     from nltk.tokenize import TreebankWordTokenizer
 
-    return TreebankWordTokenizer().tokenize
+    tokenizer = TreebankWordTokenizer()
+    return lambda text: list(tokenizer.tokenize(text))
 
 
 SPLITTERS: Mapping[str, Callable[[], Splitter]] = {
