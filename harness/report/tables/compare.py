@@ -17,7 +17,7 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals
+from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals, count_decimals
 from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
 from openended.harness.results import Results, System, SystemValue, group_by, group_systems, select_values
 
@@ -335,7 +335,8 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         cells = [_build_difference_cell(tests[n, pair], corrected.get((n, pair), math.nan), gap) for n in names]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        differences.append((Quantity(*pair, title, direction, None, first.signature, gap), cells))
+        decimals = max(choose_column_decimals(cells), *(count_decimals(abs(c.value)) for c in cells if c.suffix), 0)
+        differences.append((Quantity(*pair, title, direction, decimals, first.signature, gap), cells))
         p_cells = [corrected.get((name, pair), Cell(note=UNTESTED)) for name in names]
         p_values.append((Quantity(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
     estimates, signatures = paired.describe_estimates(results, (value for values in pairs.values() for value in values))
@@ -439,9 +440,9 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
     """Format the baseline's value, the system's, the worsening with its interval, and the p-value as `= 0.0123`."""
     means = worsening.baseline.mean, worsening.value.mean, worsening.amount
     numbers = [*means, worsening.low, worsening.high]
+    decimals = frames.count_decimals((worsening.high - worsening.low) / 4, frames.choose_decimals(means))
     before, after, amount, low, high = (
-        frames.format_fixed(number, frames.choose_decimals(means)) if math.isfinite(number) else frames.DASH
-        for number in numbers
+        frames.format_fixed(number, decimals) if math.isfinite(number) else frames.DASH for number in numbers
     )
     p_value = frames.format_p_value(worsening.p_value) if math.isfinite(worsening.p_value) else frames.DASH
     interval = f" [{low}, {high}]" if math.isfinite(worsening.high) else ""

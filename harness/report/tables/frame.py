@@ -17,6 +17,7 @@ from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_val
 from openended.harness.results import SystemValue, orient
 
 DASH = "–"
+MOST_DECIMALS = 8
 CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
 RULE = (
     "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
@@ -44,6 +45,15 @@ def choose_decimals(values: Iterable[float], spreads: Iterable[float] = ()) -> i
         return by_size
     typical = finite[len(finite) // 2]
     return min(by_size, max(0, 1 - math.floor(math.log10(typical))))
+
+
+def count_decimals(size: float, least: int = 0) -> int:
+    """Return the number of decimals that show two significant digits of a size, such as a standard error.
+
+    >>> count_decimals(0.0123), count_decimals(40.0), count_decimals(math.nan, 3)
+    (3, 0, 3)
+    """
+    return min(MOST_DECIMALS, max(least, 1 - math.floor(math.log10(size)))) if 0 < size < math.inf else least
 
 
 def format_fixed(value: float, digits: int) -> str:
@@ -234,15 +244,16 @@ def mark_best_cells(
 
     Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
     is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested is not separated from the
-    best, nor is one whose cost (its value, or the distance to the human value or target) is equal after rounding to the
-    decimals of the quantity. Nothing is marked in a quantity whose scoring model is out of its domain.
+    best. Without tests, costs (values, or distances to the human value or target) that are printed alike are ties. With
+    tests, the quantity gets as many decimals as it takes to print what they separate from the best differently. Nothing
+    is marked in a quantity whose scoring model is out of its domain.
     """
     costs = rank_cells(quantity, cells, kinds)
     if kinds.count("model") < 2 or not costs or quantity.out_of_domain:
         return quantity, list(cells)
     best = next(iter(costs))
-    texts = {at: format_fixed(cost, quantity.decimals or 0) for at, cost in costs.items()}  # equal ones are ties
-    marked = {at for at in costs if texts[at] == texts[best]}
+    decimals = quantity.decimals or 0
+    marked = {at for at, cost in costs.items() if format_fixed(cost, decimals) == format_fixed(costs[best], decimals)}
     others = [at for at in costs if at != best]
     tests: dict[BoldRule, dict[int, float]] = {
         "tests": {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {},
@@ -254,8 +265,10 @@ def mark_best_cells(
     if rule == "printed" and any(cells[at].n > 1 for at in costs):
         rule, marked = "seeds", set()
     elif rule != "printed":
-        marked |= {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
-    return replace(quantity, bold=rule), [
+        alike, marked = marked, {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
+        gaps = [costs[at] - costs[best] for at in alike - marked]
+        decimals = max([decimals, *(count_decimals(gap) for gap in gaps)])
+    return replace(quantity, bold=rule, decimals=decimals), [
         replace(cell, best=at in marked, p_value=p_values.get(at, math.nan)) for at, cell in enumerate(cells)
     ]
 

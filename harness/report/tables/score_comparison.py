@@ -10,7 +10,7 @@ from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
 from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
-from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_decimals
+from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, count_decimals
 
 _MOST_NAMED = 3  # ids in a message
 _EXPLAINED = (
@@ -111,7 +111,6 @@ def _build_difference_frame(
     labels, sections, rows = [], [], []
     for part in paired:
         n = len(next(iter(part.scores.values())))
-        decimals = choose_decimals(float(scores.mean()) for scores in part.scores.values())
         for test in tests[part.metric]:
             about = f"{part.metric}: " if len(paired) > 1 else ""
             labels.append(f"{about}{test.first} − {test.second}")
@@ -119,6 +118,7 @@ def _build_difference_frame(
             target = abs(test.value) if difference is None else difference
             can_resolve = test.std_error > 0 and target > 0
             needed = test.count_more(n, target) if can_resolve else math.nan
+            decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
             apart = replace(_make_cell(test), signed=True, decimals=decimals)
             resolved = Cell(test.resolve(), decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))

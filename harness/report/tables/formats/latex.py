@@ -33,6 +33,7 @@ MARKED: Mapping[BoldRule, str] = {
     "printed": "the best value",
     "reference": "the reference",
 }
+SYSTEMS = ("model", "human")  # kinds of rows that name systems; other labels are printed as they are
 LONG = 14  # characters of a heading on one line
 SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -184,7 +185,8 @@ def _list_comments(table: Table) -> list[str]:
 
 def lay_out(table: Table) -> Grid:
     """Write headings, row labels and cells in LaTeX, with their widths."""
-    levels = list(zip(*([write_label(label) for label in row.labels] for row in table.rows), strict=True))
+    labels_of_rows = (map(write_label, row.labels) if row.system in SYSTEMS else row.labels for row in table.rows)
+    levels = list(zip(*labels_of_rows, strict=True))
     forms = [r"\emph{{{}}}" if row.system in ITALIC else "{}" for row in table.rows]
     written = [[form.format(escape(t)) for t, form in zip(level, forms, strict=True)] for level in levels]
     labels = list(zip(*written, strict=True))
@@ -233,7 +235,8 @@ def _format_head(column: Column) -> tuple[list[str], float]:
 def _wrap_name(column: Column) -> tuple[list[str], float]:
     """Return the name of a system in lines of about `LONG` characters, and their width."""
     lines = [""]
-    for word in write_label(column.levels[-1] if column.levels else column.title).split(" "):
+    name = column.levels[-1] if column.levels else column.title
+    for word in (name if column.key in ("text", "heading") else write_label(name)).split(" "):
         if lines[-1] and len(lines[-1]) + len(word) > LONG:
             lines.append(word)
         else:

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from openended.harness.imported import SystemScores
 from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import compare_all_pairs, compare_means, estimate_mean
+from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.score_comparison import build_score_frames, pair_scores
 
 WORLDS = 2000
 
@@ -130,6 +133,20 @@ def test_pairs_are_corrected_and_equal_scores_are_no_difference():
         np.array([1.0, 1.0, 2.0, 2.0]),
     )  # their differences are 0 and 1, they are not
     assert compare_means(*counts).high == pytest.approx(stats.ttest_rel(*counts).confidence_interval().high)
+
+
+def test_a_difference_has_the_decimals_of_its_standard_error():
+    """Scores around 300 differ by 0.004 with a standard error of 0.0005: with one decimal all of it would be zero."""
+    shared, noise = np.random.default_rng(4).normal(size=(2, 400))
+    scores = {"a": 300 + shared, "b": 300 + shared + 0.004 + 0.01 * noise}
+    systems = [SystemScores(name, name, {"m": {str(i): v for i, v in enumerate(of)}}, {}, 1, (), {}) for name, of in scores.items()]
+    means, differences = build_tables(build_score_frames(systems, pair_scores(systems)))
+    difference, _, p_value, _, resolved, _ = differences.rows[0].cells
+    assert p_value.value < 1e-9
+    assert differences.text(difference, differences.columns[0]) == ("-0.00366", "[-0.00466, -0.00266]")
+    assert differences.text(resolved, differences.columns[4])[0] == "0.00143"
+    printed = [means.text(row.cells[0], means.columns[0])[0] for row in means.rows]
+    assert len(set(printed)) == 2, "the means too are told apart"
 
 
 @pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(12), 10)])

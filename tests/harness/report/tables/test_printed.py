@@ -15,7 +15,9 @@ from openended.harness.core import list_bundled_choices, load_members
 from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.tables.compare import build_comparison
 from openended.harness.report.tables.formats.latex import to_latex
+from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.pivot import build_tables
+from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import build_layout, group_systems, load_layout, read_results
 from openended.harness.run.players import JudgmentSource
 from tests.harness.report.synthetic import draw_figure, result, store_arrays, write_run
@@ -278,6 +280,17 @@ def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
     _, _, model, reference = table.rows[4:8]
     assert model.labels[1].startswith("nucleus wrote & text 1")
     assert [[round(cell.value, 6) for cell in row.cells] for row in (model, reference)] == [[-1.0, 3.0], [-9.0, 3.0]]
+
+
+def test_latex_keeps_quoted_texts_letter_for_letter(tmp_path):
+    """`dry` and `greedy` are names of decoders, `stdout=PIPE` looks like an option: in texts they are words."""
+    text = "the dry summer, stdout=PIPE a greedy human"
+    rows = (TableRow(f"Model: {text}", "text", (Cell(0.5),), levels=("Model", text)),
+            TableRow("dry eta=1", "model", (Cell(0.5),), levels=("", "dry eta=1")))  # fmt: skip
+    table = Table("t", "T", (Column("m", "m", "M"),), rows, heads=("", ""))
+    assert f"Model & {text} & 0.500" in to_latex(table)
+    assert r"& DRY, eta~=~1 & 0.500" in to_latex(table)
+    assert "the dry summer," in " ".join(to_latex(table.transpose()).split())
 
 
 def test_every_experiment_has_a_title_of_its_own():

@@ -536,6 +536,16 @@ def test_nothing_is_best_of_means_over_seeds_that_no_test_compares(tmp_path, see
     assert "bold: the best" not in to_latex(made)
 
 
+def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
+    cells = [Cell(298.21), Cell(298.16), Cell(250.0)]
+    column, marked = mark_best_cells(
+        Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9
+    )
+    assert [cell.best for cell in marked] == [True, False, False]
+    table = Table("t", "T", (column,), tuple(TableRow(str(cell.value), "model", (cell,)) for cell in marked))
+    assert [table.text(cell, column)[0] for cell in marked] == ["298.210", "298.160", "250.000"], "and differently"
+
+
 def test_a_cell_that_cannot_be_tested_is_not_separated():
     assert mark(CELLS, lambda cell, _: {0.1: 0.001, 0.5: math.nan}[cell.value]) == ("tests", {"b", "c"})
 
