@@ -134,6 +134,8 @@ class GenPPL(core.Metric):
     entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
 
     def check(self) -> None:
+        if self.compat != "none":  # it scores the prompt, and the signature says so
+            object.__setattr__(self, "include_prompt", True)
         self.require(self.compat == "none" or not self.bos, "compat", "none where bos is true")
         whole = self._scope != "continuation"
         self.require(self.end_tokens == "keep" or not whole, "end_tokens", "keep where prompts are scored too")
@@ -143,7 +145,7 @@ class GenPPL(core.Metric):
 
     @property
     def _scope(self) -> core.Scope:
-        return "prompt_and_continuation" if self.include_prompt or self.compat != "none" else "continuation"
+        return "prompt_and_continuation" if self.include_prompt else "continuation"
 
     @property
     def _masks_tokens(self) -> bool:

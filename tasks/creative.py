@@ -8,7 +8,7 @@ LLMs", ACL, https://aclanthology.org/2024.acl-long.616, CC BY 4.0.
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +68,14 @@ class Creative(UserFileTask):
         if self.reference is None:
             raise SpecError("generations=reference: set task.reference to the reference's run folder or texts")
         return lambda: {example.id: example.human for example in self.examples(None, Counter())}
+
+    def name_bundled_system(self, name: str) -> str:
+        """Return the title of the model that wrote the reference, else the name of its file."""
+        folder = Path(self.reference or "")
+        if name != "reference" or not folder.is_dir():
+            return "" if name != "reference" else folder.stem
+        model = read_record(folder).spec.get("model")
+        return str(model.get("title") or "") if isinstance(model, Mapping) else ""
 
     def remarks(self) -> tuple[str, ...]:
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()

@@ -329,6 +329,10 @@ class Task(Spec):
         """
         return None
 
+    def name_bundled_system(self, name: str) -> str:  # noqa: ARG002 - the signature is the contract
+        """Return what tables call a system that the task bundles; empty: its name."""
+        return ""
+
     def needs_tokenizer(self) -> bool:
         """Return whether prompts are truncated by tokens of the model under test."""
         return False

@@ -1,6 +1,7 @@
 """Build a report (tables, figures, data frame and page) from run folders."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,8 +64,10 @@ class Report:
         figures = [path.stem for path in self.paths if path.suffix == ".png"]
         names = ", ".join(table.name for table in self.tables)
         about = f"  ({', '.join(counts)})" if counts else ""
-        out = [f"report     {pages[0] if pages else self.folder}{about}"]
-        out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"]
+        reasons = {f"{item.metric}: {item.reason}": None for item in self.results.values} if not self.tables else {}
+        out = [f"values     none: {'; '.join(reasons) or 'nothing was measured'}"] if not self.tables else []
+        out += [f"report     {pages[0] if pages else self.folder}{about}"]
+        out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"] if self.tables else []
         out += [f"figures    {self.folder / 'figures'}  ({', '.join(figures)}: .pdf .png)"] if figures else []
         texts = [str(path) for path in self.paths if path.name in TEXTS]
         out += [f"texts      {', '.join(texts)}"] if texts else []
@@ -226,7 +229,10 @@ def _load_layouts(
 
 
 def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
-    """Build the tables of one layout; a note of the first names the parts without its data. If all lack it, raise."""
+    """Build the tables of one layout; a note of the first names the parts without its data.
+
+    If all lack it, raise, unless these runs have no value at all: then there is no table.
+    """
     layout.check_metrics(set(results.frame["metric"]))
     tables: list[Table] = []
     lacking: dict[str, DataError] = {}
@@ -237,7 +243,7 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
             lacking[part.stem] = err
             continue
         tables += [replace(table, about=part.about) for table in build_tables(frames, layout)]
-    if lacking and not tables:
+    if lacking and not tables and any(math.isfinite(item.mean) for item in results.values):
         raise next(iter(lacking.values()))
     notes = [f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items()]
     return [replace(table, remarks=(*table.remarks, *notes)) for table in tables[:1]] + tables[1:]

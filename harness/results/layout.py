@@ -72,7 +72,7 @@ class Layout(Spec):
     """Axis → value → its printed name, in the printed order. `nucleus p=0.9` is a value with this option; `{p}` in a
     name stands for the option, and `|` separates levels. A value without a name keeps its own, and comes last."""
     order: Mapping[str, Any] = field(default_factory=dict)
-    """Axis → its values in the printed order, where that is not the order of `names`."""
+    """Axis → its first values in the printed order, where that is not the order of `names`; the others follow in it."""
     heads: Mapping[str, str] = field(default_factory=dict)
     """Axis → title of its column of row labels."""
     lines: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Layout(Spec):
         return tuple(axis for axis in side if axis not in OWN_AXES)
 
     def check_metrics(self, measured: Collection[str]) -> None:
-        """Raise `SpecError` if the table names a metric that does not exist, or shows none of these."""
+        """Raise `SpecError` if the table names a metric that does not exist, or shows none of some measured ones."""
         typed_targets = () if self.targets == Layout().targets else self.targets  # the usual ones may be absent
         patterns = (self.needs, self.metrics, typed_targets)
         needed, visible, targets = (dict.fromkeys(p.partition(".")[0] for p in names) for names in patterns)
@@ -137,7 +137,7 @@ class Layout(Spec):
             if name not in choices:
                 raise SpecError(f"layout: no metric {name!r}{core.suggest(name, choices)}")
         for requested in (needed, visible):
-            if requested and not requested.keys() & {*measured}:
+            if measured and requested and not requested.keys() & {*measured}:
                 some, others = " or ".join(requested), ", ".join(sorted(measured))
                 raise SpecError(
                     f"layout: none of the runs measures {some}; measured: {others}; another layout shows them"

@@ -147,6 +147,7 @@ def read_run(path: Path) -> Run:
         if not isinstance(part, Mapping):
             raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
         titles[role] = str(part.get("title") or "")
+    titles["model"] = titles["model"] or str(record.spec.get("system_title") or "")  # of a system that the task bundles
     imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
     stages = (name.partition(":")[0] for name in imported if name != ITSELF)
     generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]

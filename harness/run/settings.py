@@ -287,6 +287,8 @@ class Settings(core.Spec):
                      "continue_after_end", "human_examples", "audit", "prompting", "training"):  # fmt: skip
             if value := getattr(self, name):
                 out[name] = core.canonicalize(value)
+        if self.generations is not None and (title := self.task.name_bundled_system(self.generations)):
+            out["system_title"] = title
         if self.generations_thinking != "drop":
             out["generations_thinking"] = self.generations_thinking
         if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:

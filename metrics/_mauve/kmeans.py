@@ -1,8 +1,9 @@
 """k-means by faiss, as mauve-text calls it, and residual k-means; without faiss scikit-learn clusters.
 
 faiss has the same starts, the same empty clusters and the same choice among the restarts as in mauve-text, and trains
-on at most 256 rows per centroid. The starts and cells of scikit-learn differ, and a field of the signature says so. In
-residual k-means each level clusters what the one before left over; a cell is one code per level.
+on at most 256 rows per centroid. Where faiss sees a GPU, it clusters there. The cells of a GPU and of scikit-learn
+differ, and a field of the signature says so. In residual k-means each level clusters what the one before left over; a
+cell is one code per level.
 
 Source: Juang and Gray 1982, "Multiple stage vector quantization for speech coding"; Arthur and Vassilvitskii 2007,
 "k-means++: the advantages of careful seeding" (starts, with several candidates per step).
@@ -28,8 +29,17 @@ def has_faiss() -> bool:
 
 
 def describe_library() -> Mapping[str, str]:
-    """Return the field of the signature that names the library; none for faiss, which is the published one."""
-    return {} if has_faiss() else {"kmeans": "scikit-learn"}
+    """Return the field of the signature that names the library; none for the published one, faiss on the CPU."""
+    return {"kmeans": "faiss on a GPU"} if has_gpu() else {} if has_faiss() else {"kmeans": "scikit-learn"}
+
+
+def has_gpu() -> bool:
+    """Return whether faiss is installed and sees a GPU, on which it then clusters."""
+    if not has_faiss():
+        return False
+    import faiss
+
+    return bool(faiss.get_num_gpus() > 0)
 
 
 def kmeans(
@@ -43,7 +53,7 @@ def kmeans(
 
     clustering = faiss.Kmeans(
         points.shape[1], k, niter=max_iter, nredo=restarts, seed=seed, min_points_per_centroid=1,
-        max_points_per_centroid=_MAX_POINTS if start is None else len(points),
+        max_points_per_centroid=_MAX_POINTS if start is None else len(points), gpu=has_gpu(),
     )  # fmt: skip
     clustering.train(points, init_centroids=start)
     return np.asarray(clustering.centroids, dtype=np.float32)

@@ -174,6 +174,23 @@ def test_scikit_learn_clusters_a_sample_of_very_many_rows_unless_it_has_a_start(
     assert not set(kmeans(points, 3, start=points[:3])[:, 0]) <= set(points[:, 0]), "means of all rows"
 
 
+def test_faiss_clusters_on_a_gpu_that_it_sees_and_the_signature_says_so(monkeypatch):
+    faiss = pytest.importorskip("faiss")
+    kmeans_module, asked = sys.modules[kmeans.__module__], []
+
+    class Clustering(faiss.Kmeans):
+        def __init__(self, *sizes, gpu=False, **options):
+            asked.append(gpu)
+            super().__init__(*sizes, **options)
+
+    monkeypatch.setattr(faiss, "Kmeans", Clustering)
+    for gpus, library in ((0, {}), (1, {"kmeans": "faiss on a GPU"})):
+        monkeypatch.setattr(faiss, "get_num_gpus", lambda count=gpus: count)
+        kmeans(np.arange(12, dtype=np.float32)[:, None], 3)
+        assert kmeans_module.describe_library() == library
+    assert asked == [False, True]
+
+
 # the lattice
 
 

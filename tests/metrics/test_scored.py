@@ -101,6 +101,8 @@ def test_needs_and_signature_follow_the_options():
         ("bos", False), ("retokenize", True), ("stride", 4), ("window", 8),
     )  # fmt: skip
     assert GenPPL(entropy_ids="own").needs()[1] == core.Need("tokens", by="rows")
+    whole = core.build_signature(GenPPL(compat="mauve_experiments"), {})
+    assert "|include_prompt:yes|" in whole, "it scores the prompt"
     assert "end_tokens:first" in core.build_signature(GenPPL(end_tokens="first"), {})
     for options in ({"stride": 4}, {"window": 4, "stride": 4}, {"end_tokens": "first", "include_prompt": True},
                     {"compat": "mauve_experiments", "bos": True}, {"retokenize": True, "include_prompt": True}):  # fmt: skip

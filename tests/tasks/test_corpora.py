@@ -31,6 +31,7 @@ from openended.tasks.realnews import RealNews, render_metadata_prompt
 from openended.tasks.unconditional import Unconditional, wrap
 from openended.tasks.webtext import WebText
 from openended.tasks.writing_prompts import WritingPrompts, detokenize, detokenize_lm1b, strip_tag
+from tests.harness.report.synthetic import write_run
 from tests.helpers import run_settings, write_jsonl
 from tests.tasks.reading import read, read_counted
 
@@ -473,6 +474,9 @@ def test_the_reference_is_a_system_too(tmp_path):
     assert Creative(reference=path, num_draws=60).open_bundled_system("reference")() == {
         f"creative/{i:06d}": f"t{i}" for i in range(5)
     }
+    assert Creative(reference=path).name_bundled_system("reference") == Path(path).stem
+    run = write_run(tmp_path, "nucleus", 0, model="docs-m")
+    assert Creative(reference=str(run)).name_bundled_system("reference") == "docs-m", "the model that wrote it"
     with pytest.raises(SpecError, match=r"generations=reference: set task\.reference"):
         Creative().open_bundled_system("reference")
 

@@ -17,7 +17,14 @@ from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.worsening import WORSE, Worsening, decide_together, measure_worsening
 from openended.harness.report.tables import frame as frames
 from openended.harness.report.tables.agreement import correlate, orient_value, stars
-from openended.harness.report.tables.frame import Cell, Frame, FrameEntry, Quantity, choose_column_decimals, count_decimals
+from openended.harness.report.tables.frame import (
+    Cell,
+    Frame,
+    FrameEntry,
+    Quantity,
+    choose_column_decimals,
+    count_decimals,
+)
 from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
 from openended.harness.results import Results, System, SystemValue, group_by, group_systems, select_values
 

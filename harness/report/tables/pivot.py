@@ -41,10 +41,12 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     if layout.bold == "best":
         contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
         entries = [entry for members in contests.values() for entry in _mark_best_printed(members)]
+        rows, columns = (_Side(side.axes, entries, frame, layout) for side in (rows, columns))  # with the rule of bold
     if layout.bold == "first":
         others = rows if frame.measure in columns.axes else columns
         first_system = next(iter(others.groups), None)
         entries = [_mark(entry, "reference", best=others.locate(entry) == first_system) for entry in entries]
+        rows, columns = (_Side(side.axes, entries, frame, layout) for side in (rows, columns))
     cells: dict[tuple[Key, Key], FrameEntry] = {}
     for entry in entries:
         where = rows.locate(entry), columns.locate(entry)
@@ -129,7 +131,7 @@ class _Side:
         """Rank an entry by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
         for axis, value in zip(self.axes, self.locate(entry), strict=True):
-            names = list(self.layout.order.get(axis, self.layout.names.get(axis, ())))
+            names = list(dict.fromkeys((*self.layout.order.get(axis, ()), *self.layout.names.get(axis, ()))))
             name = _find_name(names, entry, axis)
             rank = names.index(name) if name is not None else len(names)
             if entry.role == "human" and (axis == "system" or axis not in entry.axes):

@@ -98,12 +98,11 @@ class Table:
     def signatures(self) -> list[str]:
         return list(dict.fromkeys(q.signature for q in self.list_quantities() if q.signature))
 
-    @property
-    def data(self) -> str:
-        """Task, number and length of the texts, and seeds, without a task that the title names; empty if unknown."""
+    def describe_data(self, title: str) -> str:
+        """Return task, number and length of texts, and seeds, without a task that the title names; empty if unknown."""
         data = self.about[0] if self.about else ""
         task, sign, rest = data.partition("; ")
-        return rest if sign and f" on {task.removeprefix('Task ')}" in self.title else data
+        return rest if sign and f" on {task.removeprefix('Task ')}" in title else data
 
     def caveats(self) -> list[str]:
         """Return all warnings, beginning with those about scoring models out of their domain."""

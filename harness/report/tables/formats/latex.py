@@ -147,8 +147,8 @@ def _choose_form(table: Table) -> tuple[Grid, list[range], float, float]:
 
 def _write_caption(table: Table) -> str:
     """Return one sentence: caption or title, data, and what a reader of the article must know of the signs."""
-    data = table.data.rstrip(".").replace("; ", ", ")
     title = table.caption or table.title
+    data = table.describe_data(title).rstrip(".").replace("; ", ", ")
     title = f"{title} ({data[:1].lower()}{data[1:]})" if data else title
     cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
     clauses = [f"±: standard deviation over {table.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []

@@ -93,7 +93,8 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
     cells = [
         [_format_cell(table, *both, marks) for both in zip(row.cells, table.columns, strict=True)] for row in table.rows
     ]
-    data = f" · {table.data.rstrip('.')}" if table.data else ""
+    data = table.describe_data(table.title).rstrip(".")
+    data = f" · {data}" if data else ""
     for at, part in enumerate(split_columns(table, cells, out.width)):
         out.print(Text(f"{table.title} (more columns)" if at else f"{table.title}{data}", style="italic"))
         _print_columns(table, part, cells, out)

@@ -139,7 +139,10 @@ def test_a_difference_has_the_decimals_of_its_standard_error():
     """Scores around 300 differ by 0.004 with a standard error of 0.0005: with one decimal all of it would be zero."""
     shared, noise = np.random.default_rng(4).normal(size=(2, 400))
     scores = {"a": 300 + shared, "b": 300 + shared + 0.004 + 0.01 * noise}
-    systems = [SystemScores(name, name, {"m": {str(i): v for i, v in enumerate(of)}}, {}, 1, (), {}) for name, of in scores.items()]
+    systems = [
+        SystemScores(name, name, {"m": {str(i): v for i, v in enumerate(of)}}, {}, 1, (), {})
+        for name, of in scores.items()
+    ]
     means, differences = build_tables(build_score_frames(systems, pair_scores(systems)))
     difference, _, p_value, _, resolved, _ = differences.rows[0].cells
     assert p_value.value < 1e-9

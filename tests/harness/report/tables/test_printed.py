@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ GIVEN = {
     **{name: ["task.reference=runs/reference"] for name in ("pr_table1", "pr_table1b")},
     "pr_tableb1": ["task.path=biographies.jsonl"],
 }
+REFERENCES = {"pr_table1": "Llama-2-70b-chat-hf (chat)", "pr_table1b": "Mistral-7B-Instruct-v0.1 (chat)"}
 OTHERS = (
     "mauve_table5", "mauve_table13", "huse_table2", "pr_tableb3", "pr_tableb4", "pr_tableb6",
 )  # with tests of their own, or without an experiment  # fmt: skip
@@ -89,6 +91,8 @@ def run_plan(folder, experiment, *words):
                 "direction": "lower" if metric.name in LOWER else family.direction, "family": family.family,
                 "titles": family.titles, "facts": f"task:{settings.task.name}@1", "options": options,
             }  # fmt: skip
+            if experiment.partition("_fig")[1] or experiment == "pr_table1":
+                more |= {"facts": f"length:{settings.max_new_tokens}|{more['facts']}", "n": settings.num_examples}
             values = compute_value(metric, settings, rank)
             if family.family == "teacher_forced" and axes["decoder"] == "adversarial":
                 values, more = dict.fromkeys(values), more | {"status": "undefined", "notes": ["no distribution"]}
@@ -96,9 +100,10 @@ def run_plan(folder, experiment, *words):
             if metric.name in MATCHED:
                 lines.append(result("human", metric.name, dict.fromkeys(values, 1.0), **more))
         roles = {"embedder": settings.embedder, "scorer": settings.scorer}
+        axes |= {"num_examples": settings.num_examples}
         axes |= {role: spec.title for role, spec in roles.items() if spec is not None}
         title = settings.decoder.title if axes["decoder"] != "imported" else "imported"
-        model = axes["model"]
+        model = REFERENCES[experiment] if axes["model"] == "reference" else axes["model"]
         write_run(
             folder, axes["decoder"], 0, model=model, title=title, options={}, axes=axes, results=lines,
             experiment=f"job-{rank}",
@@ -163,13 +168,14 @@ def test_a_table_is_printed_as_in_its_paper(tmp_path, experiment, plan):
     humans = [row.system == "human" for row in table.rows]
     assert humans == [False] * (len(humans) - 1) + [facts["human"] == "last"]
     marks = [[cell.best for cell in row.cells] for row in table.rows]
+    assert ("bold" in to_latex(table)) == any(map(any, marks)), "the caption says what is bold"
     if experiment in ("mauve_table3", "mauve_table14"):
         assert {sum(row) for row in marks} == {1}, "one bold cell per row"
     if experiment in ("mauve_table6", "mauve_table12"):
         assert {sum(column) for column in zip(*marks, strict=True)} == {1}
         sizes = {row[0] for row in facts["rows"]}
         assert [row.rule for row in table.rows].count(True) == len(sizes) - 1, "a line above each further group"
-        assert to_latex(table).count("small & ") == 1, "a size is printed once"
+        assert to_latex(table).count(f"{facts['rows'][0][0]} & ") == 1, "a size is printed once"
     if experiment == "mauve_table7":
         assert table.rows[0].cells[5].value == pytest.approx(90.0), "accuracy in percent"
         assert [cell.words or cell.value for cell in table.rows[-1].cells[5:]] == pytest.approx(
@@ -191,6 +197,24 @@ def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories
     cells = {row.label: row.cells for row in compared.rows}
     assert [round(cell.value, 3) for cell in cells["mauve, bt_human_like (webtext)"]] == [0.952, 1.0, 0.048]
     assert cells["mauve, disc_acc (stories)"][1].note == "Over 7 systems of writing_prompts."
+
+
+@pytest.mark.parametrize("experiment", sorted(REFERENCES))
+def test_another_reference_is_called_what_it_is(tmp_path, monkeypatch, experiment):
+    monkeypatch.setitem(REFERENCES, experiment, "docs-m")
+    table = print_plan(tmp_path, experiment, "task.reference=runs/reference")
+    names = [column.title for column in table.columns]
+    assert names[0] == "docs-m"
+    assert names.count("Llama-2 70B Chat") == (experiment == "pr_table1b"), "no model is named that was not run"
+
+
+@pytest.mark.parametrize("plan", ["", "_docs"])
+@pytest.mark.parametrize("experiment", ["pr_fig1", "pr_fig6_n", "pr_figb2", "mauve_fig4_length", "mauve_fig7_n"])
+def test_a_figure_over_sizes_or_lengths_has_tables(tmp_path, experiment, plan):
+    """Signatures have the number and the length of the texts: such runs share no column."""
+    results, layout = run_plan(tmp_path, f"{experiment}{plan}")
+    tables = make_tables(results, layout, experiment)
+    assert sum(row.system == "model" for table in tables for row in table.rows) == len(group_systems(results.values))
 
 
 def test_on_docs_table_5_has_each_system_once_and_figures_show_all_that_metrics_are_compared_with(tmp_path):
@@ -291,6 +315,24 @@ def test_latex_keeps_quoted_texts_letter_for_letter(tmp_path):
     assert f"Model & {text} & 0.500" in to_latex(table)
     assert r"& DRY, eta~=~1 & 0.500" in to_latex(table)
     assert "the dry summer," in " ".join(to_latex(table.transpose()).split())
+
+
+def test_docs_tables_carry_no_model_or_domain_of_the_papers():
+    composer = Composer()
+    for experiment in (name for name in list_bundled_choices("experiment") if name.endswith("_docs")):
+        report = composer.compose_experiment([f"experiment={experiment}"]).report
+        words = [report.get("title"), report.get("caption"), *(report.get("heads") or {}).values()]
+        assert not re.search(r"GPT-2|Grover|[Nn]ews\b|[Ss]tories|Llama|Mistral", " ".join(filter(None, words))), words
+        names = (report.get("names") or {}).get("model", {})
+        assert {names.get(model, model) for model in ("docs-s", "docs-m")} == {"docs-s", "docs-m"}, experiment
+    layout = load_layout("mauve_systems")
+    assert "model" not in layout.heads, "a layout does not know the user's models"
+
+
+def test_the_caption_of_a_paper_says_on_which_data(tmp_path):
+    table = print_plan(tmp_path, "mauve_table8_docs")
+    table = replace(table, about=("Task docs; 400 examples; at most 64 new tokens; seed 0.",))
+    assert r"for decoders (task docs, 400 examples, at most 64 new tokens, seed 0);" in to_latex(table)
 
 
 def test_every_experiment_has_a_title_of_its_own():

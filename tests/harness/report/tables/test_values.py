@@ -134,6 +134,15 @@ def test_runs_without_metrics_have_a_report(tmp_path):
     assert (tmp_path / "out/report.html").is_file()
 
 
+def test_runs_of_which_no_value_could_be_computed_have_a_report_that_says_why(tmp_path):
+    """The first step of a table against another model's texts has no side to compare with."""
+    name, notes = "knn_precision_recall", ["this task has no human text"]
+    write_run(tmp_path, "nucleus", 0, results=[result("model", name, {}, status="undefined", notes=notes)])
+    report = build_report([tmp_path], tmp_path / "out", layout="precision_recall", figures=False)
+    assert report.tables == ()
+    assert report.lines()[0] == "values     none: knn_precision_recall: this task has no human text"
+
+
 def test_a_part_without_the_values_is_named(tmp_path):
     for task, key in (("docs", "a"), ("news", "b")):
         write(tmp_path, "greedy", {key: 1.0}, run={"axes": {"task": task}}, facts=f"task:{task}@1")
@@ -538,9 +547,7 @@ def test_nothing_is_best_of_means_over_seeds_that_no_test_compares(tmp_path, see
 
 def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
     cells = [Cell(298.21), Cell(298.16), Cell(250.0)]
-    column, marked = mark_best_cells(
-        Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9
-    )
+    column, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9)
     assert [cell.best for cell in marked] == [True, False, False]
     table = Table("t", "T", (column,), tuple(TableRow(str(cell.value), "model", (cell,)) for cell in marked))
     assert [table.text(cell, column)[0] for cell in marked] == ["298.210", "298.160", "250.000"], "and differently"
