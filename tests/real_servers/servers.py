@@ -27,10 +27,10 @@ from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.backends.transformers import load_backend
 from openended.harness.core import DataError, Generation, Ragged
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
-from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus, TopK
-from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
+from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus
+from openended.harness.models.backend import ScoringRequest
 from openended.harness.models.spec import ModelSpec, find_assets_folder
-from tests.real_servers.checks import Table, compare_losses, compare_statistics
+from tests.real_servers.checks import Table, compare_losses
 
 MODEL = "docs-s"
 COUNT, NEW = 64, 24
@@ -197,9 +197,6 @@ def main() -> None:
             human = Ragged.from_rows((collect(local, Nucleus(), prompts)[p.example_id] for p in prompts), np.int64)
             losses = ScoringRequest(prompts=heads, continuations=human, batch_size=16)
             table.check("token losses", partial(compare_losses, connect(port, "vllm"), local, losses, TOLERANCE))
-            laws = QStatisticsRequest(prompts=heads, continuations=human, decoders=(Greedy(), TopK()), batch_size=16)
-            certified = partial(compare_statistics, connect(port, "vllm"), local, laws, TOLERANCE)
-            table.check("certified statistics of greedy and top-k", certified)
         else:
             table.check("hidden defaults, asked in OpenAI's words", partial(check_refusal, port, "openai", Ancestral()))
     if dialect == "vllm":

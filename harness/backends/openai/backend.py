@@ -15,13 +15,11 @@ from openended.harness import core, models
 from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, UnreachableError, compute_pause, run_concurrently
 from openended.harness.backends.openai.dialects import CompletionRequest, Sampling, ServedModel, make_sampling
-from openended.harness.backends.openai.listed_q import CertifiedQ, count_listed_tokens
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import Advance, DataError, DeviceMap, Generation, NextToken, Ragged, SpecError
+from openended.harness.core import Advance, DataError, DeviceMap, Generation, Ragged, SpecError
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.generation import build_next_token
 from openended.harness.models import TextTokenizer, get_bos_prefix, load_tokenizer, plan_scoring
 
 if TYPE_CHECKING:
@@ -285,9 +283,9 @@ class ServerBackend:
         async def work(server: ServerSession) -> None:
             jobs, out = plan_scoring(self, request)
 
-            def record_row(number: int, read: replies.PromptLogProbs) -> None:
+            def record_row(number: int, log_probs: core.F64) -> None:
                 job = jobs[number]
-                scored = -read.log_probs[job.first :]
+                scored = -log_probs[job.first :]
                 out.values[job.out : job.out + len(scored)] = scored
                 if advance is not None and job.row >= 0:
                     advance(1)
@@ -299,28 +297,8 @@ class ServerBackend:
         self._run_with_server(None, work)
         return results[0]
 
-    def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
-        continuations, least = request.continuations, request.min_new_tokens
-        for decoder in request.decoders:
-            self.spec.demand("q_statistics", decoder)
-        heads = [self._read_ids(row) for row in request.prompts]
-        rows = [(*head, *tail.tolist()) for head, tail in zip(heads, continuations, strict=True)]
-        size = len(continuations.values)
-        tables = [CertifiedQ(d, size, self.vocab_size, self.served.end_ids, least) for d in request.decoders]
-        spare = len(self.served.end_ids) if least else 0
-        listed = count_listed_tokens(request.decoders, self.served.listed, spare)
-
-        async def work(server: ServerSession) -> None:
-            def record_row(number: int, read: replies.PromptLogProbs) -> None:
-                for table in tables:
-                    table.add_text(int(continuations.offsets[number]), rows[number], len(heads[number]), read)
-                if advance is not None:
-                    advance(1)
-
-            await server.read_rows(rows, record_row, listed)
-
-        self._run_with_server(None, work)
-        return [build_next_token(table.finish(), request, self.vocab_size) for table in tables]
+    def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
+        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('q_statistics')}")
 
     def embed(self, request: models.EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
         raise SpecError(f"model {self.spec.title}: a server gives no hidden states")

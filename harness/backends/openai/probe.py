@@ -374,7 +374,7 @@ class Probe:
 
     async def _compare_echo(self) -> str | None:
         halves = [
-            (await self._read_echo(KNOWN_TEXT, sampling=Sampling(temperature=temperature))).log_probs[1:]
+            (await self._read_echo(KNOWN_TEXT, sampling=Sampling(temperature=temperature)))[1:]
             for temperature in (1.0, 0.5)
         ]
         if float(np.median(np.abs(halves[0] - halves[1]))) > RAW:
@@ -382,7 +382,7 @@ class Probe:
         if not self.listings or self.server.dialect.keyed_by_text:
             return None
         text = self.flattest_prompt
-        echoed = float((await self._read_echo(text, int(self.listings[text].tokens[0]))).log_probs[-1])
+        echoed = float((await self._read_echo(text, int(self.listings[text].tokens[0])))[-1])
         listed = float(self.listings[text].log_probs[0])
         if abs(echoed - listed) > RAW:
             return (
@@ -391,7 +391,7 @@ class Probe:
             )
         return None
 
-    async def _read_echo(self, text: str, *more: int, sampling: Sampling = NEUTRAL) -> replies.PromptLogProbs:
+    async def _read_echo(self, text: str, *more: int, sampling: Sampling = NEUTRAL) -> F64:
         """Return the log-probabilities of a prompt followed by `more` tokens."""
         request = self.make_request(text, sampling=sampling)
         words = self.server.tokenizer.decode(more) if self.server.tokenizer is not None and more else ""

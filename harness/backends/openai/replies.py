@@ -74,14 +74,6 @@ class CompletedText:
     reasoning: str | None = None  # what came before the text, if the server gives it apart
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PromptLogProbs:
-    """Log-probability of each token of a text, given the tokens before it."""
-
-    log_probs: F64  # natural logs, shape (T,); NaN for the first, which has nothing before it
-    tops: tuple[Listing | None, ...]  # the most probable tokens at each position, if requested
-
-
 def read_reply(dialect: Dialect, served: ServedModel, request: CompletionRequest, value: Any) -> Reply:  # noqa: ANN401
     """Return a reply and its choices; an error if it cannot belong to the request."""
     if not isinstance(value, Mapping):
@@ -274,12 +266,13 @@ def _read_token(entry: Mapping[str, Any]) -> Token:
 
 
 @refuse_malformed()
-def read_prompt_log_probs(
-    dialect: Dialect, served: ServedModel, request: CompletionRequest, reply: Reply
-) -> PromptLogProbs:
-    """Read the log-probabilities of a prompt's own tokens: in SGLang's form, vLLM's, or OpenAI's old completions'."""
+def read_prompt_log_probs(dialect: Dialect, served: ServedModel, request: CompletionRequest, reply: Reply) -> F64:
+    """Read the log-probability of each token of a prompt: in SGLang's form, vLLM's, or OpenAI's old completions'.
+
+    Returns:
+        Natural logarithms, shape (T,); NaN for the first token, which has nothing before it.
+    """
     values: list[float | None]
-    tops: list[Listing | None]
     entries: Any = None
     if dialect.echo != "/generate":
         check_prompt(reply, served, request)
@@ -291,26 +284,20 @@ def read_prompt_log_probs(
         triples = meta["input_token_logprobs"]
         if [triple[1] for triple in triples] != list(request.ids):
             raise DataError(f"it read other tokens than were sent: {len(triples)}, {len(request.ids)} sent")
-        top = meta.get("input_top_logprobs") or [None] * len(triples)
         values = [triple[0] for triple in triples]
-        tops = [make_listing([(int(e[1]), float(e[0])) for e in row], request.listed) if row else None for row in top]
     elif isinstance(entries, list):  # over positions: {token id: {logprob, rank}}, the true token at any rank
-        values, tops = [None] * len(entries), [None] * len(entries)
+        values = [None] * len(entries)
         for at, (token, row) in enumerate(zip(request.ids, entries, strict=False)):
             if row is None:
                 continue
             if str(token) not in row:
                 raise DataError(f"its prompt_logprobs lack the token {token} of the text itself: another tokenizer?")
             values[at] = row[str(token)]["logprob"]
-            pairs = [(int(name), float(entry["logprob"])) for name, entry in row.items()]
-            tops[at] = make_listing(pairs, request.listed)
     else:
         logprobs, size = reply.choices[0].logprobs or {}, len(request.ids)
         if not isinstance(logprobs.get("token_logprobs"), list):
             raise DataError(NO_ECHO)
-        listed = [row.items() if isinstance(row, Mapping) else () for row in logprobs.get("top_logprobs") or ()]
         values = logprobs["token_logprobs"][:size]
-        tops = [make_listing([(str(k), float(v)) for k, v in row], request.listed) for row in listed[:size]]
     if len(values) != len(request.ids):
         raise DataError(
             f"it returned log-probabilities of {len(values)} tokens for a text of {len(request.ids)}: another "
@@ -321,5 +308,4 @@ def read_prompt_log_probs(
         raise DataError(
             f"its log-probability of token {wrong[0]} of a text is {values[wrong[0]]}; expected one below 0"
         )
-    log_probs = np.array([math.nan if i == 0 or v is None else min(v, 0.0) for i, v in enumerate(values)])
-    return PromptLogProbs(log_probs, tuple(tops) if len(tops) == len(values) else (None,) * len(values))
+    return np.array([math.nan if i == 0 or v is None else min(v, 0.0) for i, v in enumerate(values)])

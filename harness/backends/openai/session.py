@@ -10,8 +10,8 @@ from typing import Any
 from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
 from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest, Dialect, ServedModel
-from openended.harness.backends.openai.replies import Listing, PromptLogProbs, Reply, Token, read_reply
-from openended.harness.core import DataError, Json, Tokenizer
+from openended.harness.backends.openai.replies import Listing, Reply, Token, read_reply
+from openended.harness.core import F64, DataError, Json, Tokenizer
 from openended.harness.models import get_bos_prefix
 
 Reader = Callable[[Reply], Any]
@@ -199,16 +199,14 @@ class ServerSession:
         reply: Reply = await self.send(replace(request, seed=seed))
         return reply.choices[0].ids or (reply.choices[0].text,)
 
-    async def read_rows(
-        self, rows: Sequence[tuple[int, ...]], record: Callable[[int, PromptLogProbs], None], listed: int = 0
-    ) -> None:
+    async def read_rows(self, rows: Sequence[tuple[int, ...]], record: Callable[[int, F64], None]) -> None:
         """Ask for the log-probabilities of every token of each row; `record` gets the number of each and these."""
 
         async def read_row(number: int) -> None:
             ids = rows[number]
             inside = ids[len(self.bos_prefix) :] if ids[: len(self.bos_prefix)] == self.bos_prefix else ids
             text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
-            request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True, listed=listed)
+            request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
             read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)
             try:
                 record(number, await self.send(request, self.order_endpoints(f"score {number}"), read))

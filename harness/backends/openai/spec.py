@@ -14,7 +14,7 @@ from openended.harness import core
 from openended.harness.backends.openai import dialects
 from openended.harness.backends.openai.dialects import DIALECTS, Dialect, DialectName
 from openended.harness.core import REQUIRED, Json, SpecError, Thinking, model, option, ranged, require_package
-from openended.harness.decoders import Decoder, QDecoder
+from openended.harness.decoders import Decoder
 from openended.harness.models import Ability, BackendSpec, ModelService, ModelSpec, tokenizer_digest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class ServerSpec(BackendSpec):
 
     name = "openai"
     loader = "openended.harness.backends.openai.backend:load_server"
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score"})
     connection_fields: ClassVar[frozenset[str]] = frozenset(
         {"base_url", "endpoints", "api_key_env", "concurrency", "timeout", "retries", "patience", "logprobs"}
     )
@@ -155,23 +155,17 @@ class ServerSpec(BackendSpec):
             tokenizer_digest(tokenizer)
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
-        if ability in ("score", "q_statistics"):
+        if ability == "score":
             if not self.server_dialect.echo or self.chat:
                 chat = " at its chat endpoint" if self.chat else ""
                 return f"the dialect {self.dialect} gives no log-probabilities of a given text{chat}: it cannot score"
             if self.tokenizer is None:
                 return "to score, a server needs tokenizer=HUB_ID_OR_FOLDER: tokens are matched one by one"
-        if decoder is None:
-            return super().cannot(ability)
-        if ability == "q_statistics" and isinstance(decoder, QDecoder):
-            needs_whole_q = decoder.untruncated and not decoder.one_hot and decoder.temperature_and_order()[0] != 1
-            if needs_whole_q or not decoder.certifiable:
-                return f"the Q of {decoder.title} needs the whole distribution; a server lists its best tokens alone"
-            if decoder.penalizes:
-                return "penalties need the whole distribution; a server lists its best tokens alone"
-        return super().cannot(ability) or (
-            dialects.explain_refusal(self.server_dialect, decoder) if ability == "generate" else None
-        )
+        if ability == "q_statistics":
+            return "Q needs the whole distribution; a server lists its best tokens alone"
+        if ability == "generate" and decoder is not None:
+            return dialects.explain_refusal(self.server_dialect, decoder)
+        return super().cannot(ability)
 
     def check_lengths(self, decoder: Decoder, *, max_new_tokens: int, min_new_tokens: int) -> None:
         del decoder

@@ -13,7 +13,7 @@ from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import SpecError, load_members
 from openended.harness.core.errors import DataError
 from openended.harness.decoders import sampling as samplers
-from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, Temperature, TopK
+from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.models import load_tokenizer
@@ -241,19 +241,18 @@ ROWS = [None, {"6": {"logprob": -1.0}, "1": {"logprob": -0.5}}, {"7": {"logprob"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "listed"),
+    ("name", "value"),
     [
-        ("vllm", {"choices": [{"prompt_logprobs": ROWS}]}, (1, 6)),
-        ("vllm", {"choices": [{}], "prompt_logprobs": ROWS}, (1, 6)),
-        ("openai", {"choices": [{"logprobs": LEGACY}]}, ("b", "a")),
-        ("sglang", {"meta_info": SGLANG}, (1, 6)),
+        ("vllm", {"choices": [{"prompt_logprobs": ROWS}]}),
+        ("vllm", {"choices": [{}], "prompt_logprobs": ROWS}),
+        ("openai", {"choices": [{"logprobs": LEGACY}]}),
+        ("sglang", {"meta_info": SGLANG}),
     ],
 )
-def test_log_probabilities_of_a_text_in_every_form(name, value, listed):
-    made = read_log_probs(name, value)
-    assert np.isnan(made.log_probs[0])
-    assert made.log_probs[1:].tolist() == [-1.0, -2.0]
-    assert made.tops[1].tokens == listed
+def test_log_probabilities_of_a_text_in_every_form(name, value):
+    log_probs = read_log_probs(name, value)
+    assert np.isnan(log_probs[0])
+    assert log_probs[1:].tolist() == [-1.0, -2.0]
 
 
 @pytest.mark.parametrize(
@@ -332,11 +331,9 @@ def test_how_it_is_reached_is_no_part_of_what_it_is():
 
 
 def test_abilities_by_dialect():
-    assert (
-        SPEC.cannot("generate", Nucleus()) is SPEC.cannot("score") is SPEC.cannot("q_statistics", Ancestral()) is None
-    )
+    assert SPEC.cannot("generate", Nucleus()) is SPEC.cannot("score") is None
     assert "cannot express beam" in str(SPEC.cannot("generate", Beam()))
-    assert "needs the whole distribution" in str(SPEC.cannot("q_statistics", Temperature()))
+    assert "needs the whole distribution" in str(SPEC.cannot("q_statistics", Ancestral()))
     assert "cannot do embed" in str(SPEC.cannot("embed"))
     assert "at its chat endpoint" in str(with_(chat=True).cannot("score"))
     assert "dialect transformers gives no log-probabilities" in str(with_(dialect="transformers").cannot("score"))
