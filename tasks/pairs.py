@@ -15,6 +15,7 @@ from openended.harness.core import (
     digest,
     open_text,
     option,
+    parse_number,
     ranged,
     sort_by_hash,
     task,
@@ -114,7 +115,7 @@ class Pairs(UserFileTask):
             if name not in cells:
                 raise DataError(f"{where}: no field {name!r} with upvotes; if there are none: task.score_fields=[]")
             try:
-                score = float(cells[name])
+                score = parse_number(str(cells[name]))
             except (TypeError, ValueError) as err:
                 raise DataError(f"{where}: {name}: expected a number, got {cells[name]!r:.40}") from err
             if not score >= self.min_score:

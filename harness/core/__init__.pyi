@@ -47,6 +47,7 @@ from .io import (
     MAX_JSON as MAX_JSON,
     MAX_LINE as MAX_LINE,
     check_regular_file as check_regular_file,
+    check_unpacked_size as check_unpacked_size,
     describe_read_errors as describe_read_errors,
     digest_file as digest_file,
     open_bytes as open_bytes,
@@ -159,7 +160,7 @@ from .terminal import (
 )
 from .text import (
     REDACTED as REDACTED,
-    count_lacking_spaces as count_lacking_spaces,
+    count_unspaced_texts as count_unspaced_texts,
     escape_controls as escape_controls,
     escape_controls_in_line as escape_controls_in_line,
     escape_csv_cell as escape_csv_cell,
@@ -167,6 +168,7 @@ from .text import (
     lacks_word_spaces as lacks_word_spaces,
     make_shareable as make_shareable,
     mostly_lack_spaces as mostly_lack_spaces,
+    parse_number as parse_number,
     read_tokenizer_file as read_tokenizer_file,
     redact_keys as redact_keys,
     split_words as split_words,
@@ -189,4 +191,4 @@ from .types import (
     Stop as Stop,
     Thinking as Thinking,
 )
-from .words import SPLITTERS as SPLITTERS, number_words as number_words
+from .words import SPLITTERS as SPLITTERS, describe_icu as describe_icu, number_words as number_words

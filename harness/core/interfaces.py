@@ -31,7 +31,7 @@ NeedKind = Literal[
     "next_token", "q_entropy", "judgments", "corpus", "classifier",
 ]  # fmt: skip
 Scope = Literal["continuation", "prompt_and_continuation"]
-Unit = Literal["auto", "tokens", "words", "treebank", "chars", "spaces", "rouge"]
+Unit = Literal["auto", "tokens", "words", "treebank", "chars", "icu", "spaces", "rouge"]
 
 
 @dataclass(frozen=True, slots=True)

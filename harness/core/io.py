@@ -26,6 +26,8 @@ MAX_LINE = 16 << 20
 # A gzip file may decompress to UNZIPPED_FREE bytes or UNZIPPED_RATIO times its size, whichever is more. Prose shrinks
 # to a third, looping texts to a twentieth, gzip bombs to a thousandth.
 UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
+# A zip archive may unpack to UNPACKED_FREE bytes or UNPACKED_RATIO times its size: logs repeat every conversation.
+UNPACKED_FREE, UNPACKED_RATIO = 64 << 20, 200
 # Largest JSON file, bytes: records and manifests have kilobytes.
 MAX_JSON = 128 << 20
 # Files of the kernel: environments with keys, memory, devices.
@@ -118,6 +120,15 @@ class _Unzipped(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
+
+
+def check_unpacked_size(path: Path, size: int) -> None:
+    """Raise `DataError` if a zip archive unpacks to more bytes than one of its size may."""
+    if size > max(UNPACKED_FREE, UNPACKED_RATIO * path.stat().st_size):
+        raise DataError(
+            f"{path}: unpacks to {size:,} bytes, more than {UNPACKED_RATIO} times its size; if that is intended, "
+            "unpack it with unzip"
+        )
 
 
 @contextmanager

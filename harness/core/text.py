@@ -12,6 +12,9 @@ from openended.harness.core.types import Json
 # Control characters but the line feed; marks that turn the direction of writing; separators of lines.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_UNSPACED_WORDS = re.compile(
+    r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]{2}"
+)
 # Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese; symbols and emoji.
 _SPACELESS = re.compile(
     r"[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
@@ -37,15 +40,24 @@ _FOLDERS = re.compile(r"(?<![\w./~:…-])/(?:[^\s/'\",=:;|]+/)+([^\s/'\",=:;|]+)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
+def parse_number(text: str) -> float:
+    """Return the number that a cell of a table spells; `ValueError` for others, as `1_000` and digits beyond ASCII."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
+
+
 def lacks_word_spaces(text: str) -> bool:
     """Return true if a text is in a script without spaces between words, or of emoji."""
     return len(_SPACELESS.findall(text)) > _SPACELESS_SHARE * len(text)
 
 
-def count_lacking_spaces(texts: Iterable[str]) -> tuple[int, int]:
-    """Return how many of the first texts are in a script without spaces between words, and of how many."""
-    lacking = [lacks_word_spaces(text) for text in islice(texts, _SAMPLED_TEXTS)]
-    return sum(lacking), len(lacking)
+def count_unspaced_texts(texts: Iterable[str]) -> tuple[int, int]:
+    """Return how many of the first texts hold words, or mostly emoji, without spaces between them, and of how many."""
+    held = [
+        lacks_word_spaces(text) or _UNSPACED_WORDS.search(text) is not None for text in islice(texts, _SAMPLED_TEXTS)
+    ]
+    return sum(held), len(held)
 
 
 def mostly_lack_spaces(texts: Iterable[str]) -> bool:
@@ -53,8 +65,8 @@ def mostly_lack_spaces(texts: Iterable[str]) -> bool:
 
     It is asked of the human texts, once for both sides: their characters then stand for words.
     """
-    lacking, count = count_lacking_spaces(texts)
-    return lacking > count / 2
+    lacking = [lacks_word_spaces(text) for text in islice(texts, _SAMPLED_TEXTS)]
+    return sum(lacking) > len(lacking) / 2
 
 
 def split_words(text: str, by_chars: bool) -> list[str]:

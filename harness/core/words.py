@@ -19,14 +19,37 @@ def _load_treebank() -> Splitter:
     return lambda text: list(tokenizer.tokenize(text))
 
 
+def _load_icu() -> Splitter:
+    describe_icu()
+    import icu
+
+    def split(text: str) -> list[str]:
+        words, encoded = icu.BreakIterator.createWordInstance(icu.Locale.getRoot()), icu.UnicodeString(text)
+        words.setText(encoded)  # which counts ends in UTF-16
+        ends = list(words)
+        return [word for start, end in zip([0, *ends], ends, strict=False) if (word := str(encoded[start:end]).strip())]
+
+    return split
+
+
+def describe_icu() -> str:
+    """Return the version of ICU, whose dictionaries say where words end."""
+    require_package("icu", "words")
+    import icu
+
+    return f"icu {icu.ICU_VERSION}"
+
+
 SPLITTERS: Mapping[str, Callable[[], Splitter]] = {
     "words": lambda: str.split,
     "chars": lambda: lambda text: "".join(text.split()),
+    "icu": _load_icu,
     "treebank": _load_treebank,
     "spaces": lambda: lambda text: text.split(" "),
     "rouge": lambda: lambda text: re.findall("[a-z0-9]+", text.lower()),
 }
-"""Name → what loads the function that splits a text: at white space; into characters without it; as the Penn Treebank,
+"""Name → what loads the function that splits a text: at white space; into characters without it; into words by ICU, which
+has dictionaries of scripts without spaces; as the Penn Treebank,
 by NLTK; at every single space, as the package `diversity` (two make an empty word); letters and digits of English in
 lower case, as `rouge_score` without stems."""
 

@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, check_regular_file, find_repeated, parse_json, read_json, shorten_error
+from openended.harness.core import (
+    DataError,
+    check_regular_file,
+    check_unpacked_size,
+    find_repeated,
+    parse_json,
+    read_json,
+    shorten_error,
+)
 from openended.harness.imported.records import Cells, ReadSummary, Records
-from openended.harness.models import read_message
+from openended.harness.models import limit_memory, read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}
@@ -26,6 +34,7 @@ _HEADER, _SUMMARIES = "header.json", "summaries.json"  # of an archive of Inspec
 Samples = Iterator[tuple[int, str, Any]]  # (number, file and member, sample)
 _ZSTANDARD = 93  # method of a member
 _MAX_MEMBER = 256 << 20  # bytes; a sample with many events has a megabyte
+_PARSED_FREE, _PARSED_RATIO = 1 << 30, 8  # memory that the JSON of a member may take, and that per byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +292,7 @@ def open_inspect_log(path: Path, *, brief: bool = False) -> Iterator[tuple[Any, 
             return int(epoch) if epoch.isdecimal() else 0, ranks.get(identity, len(ranks) + number), identity
 
         members = sorted((n for n in names if n.startswith("samples/") and n.endswith(".json")), key=make_sort_key)
+        check_unpacked_size(path, sum(archive.getinfo(name).file_size for name in members))
         samples: Samples = ((i, f"{path}, {n}", _read_member(archive, n, path)) for i, n in enumerate(members, start=1))
         if brief and _SUMMARIES in names:
             samples = _number_rows(_read_member(archive, _SUMMARIES, path), path)
@@ -331,7 +341,11 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noq
                 data = member.read(_MAX_MEMBER + 1)
     except Exception as err:  # the packers' own errors have no common base
         raise DataError(f"{path}, {name}: cannot be read ({shorten_error(err)})") from err
-    return parse_json(data, f"{path}, {name}")
+    try:
+        with limit_memory(_PARSED_FREE + _PARSED_RATIO * len(data)):
+            return parse_json(data, f"{path}, {name}")
+    except MemoryError as err:
+        raise DataError(f"{path}, {name}: its JSON takes more memory than {len(data):,} bytes of a log may") from err
 
 
 def _unpack_zstandard(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

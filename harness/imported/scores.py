@@ -107,7 +107,8 @@ def _read_rows(file: Path, id_column: str | None, cluster: str | None, direction
     for line, cells in open_records(file, ReadSummary())[1] if is_table else core.read_jsonl(file):
         where = f"{file}:{line}"
         if cells.keys() >= _LM_EVAL and not is_table:  # a metric of several filters is several metrics
-            if not isinstance(names := cells.get("metrics"), list):
+            names = cells.get("metrics")
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise DataError(f"{where}: field 'metrics': expected a list of names, got {names!r:.40}")
             suffix = "" if cells.get("filter", "none") == "none" else f"/{cells['filter']}"
             yield _Row(where, cells["doc_id"], "", {f"{name}{suffix}": cells.get(name) for name in names}, cells)
@@ -173,7 +174,8 @@ def _read_number(value: Any) -> float | None:  # noqa: ANN401 - JSON or a cell
         return math.nan
     try:
         number = _FLAGS.get(value.lower(), value) if isinstance(value, str) else value
-        number = float(number) if isinstance(number, (int, float, str)) else math.inf
+        number = core.parse_number(number) if isinstance(number, str) else number
+        number = float(number) if isinstance(number, (int, float)) else math.inf
     except (ValueError, OverflowError):
         return None
     return None if math.isinf(number) else number

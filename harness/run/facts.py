@@ -56,6 +56,8 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
     elif counts_tokens(metric):
         counter = run_models.counter  # two models of one tokenizer have one name
         out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
+    if "icu" in roles:
+        out["tokens"] = core.describe_icu()
     n_human, n_model = (str(len(RowFile(rows.path))) if rows.entry is not None else "?" for rows in (human, model))
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and options.judgments is not None and Path(options.judgments).is_file():

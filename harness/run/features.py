@@ -198,7 +198,8 @@ class FeatureTable:
                 by = need.by if need.by in core.SPLITTERS else "words"
                 return core.number_words(source.iterate_texts(need.scope), by)
 
-            return LazyFeature(source.digest, load_words)
+            digest = core.digest([source.digest, core.describe_icu()]) if need.by == "icu" else source.digest
+            return LazyFeature(digest, load_words)
         if has_ids_for(source, spec, options):
             return LazyFeature(source.digest, partial(source.load_tokens, need.scope))
 

@@ -157,16 +157,16 @@ def describe_unit(
     """Return a note on what is counted in texts without spaces between words, or nothing; and if it is a warning."""
     counted = [(metric.name, need.by) for metric in metrics for need in metric.needs() if need.kind == "tokens"]
     by_chars = any(by == "chars" for _, by in counted)
-    words = core.SPLITTERS.keys() - {"chars"}
+    words = core.SPLITTERS.keys() - {"chars", "icu"}
     by_words = {name for name, by in counted if by in words or (by == "scorer" and counter is None)}
     if not by_words and not by_chars:
         return "", False
-    lacking, count = core.count_lacking_spaces(RowFile((model if by_words else human).path).each("text"))
+    lacking, count = core.count_unspaced_texts(RowFile((model if by_words else human).path).each("text"))
     if lacking and by_words:
         return (
-            f"{lacking} of the first {count} texts are in a script without spaces between words, or emoji, but "
+            f"{lacking} of the first {count} texts hold words of a script without spaces between them, or emoji, but "
             f"{', '.join(sorted(by_words))} split{'s' if len(by_words) == 1 else ''} them into words: "
-            "metric.NAME.unit=chars counts characters"
+            "metric.NAME.unit=icu counts words that ICU finds, unit=chars characters"
         ), True
     if by_chars and lacking > count / 2:
         return "characters are counted: most human texts are in a script without spaces between words", False

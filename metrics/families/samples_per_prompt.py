@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -152,24 +153,37 @@ class Answers:
         return out
 
 
-def read_check(valid: str) -> re.Pattern[str] | float | None:
-    """Return the pattern of a valid answer, or the least number in its column; None if `valid` cannot be read."""
+def read_check(valid: str) -> Callable[[Sequence[str]], Mask] | float | None:
+    """Return what tells which texts are valid, or the least number in their column; None if `valid` cannot be read."""
     match = _VALID.fullmatch(valid)
     if match is None:
         return None
     pattern, words, least = match.groups()
     if valid.startswith("file"):
         return float(least) if least else math.ulp(0.0)  # above 0
+    if words:
+        return lambda texts: np.array([len(text.split()) >= int(words) for text in texts], dtype=np.bool_)
+    find = partial(find_pattern, pattern or _NUMBER)
     try:
-        return re.compile(rf"^\s*(?:\S+\s+){{{int(words) - 1}}}\S" if words else pattern or _NUMBER)
-    except re.error:
+        find([""])
+    except ValueError:
         return None
+    return find
+
+
+def find_pattern(pattern: str, texts: Sequence[str]) -> Mask:
+    """Return in which texts a regular expression of RE2 is found, which takes linear time; `ValueError` for others."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    return np.asarray(compute.match_substring_regex(pa.array(texts, pa.string()), pattern), dtype=np.bool_)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptMetric(core.ReadsFile):
     """What metrics of several texts per prompt share: which answers are valid, the human row at equal numbers."""
 
+    version: ClassVar[int] = 2
     resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
     least_samples: ClassVar[int] = 2
@@ -230,7 +244,7 @@ class PromptMetric(core.ReadsFile):
             return np.where(scores >= check, scores, np.nan)
         if check is None:
             return None
-        return np.array([1.0 if check.search(text) else math.nan for text in side.texts(Need("texts"))])
+        return np.where(check(side.texts(Need("texts"))), 1.0, np.nan)
 
     def expect(
         self, features: Features, prompts: PromptGroups, compute: Callable[[PromptGroups], Mapping[str, F64]]

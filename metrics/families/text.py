@@ -51,6 +51,7 @@ class TextMetric(core.Metric):
     """`tokens`: ids under the scorer's tokenizer, as in the papers (GPT-2 ids); words where there is none.
 
     `words`: split at white space; `treebank`: by NLTK's Treebank tokenizer; `chars`: characters other than white space;
+    `icu`: words by ICU, which has dictionaries of scripts without spaces (the extra `words`);
     `spaces`: split at every single space, as the package `diversity`; `rouge`: letters and digits in lower case, as
     `rouge_score`. `auto`: `chars` where there is no tokenizer and most human texts are in a script without spaces, else
     `tokens`; a run decides it for both sides.

@@ -59,7 +59,7 @@ def as_number(value: Any, where: str, *, infinite: bool = False) -> float:  # no
     try:
         if isinstance(value, (bool, list, dict)):
             raise ValueError
-        number = float(value)
+        number = core.parse_number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError) as err:
         comma = "; write decimals with a point" if isinstance(value, str) and _COMMA.fullmatch(value.strip()) else ""
         raise DataError(f"{where}: expected a number, got {value!r:.40}{comma}") from err

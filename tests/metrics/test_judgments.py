@@ -124,6 +124,7 @@ HEAD = "example_id,is_model,rating"
         (f"{HEAD}\na,1,good\n", ":2: column 'rating': expected a number, got 'good'"),
         ("example_id;system;rating\n1;human;3,5\n", "expected a number, got '3,5'; write decimals with a point"),
         (f"{HEAD}\na,1,inf\n", ":2: column 'rating': expected a finite number"),
+        (f"{HEAD}\na,1,1_000\n", "expected a number, got '1_000'"),
         (f"{HEAD}\na,1,1e308\n", "expected a number of at most 1e"),
         (f"{HEAD}\na,1,{'9' * 5000}\n", "expected a"),
         (f"{HEAD},log_prob\na,1,3,0.5\n", "expected a log-probability, 0 or less, got 0.5"),

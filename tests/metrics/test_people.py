@@ -149,10 +149,13 @@ def test_answers_are_valid_by_a_check_or_a_column(tmp_path):
         "number": [1, 1, no, no, no, no],
         "regex:x|^7": [1, no, no, 1, no, no],
         "min_words:2": [no, no, no, 1, no, no],
+        "regex:^(\\w+\\s?)+$": [1, no, 1, 1, no, 1],
     }
     for valid, expected in checks.items():
         spec = RougeL(valid=valid)
         np.testing.assert_array_equal(spec.score_answers(make_side(spec, texts, ids)), expected)
+    trap = RougeL(valid="regex:^(\\w+\\s?)+$")  # seven words take a backtracking matcher longer than a night
+    assert np.isnan(trap.score_answers(make_side(trap, ["congratulations " * 7 + "!"], ["p"])))
     path = tmp_path / "judged.jsonl"
     path.write_text("".join(f'{{"id": "7", "sample": {i}, "rating": {r}}}\n' for i, r in enumerate([1, 4, 5])))
     for valid, expected in (("file", [1, 4, 5]), ("file>=4.5", [no, no, 5])):
@@ -167,7 +170,7 @@ def test_answers_are_valid_by_a_check_or_a_column(tmp_path):
     path.write_text('{"example_id": "7", "sample": 0, "valid": "perhaps"}\n')
     with pytest.raises(DataError, match=r"judged.jsonl:1: column 'valid'"):
         spec.read(path)
-    for wrong in ("words", "regex:(", "file>4", "min_words:few"):
+    for wrong in ("words", "regex:(", "regex:(a)\\1", "file>4", "min_words:few"):
         with pytest.raises(SpecError, match="valid: expected null, number, regex:PATTERN"):
             RougeL(valid=wrong)
 

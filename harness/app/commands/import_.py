@@ -33,6 +33,7 @@ def _import(args: argparse.Namespace) -> None:
     core.check_regular_file(args.archive)
     try:
         with zipfile.ZipFile(args.archive) as archive:
+            core.check_unpacked_size(args.archive, sum(member.file_size for member in archive.infolist()))
             paths, existing = unpack(archive, args.outputs, args.archive.name, trust=args.trust)
     except HarnessError:
         raise

@@ -100,8 +100,16 @@ def main(words: Sequence[str] | None = None) -> int:
 def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     from openended.harness.app.api import evaluate
 
+    warnings: list[str] = []  # printed at the end, unless the report prints them among its notes
+
+    def keep_warning(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.WARNING:
+            warnings.append(record.getMessage())
+        return record.levelno != logging.WARNING
+
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.addFilter(keep_warning)
     logger = logging.getLogger("openended")
     logger.handlers[:] = [handler]
     logger.propagate = False
@@ -126,14 +134,19 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
             _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
     if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:
         core.print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
-    result = evaluate(
-        human=args.human, systems=systems, metrics=args.metrics,
-        metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
-        features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
-        role=args.role, thinking=args.thinking,
-        num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
-        device=args.device, compat=args.compat,
-    )  # fmt: skip
+    notes: set[str] = set()
+    try:
+        result = evaluate(
+            human=args.human, systems=systems, metrics=args.metrics,
+            metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
+            features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
+            role=args.role, thinking=args.thinking,
+            num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
+            device=args.device, compat=args.compat,
+        )  # fmt: skip
+        notes = {note for record in result.records.values() for note in record.notes}
+    finally:
+        sys.stderr.writelines(f"{warning}\n" for warning in warnings if warning not in notes)
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
     result.report(folder).show(verbose=args.verbose)
     return result.failed

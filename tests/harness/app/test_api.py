@@ -83,8 +83,8 @@ def test_texts_without_spaces_are_counted_by_characters_or_warned_of(tmp_path, c
         assert ("characters are counted" in " ".join(result.records["b"].notes)) is (unit == "chars")
     caplog.clear()
     assert oe.measure("length", model_texts=texts, unit="words").values["length"] == 4 / 3
-    assert "3 of the first 3 texts are in a script without spaces" in caplog.text
-    assert "length splits them into words: metric.NAME.unit=chars counts characters" in caplog.text
+    assert "3 of the first 3 texts hold words of a script without spaces" in caplog.text
+    assert "length splits them into words: metric.NAME.unit=icu counts words" in caplog.text
 
 
 def test_texts_without_spaces_are_cut_by_characters_where_no_scorer_counts_tokens(tmp_path):

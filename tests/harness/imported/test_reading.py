@@ -338,6 +338,14 @@ def test_no_surprise_in_a_foreign_log_is_silent(tmp_path, record):
             assert len(lines) == 1
 
 
+def test_an_archive_whose_members_unpack_to_gigabytes_is_refused_before_they_are_read(tmp_path):
+    bomb = {**sample("a"), "events": ["x" * (40 << 20)]}
+    path = write(tmp_path / "a.eval", ([bomb, {**bomb, "id": "b"}], HEADER))
+    assert path.stat().st_size < 300_000
+    with pytest.raises(DataError, match=r"a\.eval: unpacks to 83,\d+,\d+ bytes, more than 200 times its size"):
+        next(imported.read_generations(path))
+
+
 def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq

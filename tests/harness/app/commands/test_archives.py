@@ -127,6 +127,13 @@ def refuse(tmp_path, monkeypatch, capsys):
     return refuse
 
 
+def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path, refuse):
+    members = {f"reports/{n}/table.csv": "x" * (40 << 20) for n in range(2)}
+    path = pack(tmp_path / "bomb.zip", members, compression=zipfile.ZIP_DEFLATED)
+    assert "unpacks to 83,886,080 bytes, more than 200 times its size" in refuse(path)
+    assert not (tmp_path / "outputs").exists()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -80,3 +80,21 @@ def test_a_system_of_human_texts_is_named(tmp_path):
     done = openended("score", "s.jsonl", "t.jsonl", "--human", "h.jsonl", "--metrics", "distinct_n", cwd=tmp_path)
     assert "9 of 10 texts of s are human texts of this comparison, letter for letter" in done.stderr + done.stdout
     assert "texts of t are" not in done.stderr + done.stdout
+
+
+def test_a_warning_that_the_report_prints_is_printed_once_and_counts_mixed_texts(tmp_path):
+    mixed = [
+        *["河水在夜里上涨，到了早晨低处的田地就不见了。"] * 3,
+        *["An English line that ends with 河水 and more words."] * 4,
+    ]
+    write_jsonl(tmp_path / "m.jsonl", [{"text": text} for text in [*mixed, "An English line 😀", "Another one"]])
+    write_jsonl(tmp_path / "h.jsonl", [{"text": f"An English text, number {n}"} for n in range(9)])
+    done = openended("score", "m.jsonl", "--human", "h.jsonl", "--metrics", "length", cwd=tmp_path, code=0)
+    assert (done.stdout + done.stderr).count("7 of the first 9 texts hold words of a script without spaces") == 1
+    pytest.importorskip("icu")
+    words = ("m.jsonl", "--human", "h.jsonl", "--metrics", "length", "metric.length.unit=icu", "--name", "icu", "-q")
+    openended("score", *words, cwd=tmp_path, code=0)
+    (record,) = (tmp_path / "outputs/runs/icu").glob("*/record.json")
+    assert "|unit:icu|tokens:icu " in next(
+        row["signature"] for row in json.loads(record.read_text())["results"] if row["system"] == "model"
+    )
