@@ -95,6 +95,6 @@ def test_a_warning_that_the_report_prints_is_printed_once_and_counts_mixed_texts
     words = ("m.jsonl", "--human", "h.jsonl", "--metrics", "length", "metric.length.unit=icu", "--name", "icu", "-q")
     openended("score", *words, cwd=tmp_path, code=0)
     (record,) = (tmp_path / "outputs/runs/icu").glob("*/record.json")
-    assert "|unit:icu|tokens:icu " in next(
+    assert "|unit:icu|scope:continuation|tokens:icu " in next(
         row["signature"] for row in json.loads(record.read_text())["results"] if row["system"] == "model"
     )
