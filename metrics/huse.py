@@ -311,7 +311,7 @@ def _match_ids(
         notes += _note(unknown, f"rated {key} texts are not in the run and were left out")
         notes += _note(alone, f"rated {key} texts have no rated {other} text and were left out")
     unrated = sorted(set(runs["model"]) - set(rated["model"]))
-    notes += _note(unrated, "examples of the run were not rated")
+    notes += [f"{len(unrated)} examples of the run were not rated"] if unrated else []
     return ids, notes
 
 

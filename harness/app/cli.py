@@ -18,7 +18,6 @@ _COMMANDS = "openended.harness.app.commands"
 _OTHERS = {
     "fidelity": "harness.fidelity.fidelity_command",
     "finetune": "integrations.finetune",
-    "rate": "harness.rating.commands",
     "report": "harness.report.cli",
 }
 # Words that are commands of other programs.

@@ -1,2 +1,30 @@
-from .protocol import load_protocol as load_protocol
+from .answers import (
+    find_answer_files as find_answer_files,
+    gather_answers as gather_answers,
+    group_files_by_study as group_files_by_study,
+    write_study_files as write_study_files,
+)
+from .design import (
+    KEY as KEY,
+    SizesError as SizesError,
+    StudyKey as StudyKey,
+    read_controls as read_controls,
+    read_key as read_key,
+    read_study_texts as read_study_texts,
+)
+from .frequency import write_frequency_files as write_frequency_files
+from .llm_judge import make_asker as make_asker, write_judge_files as write_judge_files
+from .protocol import (
+    StudyProtocol as StudyProtocol,
+    list_protocol_names as list_protocol_names,
+    load_protocol as load_protocol,
+)
+from .server import serve_study as serve_study
+from .study import (
+    DATASHEET as DATASHEET,
+    SHEETS as SHEETS,
+    fill_all_sheets as fill_all_sheets,
+    make_study as make_study,
+    write_study as write_study,
+)
 from .trial_study import run_simulated_study as run_simulated_study

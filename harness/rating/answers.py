@@ -202,8 +202,10 @@ def _read_study_id(path: Path) -> str:
     return str(content.get("study", "")) if isinstance(content, dict) else ""
 
 
-PAIRS = ("item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength")
-RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds")
+PAIRS = (
+    "item", "system_a", "system_b", "outcome", "criterion", "rater", "seconds", "strength", "texts_id_a", "texts_id_b",
+)  # fmt: skip
+RATINGS = ("example_id", "system", "rating", "criterion", "rater", "seconds", "texts_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,11 @@ def gather_answers(files: Sequence[Path], key: StudyKey, *, leave_out: bool) -> 
         except DataError as err:
             faults.append(str(err))
     selected, remarks = [], []
+    kinds = {sheet.rater.startswith(SIMULATED) for copies in sheets_by_rater.values() for sheet in copies}
+    if len(kinds) == 2:
+        remarks.append("answers of simulated raters are left out: people answered")
+        people = {rater: [s for s in copies if s.rater == rater] for rater, copies in sheets_by_rater.items()}
+        sheets_by_rater = {rater: copies for rater, copies in people.items() if copies}
     for rater, copies in sheets_by_rater.items():
         # The fullest file of a rater counts, for example the final file rather than a copy saved on the way.
         fullest = max(copies, key=lambda sheet: (sum(len(i.choices) for i in sheet.items), sheet.seconds))
@@ -283,11 +290,13 @@ def build_judgment_rows(gathered: StudyAnswers) -> list[dict[str, Any]]:
                     "example_id": task.example, "item": task.example, "criterion": criterion, "rater": sheet.rater,
                     "seconds": f"{item.seconds:.1f}", "order": "/".join(task.sides),
                 }  # fmt: skip
+                texts_ids = [key.material.texts_ids.get(player, "") for player in task.sides]
                 if key.protocol.kind == "pairs":
                     row |= dict(zip(("system_a", "system_b"), task.sides, strict=True))
+                    row |= dict(zip(("texts_id_a", "texts_id_b"), texts_ids, strict=True))
                     row |= {"outcome": answer.outcome, "strength": answer.strength}
                 else:
-                    row |= {"system": task.sides[0], "rating": f"{answer.rating:g}"}
+                    row |= {"system": task.sides[0], "rating": f"{answer.rating:g}", "texts_id": texts_ids[0]}
                 rows.append(row)
     return sorted(rows, key=lambda row: [str(row[name]) for name in ("example_id", "criterion", "rater", "order")])
 

@@ -13,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
-from openended.harness import core, results as measured
+from openended.harness import core, results as measured, storage
 from openended.harness.core import DataError, SpecError, suggest
 from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
+from openended.harness.run import identify_texts
 from openended.harness.storage import MODEL_STAGES
 from openended.metrics.judgments import read_rows
 
@@ -28,10 +29,16 @@ class StudyTexts:
     prompts: Mapping[str, str]  # example id → prompt
     texts: Mapping[str, Mapping[str, str]]  # example id → player → text; of pairs, at least two players each
     remarks: tuple[str, ...] = ()  # what was left out, and why
+    texts_ids: Mapping[str, str] = field(default_factory=dict)  # system → `identify_texts` of its run
+    runs: Mapping[str, str] = field(default_factory=dict)  # system → folder of the run whose texts are rated
 
     def list_examples(self, *players: str) -> list[str]:
         """Return the examples for which each of some players has a text."""
         return [example for example in sorted(self.texts) if all(player in self.texts[example] for player in players)]
+
+
+# Axes that texts do not depend on: runs that differ in these alone are one system to a rater.
+_NOT_OF_TEXTS = ("judgments", "scorer", "embedder", "features", *measured.OF_THE_SIZE)
 
 
 def read_study_texts(
@@ -42,12 +49,19 @@ def read_study_texts(
     `by` are the axes whose values name a system; none: its name in tables.
     """
     results = measured.read_results(measured.resolve_report_request(words, outputs).paths)
+    values = [
+        replace(v, axes={a: x for a, x in v.axes.items() if not {a, measured.get_parent_axis(a)} & {*_NOT_OF_TEXTS}})
+        for v in results.values
+        if v.axes.get("decoder") != "rated"  # judgments by themselves
+    ]
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}
     lengths: dict[str, int] = {}
     short = set[tuple[str, str]]()  # player and example
+    texts_ids: dict[str, str] = {}
+    runs: dict[str, str] = {}
     cut_differently = False
-    for system in measured.group_systems(results.values):
+    for system in measured.group_systems(values):
         axes = system.items[0].axes
         if unknown := [axis for axis in by if axis not in axes]:
             raise SpecError(f"--by: no axis {unknown[0]!r}{suggest(unknown[0], axes)}")
@@ -55,6 +69,8 @@ def read_study_texts(
         if name in texts:
             raise SpecError(f"--by {','.join(by)}: two systems are called {name!r}; add an axis in which they differ")
         run = results.runs[system.items[0].sources[0][0]]
+        record = storage.read_record(run.folder)
+        texts_ids[name], runs[name] = identify_texts(record.spec, record.axes), str(run.folder.resolve())
         for player, stages in ((core.HUMAN, ("human",)), (name, MODEL_STAGES)):
             rows = measured.read_rows_of_run(results, run, *stages)
             if rows is None:
@@ -87,6 +103,7 @@ def read_study_texts(
             raise SpecError(f"--exclude {exclude}: expected example ids, one per line; the file is empty")
     players = tuple(player for player in texts if player != core.HUMAN or not cut_differently)
     material = select_usable_texts(players, prompts, texts, lengths, protocol, excluded, short)
+    material = replace(material, texts_ids=texts_ids, runs=runs)
     note = ("human texts left out: the runs cut them at different lengths",)
     return replace(material, remarks=material.remarks + note) if cut_differently else material
 
@@ -229,24 +246,20 @@ def derive_opaque_id(secret: bytes, *words: str | int) -> str:
 
 
 def design_study(
-    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int
-) -> list[list[RatingTask]]:
-    """Draw prompts, choose sides, and assign all tasks to sheets; return the tasks of each sheet."""
-    examples, count = sorted(material.texts), count_prompts(material, protocol)
-    if protocol.items > count:
-        each = " for each pair of players" if protocol.kind == "pairs" else ""
-        raise SpecError(f"items={protocol.items}: there are {count} prompts{each}; set --items {count}")
+    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control], secret: bytes, seed: int,
+    people: int | None = None,
+) -> list[list[RatingTask]]:  # fmt: skip
+    """Draw prompts, choose sides, and assign all tasks to sheets, as many as people; return the tasks of each sheet."""
+    check_sizes(material, protocol, people, len(controls))
+    examples = sorted(material.texts)
     draw_tasks = _draw_pairs if protocol.kind == "pairs" else _draw_singles
     tasks = draw_tasks(material, protocol, examples, secret, seed)
     controls_a_sheet = min(protocol.controls_a_sheet, len(controls))
-    rated_items = max(1, protocol.items_a_sheet - controls_a_sheet)
-    count = max(math.ceil(len(tasks) / rated_items), protocol.raters)
-    prompts = len({task.example for task in tasks})
-    if math.ceil(len(tasks) / count) > prompts:
-        raise SpecError(
-            f"items_a_sheet={protocol.items_a_sheet}: no prompt may come twice on a sheet, and there are {prompts}; "
-            f"set --items-a-sheet {prompts}"
-        )
+    if people is not None:
+        rated_items, count = math.ceil(len(tasks) / people), people
+    else:
+        rated_items = max(1, protocol.items_a_sheet - controls_a_sheet)
+        count = max(math.ceil(len(tasks) / rated_items), protocol.raters)
     dealt = _deal_tasks(tasks, count, rated_items, seed)
     sheets = []
     for number, sheet in enumerate(dealt):
@@ -258,6 +271,43 @@ def design_study(
         both = [*sheet, *checks]
         sheets.append([both[i] for i in rng.permutation(len(both))])
     return sheets
+
+
+def check_sizes(material: StudyTexts, protocol: StudyProtocol, people: int | None, num_controls: int) -> None:
+    """Raise `SizesError` with all options to set, if there are too few prompts, or too few people for the raters."""
+    prompts, each = count_prompts(material, protocol), len(material.players)
+    unit = "text"
+    if protocol.kind == "pairs":
+        each, unit = math.comb(each, 2), "pair"
+    problems, flags = [], {}
+    if protocol.items > prompts:
+        of = " for each pair of players" if unit == "pair" else ""
+        problems.append(f"items={protocol.items}: there are {prompts} prompts{of}")
+        flags["items"] = prompts
+    if people is not None and each * protocol.raters > people:
+        flags |= {"raters": max(people // each, 1)} | ({"people": each} if people < each else {})
+        needed = "a rater" if protocol.raters == 1 else f"{protocol.raters} raters"
+        problems.append(
+            f"people={people}: each of the {each} {unit}s of a prompt needs {needed}, and nobody sees a prompt twice: "
+            f"that takes {each * protocol.raters} people"
+        )
+    items, raters = (int(flags.get(name, getattr(protocol, name))) for name in ("items", "raters"))
+    most = items if unit == "text" else len(material.texts)
+    on_a_sheet = max(1, protocol.items_a_sheet - min(protocol.controls_a_sheet, num_controls))
+    tasks = each * items * raters
+    if people is None and math.ceil(tasks / max(math.ceil(tasks / on_a_sheet), raters)) > most:
+        problems.append(f"items_a_sheet={protocol.items_a_sheet}: nobody sees a prompt twice, and there are {most}")
+        flags["items-a-sheet"] = most
+    if problems:
+        raise SizesError("; ".join(problems), flags)
+
+
+class SizesError(SpecError):
+    """Sizes that do not fit together, with the options that fit."""
+
+    def __init__(self, problem: str, flags: Mapping[str, int]) -> None:
+        self.problem, self.flags = problem, flags
+        super().__init__(f"{problem}; set {' '.join(f'--{name} {value}' for name, value in flags.items())}")
 
 
 def count_prompts(material: StudyTexts, protocol: StudyProtocol) -> int:
@@ -407,6 +457,7 @@ class StudyKey:
             "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
             "protocol": self.protocol.to_json(), "made_of": list(self.made_of),
             "players": list(m.players), "prompts": dict(m.prompts), "texts": {e: dict(t) for e, t in m.texts.items()},
+            "texts_ids": dict(m.texts_ids), "runs": dict(m.runs),
             "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
             "sheets": {name: list(ids) for name, ids in self.sheets.items()},
             "controls": [asdict(control) for control in self.controls],
@@ -430,7 +481,9 @@ class StudyKey:
             return cls(
                 study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
                 protocol=make_protocol(node["protocol"], where), made_of=tuple(node["made_of"]),
-                material=StudyTexts(tuple(node["players"]), node["prompts"], texts),
+                material=StudyTexts(
+                    tuple(node["players"]), node["prompts"], texts, texts_ids=node["texts_ids"], runs=node["runs"]
+                ),
                 tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
                 sheets={_check_name(name): tuple(ids) for name, ids in node["sheets"].items()},
                 controls=tuple(Control(**{**c, "texts": tuple(c["texts"])}) for c in node["controls"]),

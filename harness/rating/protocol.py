@@ -1,6 +1,6 @@
 """Study protocols: questions, wording, scale and sizes, each in a YAML file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from functools import cached_property
 from importlib import resources
@@ -92,6 +92,8 @@ class StudyProtocol(core.Spec):
     seconds_an_item: float = _size(60.0, 0, "seconds a rater needs per item; for the forecast of hours")
     hourly_pay: float | None = _size(None, 0, "what a rater is paid per hour; for the forecast of costs")
     min_seconds: float = _size(25.0, 0, "faster answers are counted on the quality sheet")
+    metrics: tuple[str, ...] = ()
+    """What `openended rate score` measures; empty: `bradley_terry` of pairs, `mean_rating` of ratings."""
     most_ties: float = field(default=0.1, metadata={"help": "a larger share of ties is reported"})
     judge: Mapping[str, Any] = field(default_factory=dict)
     """See `JudgeWords`."""
@@ -104,6 +106,8 @@ class StudyProtocol(core.Spec):
             self.require({"a", "b"} <= sides and None not in sides, "answers", "an outcome each (a, b or tie)")
         else:
             self.require(all(answer.rating is not None for answer in self.choices), "answers", "a rating each")
+        accepted = ("bradley_terry",) if self.kind == "pairs" else ("huse", "mean_rating")
+        self.require({*self.metrics} <= {*accepted}, "metrics", " or ".join(accepted))
         self.require(0 <= self.most_ties <= 1, "most_ties", "a share from 0 to 1")
         fields = {"prompt", "answers", "why", *(("a", "b") if self.kind == "pairs" else ("text",))}
         for number, example in enumerate(self.examples):
@@ -127,6 +131,11 @@ class StudyProtocol(core.Spec):
     def judge_words(self) -> JudgeWords:
         judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
         return judge_words
+
+    def choose_metrics(self, players: Sequence[str]) -> list[str]:
+        """Return what is measured of a study; HUSE is left out where no text of people was rated."""
+        metrics = self.metrics or (("bradley_terry",) if self.kind == "pairs" else ("mean_rating",))
+        return [name for name in metrics if name != "huse" or core.HUMAN in players] or ["mean_rating"]
 
     def to_json(self) -> dict[str, core.Json]:
         options: Any = core.canonicalize(self)

@@ -8,7 +8,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -269,12 +269,14 @@ def write_datasheet(study: Study) -> Iterator[str]:
 
 def make_study(
     material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control] = (), made_of: Sequence[str] = (),
-    seed: int | None = None,
+    seed: int | None = None, people: int | None = None,
 ) -> Study:  # fmt: skip
     """Design a study; writes nothing."""
     secret = secrets.token_bytes(32)
     design_seed = secrets.randbits(48) if seed is None else seed
-    sheets = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed)
+    sheets = design_study(material, protocol, controls=controls, secret=secret, seed=design_seed, people=people)
+    if people is not None:
+        protocol = replace(protocol, items_a_sheet=max(map(len, sheets)))
     wide, tasks = len(str(len(sheets))), tuple(itertools.chain.from_iterable(sheets))
     key = StudyKey(
         study=secrets.token_hex(6), secret=secret, created=datetime.now(UTC).isoformat(timespec="seconds"),

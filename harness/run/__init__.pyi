@@ -11,6 +11,7 @@ from .pipeline import (
 from .players import (
     JudgmentSource as JudgmentSource,
     check_players as check_players,
+    identify_texts as identify_texts,
     select_metrics_for_file as select_metrics_for_file,
 )
 from .run_record import Outcome as Outcome

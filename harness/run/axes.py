@@ -42,7 +42,7 @@ def collect_axes(
         chosen = {"role": settings.generations_role, "thinking": settings.generations_thinking}
         out |= {name: value for name, value in chosen.items() if value not in (None, "assistant", "drop")}
     else:
-        out |= {**_find_training_step(settings.model), **_collect_model_axes("model", settings.model)}
+        out |= {**_find_training_step(settings.model), **collect_model_axes("model", settings.model)}
         if decoder is not None:
             out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
             out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
@@ -53,8 +53,7 @@ def collect_axes(
         out |= {"prompting": settings.prompting.form, **collect_option_axes("prompting", settings.prompting, ["form"])}
     elif decoder is not None:
         out["prompting"] = "direct"
-    built_in = settings.generations is not None and imported.is_built_in_system(settings.generations)
-    out["seed"] = settings.seed if built_in or (decoder is not None and decoder.stochastic) else None
+    out["seed"] = settings.text_seed
     length, least = settings.max_new_tokens, settings.least_length
     out |= {"num_examples": settings.num_examples, "max_new_tokens": length, "samples": settings.samples}
     if decoder is not None and settings.model is not None:
@@ -62,7 +61,7 @@ def collect_axes(
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
     if decoder is not None and settings.continue_after_end:
         out["continue_after_end"] = True
-    out |= {**_collect_model_axes("scorer", settings.scorer), **_collect_model_axes("embedder", settings.embedder)}
+    out |= {**collect_model_axes("scorer", settings.scorer), **collect_model_axes("embedder", settings.embedder)}
     if settings.vector_files:
         out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(settings.vector_files["human"]))}
     out["judgments"] = f"{path.name}@{core.digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
@@ -90,7 +89,7 @@ def derive_system_name(path: Path) -> str:
     return Path(name).stem if imported.detect_kind(path) in path.name else name
 
 
-def _collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:
+def collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:
     """Return the axes of a model in a role: title, options, and a digest of the weights, independent of the path."""
     if spec is None:
         return {role: None}

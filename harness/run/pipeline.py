@@ -225,6 +225,11 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         UndefinedMetric: If a metric has no value on these judgments.
         SpecError: If the user typed a system, which nothing reads.
     """
+    from openended.metrics.judgments import check_judgments_file
+
+    judgments = JudgmentSource.from_settings(settings)
+    path, columns, players = Path(str(judgments.source)), judgments.columns, judgments.human_players
+    check_judgments_file(path)
     typed = dict.fromkeys(word.lstrip("+~").partition("=")[0] for word in overrides)
     if unused := [option for option in typed if option.partition(".")[0] in ("task", "model", "decoder")]:
         names = ",".join(metric.name for metric in settings.metrics)
@@ -232,11 +237,6 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
             f"{', '.join(unused)}: no effect, because metric=[{names}] scores the file of judgments alone; leave "
             f"{'it' if len(unused) == 1 else 'them'} out, or add a metric of the texts, as metric=[{names},distinct_n]"
         )
-    from openended.metrics.judgments import check_judgments_file
-
-    judgments = JudgmentSource.from_settings(settings)
-    path, columns, players = Path(str(judgments.source)), judgments.columns, judgments.human_players
-    check_judgments_file(path)
     executor = Executor(session, plan_only=settings.plan_only)
     sha = judgments.digest()
     results = []

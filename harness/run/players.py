@@ -1,13 +1,13 @@
 """Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 from openended.harness import core
-from openended.harness.run.axes import collect_option_axes, derive_system_name
+from openended.harness.run.axes import collect_model_axes, collect_option_axes, derive_system_name
 from openended.harness.run.settings import NO_JUDGMENTS, Settings
 
 
@@ -20,6 +20,8 @@ class JudgmentSource:
     columns: Mapping[str, str]
     players: Mapping[str, Any]
     axes: Mapping[str, str]
+    identify: Callable[[], str] = str
+    """Returns `identify_texts` of the run; reads the model's weights where their digest is not cached."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -34,7 +36,12 @@ class JudgmentSource:
             out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
         out |= {name: getattr(settings, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
         axes = {axis: _format(value) for axis, value in out.items()}
-        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, axes)
+
+        def identify() -> str:
+            spec = {**settings.spec(), "seed": settings.text_seed}
+            return identify_texts(spec, collect_model_axes("model", settings.model))
+
+        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, axes, identify)
 
     @property
     def path(self) -> Path | None:
@@ -60,6 +67,12 @@ class JudgmentSource:
         state = path.stat()
         changed = state.st_mtime_ns, state.st_size
         return _read_file(metric, path, changed, tuple(self.columns.items()), self.human_players)
+
+    def _read_texts_ids(self) -> Mapping[str, str]:
+        """Return player → `identify_texts` of the run whose texts were rated, of a file that a study made."""
+        path = Path(str(self.source))
+        state = path.stat()
+        return _read_texts_ids(path, (state.st_mtime_ns, state.st_size), tuple(self.columns.items()))
 
     def list_players(self) -> list[str]:
         """Return the players that `judgment_players` matches to the run's system; at most one of them is in a file."""
@@ -132,7 +145,11 @@ class JudgmentSource:
             if typed not in players:
                 raise core.SpecError(f"metric.{metric.name}.system: expected one of {names}, as rated, got {typed}")
             return str(typed)
+        texts_ids = self._read_texts_ids()
         matched = [player for player in self.list_players() if player in players]
+        if texts_ids and not matched:
+            run_id = self.identify()
+            matched = [player for player in players if texts_ids.get(player) == run_id]
         if len(matched) > 1:
             raise core.SpecError(
                 f"judgment_players: {' and '.join(matched)} are matched to one system, {self.system_name}; "
@@ -142,8 +159,9 @@ class JudgmentSource:
             return matched[0]
         if set(players) - {core.HUMAN} == {core.UNNAMED}:  # the file is about one system and does not name it
             return core.UNNAMED
+        others = ": the rated texts have another seed or other options" if texts_ids else ""
         raise core.UndefinedMetric(
-            f"no player of the file is matched to this system; it has {names}; "
+            f"no player of the file is matched to this system{others}; it has {names}; "
             "judgment_players={PLAYER: {model: MODEL, decoder: DECODER}} matches one"
         )
 
@@ -157,6 +175,42 @@ def _read_file(
     human: tuple[str, ...],
 ) -> Any:  # noqa: ANN401
     return metric.read(path, dict(columns), human)
+
+
+@lru_cache(maxsize=8)
+def _read_texts_ids(
+    path: Path,
+    changed: tuple[int, int],  # noqa: ARG001 - of the key
+    columns: tuple[tuple[str, str], ...],
+) -> Mapping[str, str]:
+    from openended.metrics.judgments import read_rows
+
+    names, rows = read_rows(path, dict(columns))
+    pairs = [(f"system{side}", f"texts_id{side}") for side in ("", "_a", "_b") if f"texts_id{side}" in names]
+    cells = ((row.cells.get(system), row.cells.get(texts_id)) for row in rows for system, texts_id in pairs)
+    return {str(player): str(texts_id) for player, texts_id in cells if player and texts_id}
+
+
+_OF_TEXTS = (
+    "task", "model", "decoder", "max_new_tokens", "min_new_tokens", "seed", "continue_after_end", "prompting",
+    "generations", "generations_field", "generations_role", "generations_thinking",
+)  # fmt: skip
+
+
+def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
+    """Return an id of all that a run's texts depend on, their number aside.
+
+    A study writes the ids of the rated systems into its judgments, so that a run finds its own.
+
+    Args:
+        spec: Of the run's settings, as in its record.
+        axes: Have `model.digest`, which stands for the path of the model.
+    """
+    options = {name: spec.get(name) for name in _OF_TEXTS}
+    for name in ("task", "model", "decoder"):
+        if isinstance(node := options[name], Mapping):
+            options[name] = {k: v for k, v in node.items() if k not in ("label", "title", "path", "revision")}
+    return core.digest([core.make_shareable(core.to_json(options)), axes.get("model.digest")])[:12]
 
 
 def check_players(grid: Iterable[Settings]) -> None:

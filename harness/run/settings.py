@@ -241,6 +241,13 @@ class Settings(core.Spec):
         return self.min_new_tokens or 0
 
     @property
+    def text_seed(self) -> int | None:
+        """The seed of the run's texts; None where it changes nothing."""
+        if self.generations is not None:
+            return self.seed if imported.is_built_in_system(self.generations) else None
+        return self.seed if self.decoder is not None and self.decoder.stochastic else None
+
+    @property
     def texts(self) -> "TextOptions":
         """How many texts a run has, how long they are and where those of its system come from."""
         return TextOptions(

@@ -39,10 +39,10 @@ EXTENSIONS = {
         ),
         "decoder=mdlm",
     ),
-    "rating": ("harness/rating", "rate new"),
+    "rating": ("harness/rating harness/app/commands/rate.py harness/app/hydra/score_study.py", "rate new"),
     "judgments": (
         (
-            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating "
+            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating harness/app/commands/rate.py "
             "conf/metric/bradley_terry.yaml conf/metric/huse.yaml conf/metric/mean_rating.yaml"
         ),
         "metric=[huse]",

@@ -177,7 +177,7 @@ def test_joins_a_run_by_id_and_names_what_does_not_match():
     notes = " ".join(result.notes)
     assert "2 rated human texts are not in the run and were left out: example/000, example/001" in notes
     assert "2 rated model texts are not in the run" in notes
-    assert "2 examples of the run were not rated: example/100, example/101" in notes
+    assert "2 examples of the run were not rated" in notes
     assert "2 of 98 human and 0 of 98 model texts have probability zero" in notes
     assert "98 examples with both texts rated" in notes
     assert result.unranked == ("huse", "huse_d")

@@ -235,7 +235,10 @@ class _ValueFrame:
         if gap and human is None:
             return Cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
-        if interval is None and not gap and self.layout.uncertainty == "interval":
+        # People's ratings have no other error: that of a metric of a judgments file is about its texts.
+        is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)
+        requested = self.layout.uncertainty == "interval" or (self.layout.uncertainty == "all" and is_only_error)
+        if interval is None and not gap and requested:
             over = find_interval(self.part.results, item)
             interval = (over.low, over.high) if over is not None else None
         varies = interval is None or interval[0] < interval[1]

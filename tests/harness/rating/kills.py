@@ -40,7 +40,10 @@ def start(folder: Path, raters: int, port: int) -> tuple[subprocess.Popen[str], 
     """Start a server; returns it and its port when it listens."""
     words = ["serve", str(folder), "--raters", str(raters), "--port", str(port)]
     server = subprocess.Popen(
-        [sys.executable, "-m", "openended.harness.rating.commands", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-m", "openended.harness.app.commands.rate", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     for line in server.stdout:
         if line.startswith("serving on"):

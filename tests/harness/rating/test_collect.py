@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from openended.harness.app.commands.rate import main
 from openended.harness.core.errors import DataError
 from openended.harness.rating import answers
-from openended.harness.rating.commands import main
 from openended.harness.rating.study import compute_seal, fill_all_sheets
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
@@ -60,7 +60,8 @@ def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys)
     assert len(ratings) == 3 * 12
     assert (~(ratings.ratings != ratings.ratings)).sum() == 3 * 12 * 3
     assert {row.rater.partition(":")[0] for row in pairs.rows} == {"simulated"}
-    assert "metric=[huse,bradley_terry]" in capsys.readouterr().out
+    named = " and ".join(f"openended rate score {folder / name}" for name in ("mauve", "typicality"))
+    assert f"next: {named}\n" in capsys.readouterr().out
 
 
 def test_every_answer_comes_out_as_it_was_given(studies):
@@ -139,10 +140,11 @@ def test_quality_sees_haste_ties_sides_and_agreement(studies):
     lazy = next(iter(key.sheets))
     rows = [{"id": i, "answers": dict.fromkeys(key.protocol.questions, 1), "ms": 3000} for i in key.sheets[lazy]]
     path, good = folder / "lazy.json", folder / "mauve" / "simulated" / f"answers-{lazy}.json"
-    write_sealed(path, key, json.loads(good.read_text()), rows, simulated=False)
+    write_sealed(path, key, json.loads(good.read_text()), rows)
     rest = [p for p in (folder / "mauve" / "simulated").iterdir() if p != good]
     gathered = answers.gather_answers([path, *rest], key, leave_out=False)
     rows = {row.rater: row for row in answers.measure_rater_quality(gathered)}
+    lazy = f"simulated:{lazy}"
     own = rows[lazy]
     assert (own.too_fast, own.side_a, own.ties, own.median_seconds) == (1.0, 1.0, 0.0, 3.0)
     assert own.side_p == pytest.approx(2 * 0.5**9)  # nine times heads: both tails of a fair coin
@@ -176,6 +178,16 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
         n, a = len(sides), sum(order[first] < order[second] for first, second in sides)
         tail = sum(math.comb(n, k) for k in range(max(a, n - a), n + 1)) / 2**n
         assert (row.side_a, row.side_p) == pytest.approx((a / n, min(1.0, 2 * tail)))
+
+
+def test_simulated_answers_are_no_answers_of_people(sent):
+    folder, key = sent
+    path = sorted(folder.glob("answers*.json"))[0]
+    told = json.loads(path.read_text())
+    (folder / "answers-of-a-person.json").write_text(json.dumps({**told, "simulated": False}))
+    gathered = answers.gather_answers([folder], key, leave_out=False)
+    assert [sheet.rater for sheet in gathered.sheets] == [told["sheet"]]
+    assert "answers of simulated raters are left out: people answered" in gathered.remarks
 
 
 def test_words_and_folders(tmp_path, studies):

@@ -57,7 +57,7 @@ def test_sheets_are_few_more_than_the_sizes_ask_for(planned):
 
 def test_sizes_that_do_not_fit_say_what_to_type():
     spec = load_protocol("mauve", {"items": 12, "items_a_sheet": 40})
-    with pytest.raises(SpecError, match="there are 12; set --items-a-sheet 12"):
+    with pytest.raises(SpecError, match="nobody sees a prompt twice, and there are 12; set --items-a-sheet 12"):
         design_study(material(12), spec, controls=(), secret=b"s", seed=0)
 
 

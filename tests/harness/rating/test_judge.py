@@ -10,10 +10,10 @@ import httpx
 import numpy as np
 import pytest
 
+from openended.harness.app.commands.rate import main
 from openended.harness.core.errors import DataError
 from openended.harness.rating import llm_judge
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_judgments
-from openended.harness.rating.commands import main
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import fill_all_sheets
 from openended.metrics.bradley_terry import BradleyTerry

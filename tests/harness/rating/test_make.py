@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from openended.harness.app.commands.rate import COMMANDS, main
 from openended.harness.core import DataError, SpecError, write_text
-from openended.harness.rating.commands import COMMANDS, main
 from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
 from openended.harness.rating.frequency import correlate_frequency, read_typicality
 from openended.harness.rating.protocol import load_protocol
@@ -79,6 +79,30 @@ def test_make_writes_sheets_and_says_what_they_cost(outputs, tmp_path, capsys):
     assert "holds a study" in capsys.readouterr().err
 
 
+def test_runs_that_differ_in_what_measures_their_texts_are_one_system(tmp_path):
+    for axes in ({}, {"judgments": "j.csv@1"}, {"scorer": "gpt2"}, {"num_examples": 200, "task.texts": "other"}):
+        write_run(tmp_path, "nucleus", 0, texts=True, axes=axes)
+    made = read_study_texts([str(tmp_path)], tmp_path, load_protocol("mauve"), None)
+    assert made.players == ("human", "nucleus p=0.95")
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "flags"),
+    [
+        ("--people 6", "people=6: each of the 3 texts of a prompt needs 20 raters", "--people 6 --items 6 --raters 2"),
+        ("--people 2 --raters 1 --items=3", "that takes 3 people", "--items=3 --raters 1 --people 3"),
+        ("--items 90", "items=90: there are 6 prompts; items_a_sheet=25: nobody sees", "--items 6 --items-a-sheet 6"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_one_message_with_a_command_that_works(outputs, capsys, options, said, flags):
+    words = ["make", str(outputs), "--protocol", "huse", "--dry"]
+    assert main([*words, *options.split()]) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.endswith(f"; type: openended rate {' '.join(words)} {flags}\n")
+    assert main([*words, *flags.split()]) == 0
+
+
 def test_a_folder_of_runs_may_have_an_equals_sign_in_its_name(outputs, tmp_path, monkeypatch):
     (tmp_path / "p=1").symlink_to(outputs)
     monkeypatch.chdir(tmp_path)
@@ -96,7 +120,7 @@ def test_ctrl_c_while_a_command_is_loading_is_one_line(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("openended.harness.rating.commands._add_options", interrupt)
+    monkeypatch.setattr("openended.harness.app.commands.rate._add_options", interrupt)
     assert main(["serve", "study"]) == 130
     assert capsys.readouterr().err == "\nopenended rate serve: interrupted; nothing was started\n"
 
@@ -128,7 +152,7 @@ def test_a_pair_needs_two_texts_that_are_long_enough():
     made = select_usable_texts(tuple(found), prompts, found, {}, spec, frozenset(), short)
     assert {example: set(texts) for example, texts in made.texts.items()} == {"a": {"human", "n"}, "c": set(found)}
     assert "3 texts have fewer than 1 words or 9 tokens: their pairs are left out" in made.remarks
-    with pytest.raises(SpecError, match="items=2: there are 1 prompts for each pair of players; set --items 1"):
+    with pytest.raises(SpecError, match=r"items=2: there are 1 prompts for each pair of players; .*set --items 1"):
         make_study(made, spec)
     made = make_study(made, replace(spec, items=1, items_a_sheet=1), seed=0)
     assert all(set(task.sides) <= set(made.key.material.texts[task.example]) for task in made.key.tasks)

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 import pytest
 
+from openended.harness.app.commands.rate import main
 from openended.harness.core.errors import DataError
 from openended.harness.rating import server
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, is_database, read_database
-from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.item_pool import LEASE_SECONDS, AnswerRefused, ItemPool
 from openended.harness.rating.server import RateLimit
@@ -184,7 +184,8 @@ def test_no_item_without_a_token_and_none_on_the_page(pool, client, token):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://["}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-site"}, 403), ({"host": "evil.example"}, 400), ({"content-length": "99999999"}, 413),
         ({"origin": "http://127.0.0.1:8123", "sec-fetch-site": "same-origin"}, 200), ({"host": "localhost:8123"}, 200),
     ],

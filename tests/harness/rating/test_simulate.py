@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from openended.harness.app.commands.rate import main
 from openended.harness.app.hydra.jobs import needs_whole_grid
 from openended.harness.core import HUMAN, DataError, Plan, Replicates
 from openended.harness.core.errors import UndefinedMetric
 from openended.harness.rating import study as simulation
 from openended.harness.rating.answers import build_judgment_rows, gather_answers, write_study_files
-from openended.harness.rating.commands import main
 from openended.harness.rating.design import read_key
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.run.players import JudgmentSource

@@ -1,8 +1,9 @@
-"""`openended rate make|collect|simulate|serve|judge|frequency`: forms for raters, and their judgments."""
+"""`openended rate make|score|serve|judge|simulate|collect|frequency`: human studies, from forms to their table."""
 
 import argparse
 import dataclasses
-import math
+import itertools
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,8 +17,7 @@ EPILOG = """\
 Examples:
   openended rate make quickstart --protocol mauve --items 20 --raters 2 -o study
   openended rate make outputs/runs --protocol typicality --people 10
-  openended rate collect study answers/*.json -o judgments.csv
-  openended judgments=judgments.csv
+  openended rate score study answers/*.json
   openended rate serve study
   openended rate judge study --base-url http://localhost:8000 --path my-judge --people judgments.csv
 `openended rate COMMAND --help` lists a command's options.
@@ -37,6 +37,15 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
         "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
         "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
+    },
+    "score": _STUDY | {
+        "words": {
+            "nargs": "*", "metavar": "FILES",
+            "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set in "
+                    "the runs that HUSE reads, as model.path=FOLDER",
+        },
+        "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"},
+        "-o --out": {"type": Path, "metavar": "DIR", "help": "of the report; default: STUDY/report"},
     },
     "collect": {
         "files": {
@@ -92,7 +101,7 @@ def _add_options(parser: core.CommandParser, command: str) -> None:
     for flags, options in _OPTIONS[command].items():
         parser.add_argument(*flags.split(), **options)
     if command == "make":
-        from openended.harness.rating.protocol import StudyProtocol, list_protocol_names
+        from openended.harness.rating import StudyProtocol, list_protocol_names
 
         names = ", ".join(list_protocol_names())
         parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
@@ -135,9 +144,17 @@ def _refuse_options(words: Iterable[str]) -> None:
 
 def make(args: argparse.Namespace) -> None:
     """Make one HTML file per rater from finished runs."""
-    from openended.harness.rating.design import read_controls, read_study_texts
-    from openended.harness.rating.protocol import StudyProtocol, load_protocol
-    from openended.harness.rating.study import DATASHEET, SHEETS, make_study, write_study
+    from openended.harness.rating import (
+        DATASHEET,
+        SHEETS,
+        SizesError,
+        StudyProtocol,
+        load_protocol,
+        make_study,
+        read_controls,
+        read_study_texts,
+        write_study,
+    )
 
     protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
     if not args.words:
@@ -146,18 +163,19 @@ def make(args: argparse.Namespace) -> None:
     axes = args.by.split(",") if args.by else ()
     material = read_study_texts(args.words, args.outputs, protocol, args.exclude, axes)
     controls = read_controls(args.controls, protocol) if args.controls else ()
-    if args.people is not None:
-        players = len(material.players)
-        ratings = (math.comb(players, 2) if protocol.kind == "pairs" else players) * protocol.items * protocol.raters
-        items_a_sheet = math.ceil(ratings / args.people)
-        if items_a_sheet > protocol.items:
-            raise SpecError(
-                f"--people {args.people}: each would rate {items_a_sheet} items, but a prompt may appear only once per "
-                f"sheet: type --people {math.ceil(ratings / protocol.items)} or more, or fewer raters or items"
-            )
-        items_a_sheet += min(protocol.controls_a_sheet, len(controls))
-        protocol = dataclasses.replace(protocol, items_a_sheet=items_a_sheet)
-    study = make_study(material, protocol, controls=controls, made_of=args.words, seed=args.seed)
+    try:
+        study = make_study(
+            material, protocol, controls=controls, made_of=args.words, seed=args.seed, people=args.people
+        )
+    except SizesError as err:
+        names = [f"--{name}" for name in err.flags]
+        rest = [
+            word
+            for before, word in itertools.pairwise(["", *args.typed])
+            if not {before, word.partition("=")[0]} & {*names}
+        ]
+        changes = [part for name, value in err.flags.items() for part in (f"--{name}", str(value))]
+        raise SpecError(f"{err.problem}; type: openended rate make {shlex.join([*rest, *changes])}") from err
     sys.stdout.write("\n".join([*study.lines(), ""]))
     if args.dry:
         return
@@ -166,14 +184,15 @@ def make(args: argparse.Namespace) -> None:
         f"{args.out / SHEETS}: {len(sheets)} sheets, one per rater; they do not name the systems\n"
         f"{args.out / 'key.json'}: maps items to systems; keep it private\n"
         f"{args.out / DATASHEET}: facts of the study for its report; fill in what is marked …\n"
-        f"next: openended rate collect {args.out} FILES… -o judgments.csv\n"
+        f"next: send each rater a sheet, then: openended rate score {args.out} FILES…\n"
+        f"      (a trial first, without people: openended rate simulate {args.out})\n"
     )
 
 
 def collect(args: argparse.Namespace) -> None:
     """Collect judgments.csv and a quality sheet from what raters sent back."""
-    from openended.harness.rating import answers as reading
-    from openended.harness.rating.design import KEY
+    from openended.harness import rating as reading
+    from openended.harness.rating import KEY
 
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")
@@ -187,23 +206,38 @@ def collect(args: argparse.Namespace) -> None:
     count = reading.write_study_files(args.out, studies)
     for answers in studies:
         sys.stdout.write("".join(f"{remark}\n" for remark in answers.remarks))
-    pairs = [answers for answers in studies if answers.key.protocol.kind == "pairs"]
-    seconds = max((answers.key.protocol.min_seconds for answers in pairs), default=0)
-    both = len(pairs) < len(studies)
-    options = f" metric=[{'huse,' if both else ''}bradley_terry]" if pairs and (seconds or both) else ""
-    if pairs and seconds:
-        options += f" metric.bradley_terry.min_seconds={seconds:g}"
+    folders = [path for path in args.key or args.files if (path / KEY).is_file()]
+    steps = [f"openended rate score {folder}" for folder in folders] or [f"openended judgments={args.out}"]
     sys.stdout.write(
         f"{args.out}: {count:,} judgments of {sum(len(answers.sheets) for answers in studies)} raters\n"
         f"{args.out.with_suffix('.quality.md')}: speed, side preference and consistency of each rater\n"
-        f"next: openended judgments={args.out}{options}\n"
+        f"next: {' and '.join(steps)}\n"
     )
+
+
+def score(args: argparse.Namespace) -> None:
+    """Take a study from its raters' files to its table: HUSE, Bradley-Terry scores or mean ratings, with intervals."""
+    from openended.harness import rating as reading
+    from openended.harness.app.hydra.score_study import score_study
+    from openended.harness.rating import read_key
+
+    key, folder = read_key(args.study), args.study if args.study.is_dir() else args.study.parent
+    files = [word for word in args.words if "=" not in word or Path(word).exists()]
+    options = [word for word in args.words if word not in files]
+    judgments = folder / "judgments.csv"
+    gathered = reading.gather_answers([Path(file) for file in files] or [folder], key, leave_out=args.leave_out)
+    count = reading.write_study_files(judgments, [gathered])
+    sys.stdout.write("".join(f"{remark}\n" for remark in gathered.remarks))
+    sys.stdout.write(
+        f"{judgments}: {count:,} judgments of {len(gathered.sheets)} raters\n"
+        f"{judgments.with_suffix('.quality.md')}: speed, side preference and consistency of each rater\n"
+    )
+    score_study(key, judgments, args.out or folder / "report", options)
 
 
 def simulate(args: argparse.Namespace) -> None:
     """Fill a study's sheets with simulated raters, for a complete trial run."""
-    from openended.harness.rating.design import read_key
-    from openended.harness.rating.study import fill_all_sheets
+    from openended.harness.rating import fill_all_sheets, read_key
 
     key = read_key(args.study)
     strengths = {}
@@ -218,14 +252,16 @@ def simulate(args: argparse.Namespace) -> None:
         raise DataError(f"--strength: expected a number for each of {', '.join(players)}, got {sorted(strengths)}")
     folder = args.out or args.study / "simulated"
     count = fill_all_sheets(key, folder, strengths=strengths or None, seed=args.seed)
-    sys.stdout.write(f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n")
+    sys.stdout.write(
+        f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n"
+        f"next: openended rate score {args.study}\n"
+    )
 
 
 def judge(args: argparse.Namespace) -> None:
     """Let an LLM behind a server rate in place of people."""
     from openended.harness.backends import ServerSpec
-    from openended.harness.rating.design import read_key
-    from openended.harness.rating.llm_judge import make_asker, write_judge_files
+    from openended.harness.rating import make_asker, read_key, write_judge_files
 
     _refuse_options(map(str, args.studies))
     asker = make_asker({"model": args.model, **_collect_flag_values(args, ServerSpec)})
@@ -245,20 +281,20 @@ def serve(args: argparse.Namespace) -> None:
         raise SpecError(f"--port {args.port}: expected 0 to 65535 (0: a free one)")
     if args.raters is not None and args.raters < 1:
         raise SpecError(f"--raters: expected 1 or more, got {args.raters}")
-    from openended.harness.rating.design import KEY, read_key
+    from openended.harness.rating import KEY, read_key
 
     key = read_key(args.study)
     folder = args.study if args.study.is_dir() else args.study.parent
     if not (folder / KEY).exists():
         raise DataError(f"{folder}: no {KEY}: `openended rate make` writes a study")
-    from openended.harness.rating.server import serve_study
+    from openended.harness.rating import serve_study
 
     serve_study(key, folder, host=args.host, port=args.port, raters=args.raters)
 
 
 def frequency(args: argparse.Namespace) -> None:
     """Correlate typicality with the frequency of a sentence in a corpus."""
-    from openended.harness.rating.frequency import write_frequency_files
+    from openended.harness.rating import write_frequency_files
 
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")
@@ -281,6 +317,11 @@ COMMANDS = {
         "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
         "you.",
         make, "no key was written, so the sheets that exist cannot be used", "",
+    ),
+    "score": Command(
+        "`openended rate score STUDY [FILES…]`: the table of a study, with intervals, page and figures.",
+        score, "the judgments are collected; the same command resumes", "openended rate score study answers/*.json",
+        "HUSE reads the model's probabilities: its runs are done again with metric=[huse], from the store.",
     ),
     "collect": Command(
         "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
@@ -328,7 +369,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def parse() -> None:
         command_parser = core.CommandParser(prog=prog, description=command.description, example=command.example)
         _add_options(command_parser, name)
-        parsed.append(command_parser.parse_intermixed_args(words[1:]))
+        args = command_parser.parse_intermixed_args(words[1:])
+        args.typed = words[1:]
+        parsed.append(args)
 
     code = core.run_command(prog, parse, after_interrupt="nothing was started")
     for args in parsed:
