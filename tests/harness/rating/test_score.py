@@ -46,7 +46,7 @@ def test_six_raters_to_huse_by_the_commands_that_are_printed(there, capsys):
     assert set(rows) == {"human", "greedy", "nucleus p=0.95"}
     assert all(rows[name]["huse"] for name in ("greedy", "nucleus p=0.95"))
     assert rows["human"]["mean_rating"]
-    assert "The two parts of HUSE" in (there / "study/report/report.html").read_text()
+    assert (there / "study/report/report.html").is_file()
     # The judgments find their system in a command of one's own: the run's, and no other seed's.
     own = (*RUN, "metric=[huse,length]", "judgments=study/judgments.csv", "decoder=nucleus")
     alone = openended(*own, "seed=0", cwd=there, code=0)
