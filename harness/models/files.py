@@ -142,7 +142,7 @@ def _normalize_part(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _HEADER = 100 << 20  # bytes; the greatest header that safetensors accepts
 
 
@@ -173,7 +173,7 @@ def describe_model_size(path: str, folder: Path | None, revision: str | None, dt
         parameters, gated = _ask_hub(path, revision) if not is_offline() else (None, None)
     pin = f" --revision {revision}" if revision else ""
     get = f"hf download {path}{pin}" if folder is None and not here else ""
-    memory = parameters * _BYTES[dtype] if parameters else None
+    memory = parameters * BYTES[dtype] if parameters else None
     return ModelSize(parameters, here, gated, get, memory)
 
 

@@ -18,10 +18,12 @@ from openended.harness.decoders import Decoder
 from openended.harness.models import files
 from openended.harness.models.families import find_refusal
 from openended.harness.models.files import WEIGHTS, ModelSize, digest_files, is_offline, list_shards
+from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS, GgufFacts, read_facts, unpack_gguf
 
 Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "q_entropy", "embed"]
 
 BUNDLED = "bundled:"
+GGUF = ".gguf"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
 # Limits on a config, far above any model: it takes memory and time before the weights could contradict it.
@@ -160,8 +162,8 @@ class ModelSpec(BackendSpec):
     loader = "openended.harness.backends.transformers:load_backend"
     runs_in_process = True
 
-    path: str = core.option(core.REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
-    """Hub id (`gpt2-large`), folder, or `bundled:docs-s`."""
+    path: str = core.option(core.REQUIRED, str.strip, "a hub id, a folder, a GGUF file or bundled:<name>")
+    """Hub id (`gpt2-large`), folder, GGUF file, or `bundled:docs-s`."""
     label: str | None = None
     """Name in tables; null: the last part of the path."""
     revision: str | None = None
@@ -180,18 +182,24 @@ class ModelSpec(BackendSpec):
     def check(self) -> None:
         is_read = not self.chat_template_kwargs or bool(self.chat_template)
         self.require(is_read, "chat_template_kwargs", "null where chat_template is false")
-        names = list_bundled_models()
-        if self.path.startswith(BUNDLED):
+        names, is_local = list_bundled_models(), self.is_gguf or self.folder is not None
+        if self.is_gguf:
+            self.require(self.name == "transformers", "path", "a folder or a hub id; model=folder reads GGUF files")
+        elif self.path.startswith(BUNDLED):
             self.require(self.path.removeprefix(BUNDLED) in names, "path", f"bundled: one of {', '.join(names)}")
-        elif self.folder is None and (name := core.find_spelling(self.path, names)):
+        elif not is_local and (name := core.find_spelling(self.path, names)):
             self.require(False, "path", f"{BUNDLED}{name}")
-        self.require(not Path(self.path).expanduser().is_file(), "path", "a folder or a hub id, not a file")
-        self.require(bool(self.folder or _HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
-        self.require(self.revision is None or self.folder is None, "revision", "null for a folder (revision=null)")
+        is_other_file = Path(self.path).expanduser().is_file() and not self.is_gguf
+        self.require(not is_other_file, "path", "a folder, a GGUF file or a hub id, not another file")
+        self.require(is_local or bool(_HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
+        self.require(self.revision is None or not is_local, "revision", "null for a folder or file (revision=null)")
 
     @property
     def title(self) -> str:
         name = self.label or self.path.removeprefix(BUNDLED).rstrip("/").rpartition("/")[2]
+        if (facts := self.gguf_facts()) and not self.label:
+            name = name.removesuffix(GGUF)
+            name = name if facts.quantization.lower() in name.lower() else f"{name} {facts.quantization}"
         return f"{name} (chat)" if self.chat_template else name
 
     @property
@@ -199,6 +207,8 @@ class ModelSpec(BackendSpec):
         if self.path.startswith(BUNDLED):
             return find_assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
+        if self.is_gguf:
+            return unpack_gguf(path)
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
 
@@ -206,7 +216,17 @@ class ModelSpec(BackendSpec):
     def is_bundled(self) -> bool:
         return self.path.startswith(BUNDLED)
 
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the model is one GGUF file; its folder then is that of what the file holds beside its weights."""
+        return self.path.endswith(GGUF)
+
+    def gguf_facts(self) -> GgufFacts | None:
+        return read_facts(self.folder) if self.is_gguf and self.folder is not None else None
+
     def describe_size(self) -> ModelSize:
+        if facts := self.gguf_facts():
+            return ModelSize(facts.parameters, True, None, "", facts.parameters * files.BYTES[self.dtype])
         return files.describe_model_size(self.path, self.folder, self.revision, self.dtype)
 
     def without_label(self) -> "ModelSpec":
@@ -226,6 +246,9 @@ class ModelSpec(BackendSpec):
         if self.is_bundled:
             return {**fields, "files": dict(_digest_bundled_files(folder, chat=bool(self.chat_template)))}
         self.check_ready()
+        if facts := self.gguf_facts():
+            weights = digest_files(folder, [folder / GGUF_WEIGHTS])
+            return {**fields, "files": weights, "quantization": facts.quantization}
         return {**fields, "files": digest_files(folder, files.list_model_files(folder, chat=bool(self.chat_template)))}
 
     def context_length(self) -> int | None:
@@ -300,7 +323,7 @@ class ModelSpec(BackendSpec):
             raise core.DataError(f"model {self.path}: no such folder")
         if not (folder / "config.json").is_file():
             raise core.DataError(f"model {self.path}: no config.json in the folder")
-        if not any((folder / name).is_file() for name in WEIGHTS):
+        if not self.is_gguf and not any((folder / name).is_file() for name in WEIGHTS):
             advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
             pickled = advice if any(folder.glob("*.bin")) else ""
             raise core.DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")

@@ -12,6 +12,7 @@ from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_cuda
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
+from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS
 from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer, check_ids, load_tokenizer
@@ -53,6 +54,8 @@ def read_weights(
     from transformers.utils import logging
 
     source, revision = spec.source
+    if spec.is_gguf:
+        options["gguf_file"] = GGUF_WEIGHTS
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.CRITICAL)  # hides the report about weights that do not fit, which are refused below
     logging.disable_progress_bar()
