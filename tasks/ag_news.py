@@ -43,7 +43,7 @@ class TopicTask(Task):
         if not name.startswith(SYSTEM):
             return None
         topics = tuple(name.removeprefix(SYSTEM).split("+"))
-        replace(self, topics=topics)  # type: ignore[type-var] # a dataclass; refuses what is no topic
+        replace(self, topics=topics)  # type: ignore[call-arg] # refuses what is no topic
         return lambda: [example.human for example in self._select_texts(topics, Counter(), system=True)]
 
     def _select_texts(self, topics: Sequence[str], skipped: Counter[str], *, system: bool) -> list[Example]:

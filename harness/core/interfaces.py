@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.resampling import Plan, Replicates
-from openended.harness.core.spec import Spec, build_signature
+from openended.harness.core.spec import Spec, build_signature, option
 from openended.harness.core.terminal import Advance
 from openended.harness.core.types import F64, HUMAN, I64, Example, Json, MetricResult, NextToken, Ragged, SourceFile
 
@@ -270,10 +270,16 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
 
+@dataclass(frozen=True, kw_only=True)
 class Task(Spec):
     """A source of prompts and human continuations."""
 
     group: ClassVar[str] = "task"
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"tokens"})
+
+    tokens: str | None = option(None, lambda name: name != "", "a model or tokenizer (a hub id or a folder), or null")
+    """Whose tokens prompts and texts are cut in; None: those of the model under test."""
+
     source: ClassVar[str] = ""
     """Address of the data, for the README's table of tasks."""
     size: ClassVar[str] = ""
@@ -334,14 +340,14 @@ class Task(Spec):
         return ""
 
     def needs_tokenizer(self) -> bool:
-        """Return whether prompts are truncated by tokens of the model under test."""
+        """Return whether prompts are truncated by tokens."""
         return False
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
         """Yield all examples in a canonical order; the first N of them are a fair sample.
 
         Args:
-            tokenizer: The tokenizer of the model under test, given if `needs_tokenizer`.
+            tokenizer: The tokenizer of `tokens`, or of the model under test; given if `needs_tokenizer`.
             skipped: Reason → number of skipped records; filled during iteration.
         """
         raise TypeError(f"{type(self).__name__} does not define examples()")

@@ -72,6 +72,8 @@ class Spec:
     """The registry's group; set by the decorator that registers a class."""
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    unkeyed: ClassVar[frozenset[str]] = frozenset()
+    """Options that identify nothing by their text, because keys hold a digest of what they name."""
     error_name: ClassVar[str] = ""
     """Its name in error messages; empty: `name`."""
 
@@ -227,7 +229,9 @@ def canonicalize(value: Any) -> Json:  # noqa: ANN401
         facts = {name: getattr(type(value), name, None) for name in IDENTITY}
         if not all(facts.values()):
             raise TypeError(f"no canonical form for a {type(value).__name__}: a spec has {', '.join(IDENTITY)}")
-        return {**facts, **{f.name: canonicalize(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        unkeyed = getattr(type(value), "unkeyed", ())
+        names = [f.name for f in dataclasses.fields(value) if f.name not in unkeyed]
+        return {**facts, **{name: canonicalize(getattr(value, name)) for name in names}}
     if isinstance(value, Mapping):
         return {str(k): canonicalize(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

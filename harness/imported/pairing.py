@@ -176,7 +176,9 @@ class ImportedRows:
             text, ids = scored, generated_ids
             if ids is None and tokenizer is not None:
                 ids = tuple(tokenize_continuation(tokenizer, example.prompt, example.prompt_ids, text))
-            text, ids, cut = cut_continuation(tokenizer, example.prompt_ids, text, ids or (), self._limit)
+            text, ids, cut = cut_continuation(
+                tokenizer, example.prompt, example.prompt_ids, text, ids or (), self._limit
+            )
             stop: Stop = "length" if cut else item.stop or "eos"
             count["ids"] += generated_ids is not None
             count["rows"] += 1

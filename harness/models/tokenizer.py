@@ -2,8 +2,10 @@
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,8 @@ def is_exact(description: Mapping[str, Any]) -> bool:
     )
 
 
+# A UTF-8 character has at most four bytes, so at most three trailing tokens can hold an incomplete character.
+_PARTIAL_TOKENS = 3
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
 # A text that every tokenizer can encode, to find the special tokens put around it.
@@ -177,6 +181,24 @@ class LengthLimit:
     most: int | None
     by_chars: bool = False
     """Whether most human texts are in such a script."""
+    tokenizer: Tokenizer | None = None
+    """Whose tokens count; None: those of the tokenizer that the texts are kept in."""
+
+    def cut(self, prompt: str, text: str) -> str:
+        """Return the first `most` tokens of a text after its prompt, as text that ends with a whole character."""
+        if self.tokenizer is None or self.most is None:
+            return text
+        before = self.tokenizer.encode(prompt)
+        ids = tokenize_continuation(self.tokenizer, prompt, before, text)
+        if len(ids) <= self.most:
+            return text
+        for length in range(self.most, max(self.most - _PARTIAL_TOKENS, 0) - 1, -1):
+            cut = decode_continuation(self.tokenizer, before, ids[:length])
+            if text.startswith(cut):
+                return cut
+        # The tokenizer rewrites texts (case, spaces, Unicode), so that the cut is looked for in the text itself.
+        encode = partial(tokenize_continuation, self.tokenizer, prompt, before)
+        return text[: bisect_right(range(1, len(text)), self.most, key=lambda end: len(encode(text[:end])))]
 
 
 def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
@@ -216,10 +238,20 @@ def decode_continuation(tokenizer: Tokenizer, before: Sequence[int], ids: Sequen
 
 
 def cut_continuation(
-    tokenizer: Tokenizer | None, before: Sequence[int], text: str, ids: tuple[int, ...], limit: LengthLimit
-) -> tuple[str, tuple[int, ...], bool]:
-    """Return a text and its ids cut at the limit, and whether it was cut."""
+    tokenizer: Tokenizer | None, prompt: str, before: Sequence[int], text: str, ids: tuple[int, ...],
+    limit: LengthLimit,
+) -> tuple[str, tuple[int, ...], bool]:  # fmt: skip
+    """Return a text and its ids cut at the limit, and whether it was cut.
+
+    Where another tokenizer counts, the ids are the fewest whose text contains that of the cut.
+    """
     most = limit.most
+    if limit.tokenizer is not None:
+        cut = limit.cut(prompt, text)
+        if tokenizer is not None and cut != text:
+            decode = partial(decode_continuation, tokenizer, before)
+            ids = ids[: bisect_left(range(len(ids)), len(cut), key=lambda end: len(decode(ids[:end])))]
+        return cut, ids, cut != text
     if tokenizer is None:
         cut = text if most is None else core.take_first_words(text, most, limit.by_chars)
         return cut, ids, cut != text

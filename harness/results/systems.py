@@ -62,6 +62,7 @@ class SystemValue:
     metric_error: float = math.nan  # std or standard error that the metric reports; over seeds the root mean square
     target: float | None = None  # the best possible value if the direction is `target`
     interval: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
+    among_models: bool = False  # whether the results have several models, so that labels name this one's
 
     @property
     def pair(self) -> Pair:
@@ -100,6 +101,7 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str]) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
     settings: dict[str, dict[str, str]] = {}  # axes of each setting, formatted once
     values = []
+    among_models = frame.loc[frame["system"] == "model", "model_title"].nunique() > 1
     for group in group_by(frame.to_dict("records"), lambda row: tuple(row[column] for column in IDENTITY)).values():
         first = group[0]
         if first["setting"] not in settings:
@@ -123,6 +125,7 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str]) -> list[SystemValue]:
             target=first["target"] if math.isfinite(first["target"]) else None,
             metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
             interval=(low, high) if len(group) == 1 and -math.inf < low < high < math.inf else None,
+            among_models=among_models,
         )  # fmt: skip
         values.append(value)
     return values
@@ -293,13 +296,14 @@ def find_varying_axes(items: Iterable[SystemValue]) -> list[str]:
 
 
 def label_systems(items: Sequence[SystemValue], skip: Iterable[str] = ()) -> list[str]:
-    """Label systems by model, decoder and other options that differ, plus what makes the labels unique.
+    """Label systems by their model where results have several, decoder, other options that differ, and what is unique.
 
     Args:
         items: One value per system; no two agree in all axes.
         skip: Axes that are shown elsewhere (in column titles or the table title).
     """
-    several = len({i.titles[0] for i in items if i.system == "model"}) > 1
+    models = [i for i in items if i.system == "model"]
+    several = len({i.titles[0] for i in models}) > 1 or any(i.among_models for i in models)
     left = set(skip)
     names = [n for n in dict.fromkeys(n for i in items for n in i.axes) if n not in left]
     options = [n for n in names if n not in TITLE_AXES and get_parent_axis(n) != "decoder" and is_readable(n)]

@@ -5,15 +5,17 @@ The report folds what shares all of them but the seed.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from openended.harness import core, imported
 from openended.harness.decoders import Decoder
-from openended.harness.models import BackendSpec, EmbedderSpec
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.facts import digest_texts
 from openended.harness.run.settings import Settings
 from openended.harness.storage import Entry
 
+TOKENS = "task.tokens"
 _LONG = 12  # hexadecimal digits of a digest in an axis
 # `checkpoint-500`, `step-7000`, `global_step100`; of revisions also `step1000-tokens4B`.
 _STEP = re.compile(r"(?:^|[-_])(?:checkpoint|ckpt|(?:global_?)?step|iter)[-_=]?(\d{1,12})(?:-tokens\w+)?$")
@@ -36,6 +38,8 @@ def collect_axes(
     else:
         fields = [name for name in vars(task) if name.endswith("_field")]
         out |= collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
+        if task.needs_tokenizer() or settings.max_new_tokens is not None:
+            out |= _name_tokens(settings.models.cutting_tokenizer)
         out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
     if settings.generations is not None:
         out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
@@ -66,6 +70,14 @@ def collect_axes(
         out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(settings.vector_files["human"]))}
     out["judgments"] = f"{path.name}@{core.digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
     return out
+
+
+def _name_tokens(cutter: ModelSpec | None) -> dict[str, core.Json]:
+    """Return the axes that say in which unit prompts and texts are cut; equal tokenizers have equal digests."""
+    if cutter is None:
+        return {TOKENS: "words"}
+    title = replace(cutter, chat_template=False, chat_template_kwargs=None).title
+    return {TOKENS: title, f"{TOKENS}.digest": _shorten(digest_encoding(cutter))}
 
 
 def _collect_import_axes(

@@ -30,6 +30,7 @@ class CheckResult(NamedTuple):
 
     fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
     tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
+    cutting_tokenizer: str | None  # the same of the tokenizer that prompts and texts are cut by
     judgments: JudgmentSource
     readers: Sequence[core.ReadsFile]  # metrics that read the file of judgments
     remarks: Sequence[str]  # which of them have no value, and why
@@ -46,11 +47,11 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts, paired=task.paired)
-    spec = run_models.row_tokenizer
-    if task.needs_tokenizer() and spec is None:
+    spec, cutting = run_models.row_tokenizer, run_models.cutting_tokenizer
+    if task.needs_tokenizer() and cutting is None:
         raise core.SpecError(
             f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
-            "scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
+            "task.tokens=gpt2-large, or with scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
         )
     checks = list(_list_checks(run_models, decoder, metrics, embedder))
     if texts.generations is not None and not imported.is_built_in_system(texts.generations):
@@ -62,8 +63,11 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     fingerprint = executor.find(task.fingerprint)
     for check in checks:
         executor.find(check)
-    tokenizer = executor.find(partial(models.digest_encoding, spec)) if spec is not None else NO_TOKENIZER
-    return CheckResult(fingerprint, tokenizer, judgments, readers, remarks)
+    tokenizer, cutter = (
+        executor.find(partial(models.digest_encoding, each)) if each is not None else NO_TOKENIZER
+        for each in (spec, cutting)
+    )
+    return CheckResult(fingerprint, tokenizer, cutter, judgments, readers, remarks)
 
 
 def check_dataset(

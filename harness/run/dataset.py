@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +35,14 @@ NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCut:
+    """The tokenizer that prompts and texts are cut by, where it is another than the one that rows are kept in."""
+
+    inputs: Mapping[str, str | None]  # of the steps that cut: its `digest_encoding`; empty where it is that of the rows
+    load: Callable[[], Tokenizer | None]  # None where it is that of the rows
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
     """The examples of a run and the human side."""
 
@@ -47,6 +56,7 @@ class Dataset:
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
     reference_rows: TextRows | None  # several human texts of each prompt, where the task has them
+    cut: TokenCut
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
     steps: Sequence[Step]  # all, in order
 
@@ -59,7 +69,8 @@ class Dataset:
 
     def limit_length(self, most: int | None) -> models.LengthLimit:
         """Return the length limit of the texts of systems, in the unit in which the human texts are cut."""
-        return models.LengthLimit(most, by_chars=self.human.entry is not None and "by_chars" in self.human.entry.meta)
+        by_chars = self.human.entry is not None and "by_chars" in self.human.entry.meta
+        return models.LengthLimit(most, by_chars, self.cut.load())
 
     @property
     def prompts(self) -> Path:
@@ -73,13 +84,17 @@ def declare_dataset(
     run_models: RunModels,
     fingerprint: str | None,
     tokenizer: str | None,
+    cutting_tokenizer: str | None,
     session: Session,
 ) -> Dataset:
     """Declare the examples, the human side and the prompts in a chat template; digests are as `Dataset` has them."""
     spec, chat_model = run_models.row_tokenizer, run_models.chat_model
     count, spare, length = texts.num_examples, texts.num_model_texts, texts.max_new_tokens
-    cuts = spec if task.needs_tokenizer() else None
-    source = {"source": fingerprint} | ({"tokenizer": tokenizer} if cuts is not None else {})
+    cuts = run_models.cutting_tokenizer if task.needs_tokenizer() else None
+    source = {"source": fingerprint} | ({"tokenizer": cutting_tokenizer} if cuts is not None else {})
+    cut = TokenCut({}, lambda: None)
+    if length is not None and run_models.tokens is not None and cutting_tokenizer != tokenizer:
+        cut = TokenCut({"cut": cutting_tokenizer}, partial(session.row_tokenizer, run_models.tokens))
 
     def declare(what: str, count: int | str, more: int | str, may_lack: bool = False) -> tuple[Step, Step]:
         def write_examples(folder: Path) -> Mapping[str, Any]:
@@ -88,11 +103,11 @@ def declare_dataset(
 
         def write_human(folder: Path) -> Mapping[str, Any]:
             loaded, several = session.row_tokenizer(spec), task.has_references()
-            return make_human(folder, _get_path(examples), loaded, length, references=several)
+            return make_human(folder, _get_path(examples), loaded, length, cut.load(), references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples)
-        inputs = {"examples": examples, "tokenizer": tokenizer}
+        inputs = {"examples": examples, "tokenizer": tokenizer, **cut.inputs}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
         return examples, Step("human", what, "human", limit, inputs, write_human)
 
@@ -114,7 +129,7 @@ def declare_dataset(
         fingerprint, tokenizer, spec, examples, human, chat,
         human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
         reference_rows=plan_rows("human", REFERENCE_ROWS, chat) if task.has_references() else None,
-        other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
+        cut=cut, other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
     )  # fmt: skip
 
 
@@ -162,11 +177,13 @@ def describe_words(tokenizer: str | None, is_cut: bool) -> dict[str, int]:
 
 
 def make_human(
-    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None, *, references: bool = False
-) -> Mapping[str, Any]:
+    folder: Path, examples: Path, tokenizer: Tokenizer | None, max_new_tokens: int | None,
+    cutting_tokenizer: Tokenizer | None = None, *, references: bool = False,
+) -> Mapping[str, Any]:  # fmt: skip
     """Write the prompts, and the human continuations cut to the length that the model may use."""
     humans = (example.human for example in read_examples(examples / EXAMPLES))
-    limit = models.LengthLimit(max_new_tokens, by_chars=tokenizer is None and mostly_lack_spaces(humans))
+    by_chars = tokenizer is None and mostly_lack_spaces(humans)
+    limit = models.LengthLimit(max_new_tokens, by_chars, cutting_tokenizer)
 
     def rows(file: Path) -> Iterator[Row]:
         return (build_human_row(e, tokenizer, limit) for e in read_examples(file))
@@ -199,10 +216,13 @@ def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models
 def build_cut_row(prompt: Row, sample: int, text: str, tokenizer: Tokenizer | None, limit: models.LengthLimit) -> Row:
     """Tokenize a text after the prompt of a row and cut it; `stop` is `length` if it was cut."""
     ids: tuple[int, ...] = ()
+    cut = limit.cut(prompt.prompt, text)
+    text, is_cut = cut, cut != text
     if tokenizer is not None:
         ids = tuple(models.tokenize_continuation(tokenizer, prompt.prompt, prompt.prompt_ids, text))
-    text, ids, cut = models.cut_continuation(tokenizer, prompt.prompt_ids, text, ids, limit)
-    stop: Stop = "length" if cut else "eos"
+    if limit.tokenizer is None:
+        text, ids, is_cut = models.cut_continuation(tokenizer, prompt.prompt, prompt.prompt_ids, text, ids, limit)
+    stop: Stop = "length" if is_cut else "eos"
     generation = Generation(prompt.generation.example_id, sample, text, ids, stop, float("nan"))
     return replace(prompt, generation=generation)
 

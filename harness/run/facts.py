@@ -75,8 +75,9 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
         if preset and all(core.canonicalize(getattr(metric, name)) == value for name, value in preset.items()):
             out["protocol"] = options.protocol
     out |= metric.describe_libraries()
-    length = options.texts.max_new_tokens
-    out["length"] = f"{length}{' words' if run_models.counter is None and length is not None else ''}"
+    length, cutter = options.texts.max_new_tokens, run_models.cutting_tokenizer
+    unit = "words" if cutter is None else f"tokens@{digest_encoding(cutter)[:_SHORT]}"
+    out["length"] = f"{length} {unit}" if length is not None else "None"
     if tested is not None and any(map(reads_q, needs)):
         out["min_new_tokens"] = str(options.texts.least_length)  # Q gives the end of text no probability before
     if tested is not None and tested.signature_note:

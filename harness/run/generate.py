@@ -3,12 +3,13 @@
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
@@ -18,10 +19,10 @@ from openended.harness import core, storage
 from openended.harness.core import Generation, SpecError, Tokenizer, canonicalize, digest_file, show_progress
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
-from openended.harness.models import Backend, BackendSpec, LengthLimit, tokenize_continuation
+from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.run.dataset import CHAT, PROMPTS, Dataset, build_cut_row, declare_template, read_conversations
 from openended.harness.run.session import Session
-from openended.harness.run.settings import TextOptions
+from openended.harness.run.settings import BUNDLED_DATA, TextOptions
 from openended.harness.run.steps import Step, TextRows, digest_model
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ DATA, REPLIES = "data.arrow", "replies.arrow"
 _WRITING = ".block.arrow"  # a block that is not complete
 _FACTS = "facts.json"  # what is known of the blocks before the generation ends
 _MOST_WAITING = 1 << 14  # rows that wait to be written
+_ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
+_MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
 _COMMON_TAGS = r"think>|THINK\]|<\|channel"  # outside of a chat; in one, all families are looked for
 _OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser")
 """Facts in which the parts of one generation can differ, because they were generated at different times."""
@@ -41,7 +44,6 @@ def declare_generation(
 ) -> TextRows:  # fmt: skip
     """Declare the texts of the model under test; a decoder that still needs a number of the human side waits for it."""
     length, chat, prompting = texts.reply_length, dataset.chat, texts.prompting
-    limit = dataset.limit_length(texts.max_new_tokens)
     if length is None:
         raise SpecError("max_new_tokens: expected a value when the harness generates")
     spec: dict[str, Any] = {
@@ -54,10 +56,12 @@ def declare_generation(
     if texts.continue_after_end:
         spec["continue_after_end"] = True
     if prompting is not None:
-        answers = {"samples": texts.samples, **asdict(limit)}
+        limit = dataset.human.entry.meta.get("by_chars", False) if dataset.human.entry is not None else False
+        answers = {"samples": texts.samples, "most": texts.max_new_tokens, "by_chars": limit}
         spec["prompting"] = [canonicalize(prompting), answers if prompting.lists else None]
     human = dataset.human.entry if not decoder.needs_human_ppl else None
     inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer, "model": partial(digest_model, model)}
+    inputs |= dataset.cut.inputs
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
     extent = {"prompts": human.files[PROMPTS] if human is not None else None, "samples": texts.replies}
     reader = model.tokenizer_spec() if model.chat_template else None
@@ -84,24 +88,40 @@ def declare_generation(
             todo = [replace(prompt, messages=turns[prompt.example_id]) for prompt in todo]
         if todo:
             lm = session.model(model, runtime)
-            request = GenerationRequest(
-                prompts=todo, decoder=decoder, seed=texts.seed, max_new_tokens=length,
-                min_new_tokens=texts.least_length, continue_after_end=texts.continue_after_end,
-                batch_size=runtime.batch_size, companions=session.companions(decoder, runtime),
-            )  # fmt: skip
-            # A model without a tokenizer writes texts alone.
-            recode = session.row_tokenizer(dataset.tokenizer_spec) if lm.tokenizer is None else None
-            # The text of a server may be encoded again, to a few tokens more than it wrote.
-            longest = length if model.describe_service() is None else None
+            tokenizer, limit = session.row_tokenizer(dataset.tokenizer_spec), dataset.limit_length(length)
+            lengths = [length]
+            if limit.tokenizer is not None:
+                longest_prompt = max(len(prompt.token_ids) for prompt in todo)
+                lengths = list_own_lengths(length, tokenizer, limit.tokenizer, model.context_length(), longest_prompt)
             blocks.note_facts(merge_facts(facts, describe_part(lm, runtime)))
-            total = (blocks.count["n"] + len(todo)) * length
-            with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
-                advance(blocks.count["tokens"])
-                lm.generate(request, partial(blocks.add, recode=recode, longest=longest), advance)
-            blocks.flush()
-            if missing := blocks.list_missing(None):
-                lost = f"{len(missing)} of {len(todo)} texts, the first of example {missing[0].example_id}"
-                raise core.DataError(f"model {model.title}: its backend did not return {lost}")
+            for own_length in lengths:  # texts that are too short in the other tokens: once more
+                is_full = texts.least_length == length
+                request = GenerationRequest(
+                    prompts=todo, decoder=decoder, seed=texts.seed, max_new_tokens=own_length,
+                    min_new_tokens=own_length if is_full else min(texts.least_length, own_length),
+                    continue_after_end=texts.continue_after_end,
+                    batch_size=runtime.batch_size, companions=session.companions(decoder, runtime),
+                )  # fmt: skip
+                add = partial(
+                    blocks.add,
+                    # A model without a tokenizer writes texts alone.
+                    recode=tokenizer if lm.tokenizer is None else None,
+                    # The text of a server may be encoded again, to a few tokens more than it wrote.
+                    longest=own_length if model.describe_service() is None else None,
+                    cut=partial(cut_generation, tokenizer, limit, is_last=own_length == lengths[-1]),
+                )
+                total = blocks.count["tokens"] + len(todo) * own_length
+                with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
+                    advance(blocks.count["tokens"])
+                    lm.generate(request, add, advance)
+                blocks.flush()
+                missing = {(prompt.example_id, prompt.sample) for prompt in blocks.list_missing(None)}
+                if missing and own_length == lengths[-1]:
+                    lost = f"{len(missing)} of {len(todo)} texts, the first of example {min(missing)[0]}"
+                    raise core.DataError(f"model {model.title}: its backend did not return {lost}")
+                todo = [prompt for prompt in todo if (prompt.example_id, prompt.sample) in missing]
+                if not todo:
+                    break
             facts = merge_facts(facts, describe_part(lm, runtime))
         blocks.join(folder / file)
         facts = {**facts, **blocks.count, "samples": texts.replies}
@@ -113,7 +133,10 @@ def declare_generation(
             from openended.harness.run.answers import drop_reasoning
 
             replies = drop_reasoning(model, folder / file, chats)
-        count, note = write_answers(folder, replies, prompting, texts.samples, spec["seed"] or 0, limit, tokenizer)
+        answer_limit = dataset.limit_length(texts.max_new_tokens)
+        count, note = write_answers(
+            folder, replies, prompting, texts.samples, spec["seed"] or 0, answer_limit, tokenizer
+        )
         log.info("%s", note)
         return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
 
@@ -123,6 +146,38 @@ def declare_generation(
         extent=extent,
     )  # fmt: skip
     return TextRows("model", step, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=count * length)
+
+
+def list_own_lengths(
+    length: int, own: Tokenizer | None, other: Tokenizer, context: int | None, longest_prompt: int
+) -> list[int]:
+    """Return how many of its own tokens a model is asked for, until its text has `length` tokens of another tokenizer.
+
+    The first number is enough for most English texts; the last is what the context holds. None depends on the prompts
+    of a run unless its context ends, so that a text does not depend on the number of examples.
+    """
+    sample = _ENGLISH.read_text(encoding="utf-8")
+    ratio = len(own.encode(sample)) / len(other.encode(sample)) if own is not None else 1.0
+    most = _MOST_TIMES * length
+    if context is not None:
+        most = max(min(most, context - longest_prompt), 1)
+    lengths = [math.ceil(_MARGIN * ratio * length)]
+    while lengths[-1] < most:
+        lengths.append(2 * lengths[-1])
+    return [*(each for each in lengths if each < most), most]
+
+
+def cut_generation(
+    tokenizer: Tokenizer | None, limit: LengthLimit, row: storage.Row, *, is_last: bool
+) -> storage.Row | None:
+    """Return a generated row cut in the tokens of another tokenizer; None if it has too few of them yet."""
+    if limit.tokenizer is None:
+        return row
+    text = row.generation
+    short, ids, is_cut = cut_continuation(tokenizer, row.prompt, row.prompt_ids, text.text, text.token_ids, limit)
+    if is_cut:
+        return replace(row, generation=replace(text, text=short, token_ids=ids, stop="length", log_prob=math.nan))
+    return row if text.stop == "eos" or is_last else None
 
 
 def write_answers(
@@ -230,11 +285,13 @@ class RowBlocks:
         return [Prompt(i, s, read[i].prompt_ids, read[i].prompt) for i, s in keys]
 
     def add(
-        self, generations: Sequence[Generation], *, recode: Tokenizer | None = None, longest: int | None = None
-    ) -> None:
+        self, generations: Sequence[Generation], *, recode: Tokenizer | None = None, longest: int | None = None,
+        cut: Callable[[storage.Row], storage.Row | None] = lambda row: row,
+    ) -> None:  # fmt: skip
         """Take finished texts; they are on disk after `seconds` at the latest (once more come).
 
-        `recode` makes token ids in place of those of the model, which may write `longest` tokens.
+        `recode` makes token ids in place of those of the model, which may write `longest` tokens; where `cut` returns
+        none, the text is still missing.
         """
         for generation in generations:
             row, count = self._prompts.get(generation.example_id), len(generation.token_ids)
@@ -248,8 +305,9 @@ class RowBlocks:
             if recode is not None:
                 ids = tokenize_continuation(recode, row.prompt, row.prompt_ids, generation.text)
                 generation = replace(generation, token_ids=tuple(ids))
-            self._waiting.append(storage.Row(row.prompt, row.prompt_ids, generation))
-            self._note(self._waiting[-1])
+            if (finished := cut(storage.Row(row.prompt, row.prompt_ids, generation))) is not None:
+                self._waiting.append(finished)
+                self._note(finished)
         if time.monotonic() - self._last > self._seconds or len(self._waiting) >= _MOST_WAITING:
             self.flush()
 

@@ -27,7 +27,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     """Declare the texts that `generations` names, as the system under test."""
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
-    inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer}
+    inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer, **dataset.cut.inputs}
     what = name
     make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
     spec: Any
@@ -149,7 +149,11 @@ def _retrieve_texts(
     """Return for each prompt the human text of the most similar other prompt of the task."""
     name, rows = str(options.generations), RowFile(dataset.human_rows.path)
     compared = set(rows.ids)
-    rest = [e for e in task.examples(tokenizer, Counter()) if e.id not in compared and e.prompt.strip()]
+    rest = [
+        e
+        for e in task.examples(dataset.cut.load() or tokenizer, Counter())
+        if e.id not in compared and e.prompt.strip()
+    ]
     if not rest:
         raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
     nearest = imported.find_nearest_prompts(rows.prompts, [e.prompt for e in rest])

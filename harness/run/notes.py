@@ -119,9 +119,9 @@ def list_remarks(task: core.Task, metrics: Sequence[core.Metric], models: RunMod
     ]
     counter = models.counter
     if models.scorer is None and any(map(counts_tokens, metrics)):
-        whose = f"tokens of {counter.title}, the model under test" if counter is not None else "whitespace words"
+        whose = f"tokens of {counter.title}" if counter is not None else "whitespace words"
         out.append(f"text statistics count {whose}: no scorer is set")
-    if counter is None and limit.most is not None:
+    if counter is None and limit.most is not None and limit.tokenizer is None:
         unit = "characters" if limit.by_chars else "whitespace words"
         out.append(f"both sides are cut at {limit.most} {unit}: there is no scorer to count tokens")
     return out

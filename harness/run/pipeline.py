@@ -124,7 +124,8 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
 
         reference = choose_reference(model if texts.generations is None else None, settings.audit)
     checked = check_request(settings, executor)
-    dataset = declare_dataset(task, texts, run_models, checked.fingerprint, checked.tokenizer, session)
+    digests = checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer
+    dataset = declare_dataset(task, texts, run_models, *digests, session)
     executor.run(*dataset.steps)
     settings = replace(settings, metrics=resolve_units(settings.metrics, run_models.counter, dataset.human_rows))
     check_dataset(dataset, checked, settings.metrics, texts, run_models, decoder)

@@ -19,7 +19,7 @@ from openended.harness.models import BUNDLED, BackendSpec, EmbedderSpec, ModelSp
 NO_JUDGMENTS = "none"  # of `judgments`: values that need them are absent
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
-_BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
+BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 # Options whose nodes are built or dropped here; the others become fields of `Settings` as they are.
 _GROUPS = (
     "task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "report", "runtime", "tracker",
@@ -77,6 +77,7 @@ class RunModels:
     scorer: BackendSpec | None
     embedder: EmbedderSpec | None
     vector_files: Mapping[str, Path]  # of the user's own vectors: `human` and `model`, or none
+    tokens: ModelSpec | None = None  # whose tokens prompts and texts are cut in; None: the row tokenizer's
 
     @property
     def chat_model(self) -> ModelSpec | None:
@@ -90,10 +91,14 @@ class RunModels:
         return next((spec for spec in specs if spec is not None), None)
 
     @property
+    def cutting_tokenizer(self) -> ModelSpec | None:
+        """Whose tokens prompts and texts are cut in; None: texts are cut in words."""
+        return self.tokens if self.tokens is not None else self.row_tokenizer
+
+    @property
     def counter(self) -> ModelSpec | None:
-        """Whose tokens text statistics count: the scorer's, else the model's under test; None: whitespace words."""
-        counting = self.scorer if self.scorer is not None else self.model
-        return counting.tokenizer_spec() if counting is not None else None
+        """Whose tokens text statistics count: the scorer's, else those that texts are cut in; None: whitespace words."""
+        return self.scorer.tokenizer_spec() if self.scorer is not None else self.cutting_tokenizer
 
     def find_model(self, need: core.Need) -> BackendSpec | None:
         """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
@@ -260,7 +265,8 @@ class Settings(core.Spec):
     @property
     def models(self) -> "RunModels":
         """The models that write or read the texts, and the vectors that replace an embedder's."""
-        return RunModels(self.model, self.scorer, self.embedder, self.vector_files)
+        tokens = build_tokens_spec(self.task)
+        return RunModels(self.model, self.scorer, self.embedder, self.vector_files, tokens)
 
     @property
     def vector_files(self) -> dict[str, Path]:
@@ -288,6 +294,8 @@ class Settings(core.Spec):
                 title = getattr(part, "title", None)
                 node["title"] = title if isinstance(title, str) else part.name
             out[name] = node
+        if self.task.tokens is not None:
+            out["task"] = {**cast("dict[str, core.Json]", out["task"]), "tokens": self.task.tokens}
         for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
             out[name] = getattr(self, name)
         for name in ("generations_field", "generations_role", "system", "judgment_columns", "judgment_players",
@@ -298,11 +306,19 @@ class Settings(core.Spec):
             out["system_title"] = title
         if self.generations_thinking != "drop":
             out["generations_thinking"] = self.generations_thinking
-        if self.judgments is not None and Path(self.judgments).parent == _BUNDLED_DATA:
+        if self.judgments is not None and Path(self.judgments).parent == BUNDLED_DATA:
             out["judgments"] = f"{BUNDLED}{Path(self.judgments).name}"
         if self.vector_files:
             out["features"] = {name: str(path) for name, path in self.vector_files.items()}
         return out
+
+
+def build_tokens_spec(task: core.Task) -> ModelSpec | None:
+    """Return the tokenizer that the option `tokens` of a task names, as `NAME` or `NAME@REVISION`."""
+    if task.tokens is None:
+        return None
+    path, _, revision = (task.tokens, "", "") if Path(task.tokens).is_dir() else task.tokens.partition("@")
+    return core.construct(ModelSpec, {"path": path, "revision": revision or None}, "task.tokens")
 
 
 def check_name(name: str) -> None:
@@ -336,7 +352,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         raise core.SpecError(f"generations: expected one file; several are a grid: openended -m generations={listed}")
     judgments = config.get("judgments")
     if judgments is not None and str(judgments).startswith(BUNDLED):  # a file that comes with the harness
-        paths = {f"{BUNDLED}{path.name}": str(path) for path in sorted(_BUNDLED_DATA.glob("*.csv"))}
+        paths = {f"{BUNDLED}{path.name}": str(path) for path in sorted(BUNDLED_DATA.glob("*.csv"))}
         if judgments not in paths:
             raise core.SpecError(f"judgments: expected one of {', '.join(paths)}, got {judgments!r}")
         judgments = paths[judgments]
@@ -374,7 +390,8 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
                 raise core.SpecError(
                     f"{name}={words[0]}: words are counted by the tokens of a model, and there is none"
                 )
-            values[name] = max(1, round(int(words[1]) * measure_tokens_per_word(model, task)))
+            counter = build_tokens_spec(task) or model
+            values[name] = max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))
     return core.construct(Settings, values, "config")
 
 

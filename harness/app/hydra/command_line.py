@@ -100,7 +100,7 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         typed[key] = word
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
-    options = [_quote_for_hydra(_to_sweeper_override(word)) for word in options]
+    options = [quote_for_hydra(_to_sweeper_override(word)) for word in options]
     return CommandLine((*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags))
 
 
@@ -172,7 +172,7 @@ def _explain_missing_equals(word: str) -> str:
     return f"expected option=value, got {word!r}; {hint}"
 
 
-def _quote_for_hydra(word: str) -> str:
+def quote_for_hydra(word: str) -> str:
     """Quote the value of an override if Hydra's grammar cannot read it as it is."""
     if _is_readable(word):
         return word

@@ -14,12 +14,16 @@ from typing import Any
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from openended.harness.app.hydra.command_line import quote_for_hydra
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
 from openended.harness.app.hydra.config_loader import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
-from openended.harness.core import SpecError, find_repeated, format_duration
+from openended.harness.core import HarnessError, SpecError, find_repeated, format_duration
+from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.results import group_by
 
 log = logging.getLogger(__name__)
@@ -29,6 +33,7 @@ MOST_JOBS = 10_000  # maximum per grid
 MANY_JOBS = 300  # of more, the command says how long the check takes
 SECONDS_PER_JOB = 0.01  # to compose and plan a job
 Jobs = list[list[str]]
+_NO_MODELS = ("decoder", "seed", "samples", "metric", "name")  # options that change neither models nor tasks
 
 
 def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
@@ -38,13 +43,49 @@ def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
     sweeper = OmegaConf.to_container(config.hydra.sweeper)
     series = compose_series(composer, config)
     if not series:
-        return _list_experiment_jobs(composer.parser, sweeper if isinstance(sweeper, dict) else {}, words)
+        jobs = _list_experiment_jobs(composer.parser, sweeper if isinstance(sweeper, dict) else {}, words)
+        return share_tokens(composer, jobs)
     user_words = [word for word in words if get_option_name(word) not in (CHOICE, NAME)]
-    jobs: Jobs = []
+    jobs = []
     for member, experiment in series.items():
         own_words = [f"{CHOICE}={member}", *user_words, *_name_override(config, member)]
-        jobs += _list_experiment_jobs(composer.parser, experiment.sweeper, own_words)
+        jobs += share_tokens(composer, _list_experiment_jobs(composer.parser, experiment.sweeper, own_words))
     return jobs
+
+
+def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
+    """Add the option that lets models of several tokenizers have one human side; say in whose tokens texts are cut.
+
+    Unless a job names a tokenizer itself, it is the scorer's, or without one that of the first model.
+    """
+    by_models = group_by(jobs, lambda job: tuple(w for w in job if get_option_name(w).split(".")[0] not in _NO_MODELS))
+    if len(by_models) < 2:
+        return jobs
+    tokenizers: dict[str | None, None] = {}
+    scorers, models = list[ModelSpec](), list[ModelSpec]()
+    try:
+        for settings in (composer.compose_job(job, unnamed="").settings for job, *_ in by_models.values()):
+            cutter = settings.models.cutting_tokenizer
+            scorer = settings.scorer.tokenizer_spec() if settings.scorer is not None else None
+            if settings.task.tokens is not None or not (settings.max_new_tokens or settings.task.needs_tokenizer()):
+                return jobs
+            if cutter is not None and cutter.find_file("config.json", optional=True) is None:
+                return jobs  # not here, as the check of the jobs says
+            tokenizers[digest_encoding(cutter) if cutter is not None else None] = None
+            scorers += [scorer] if scorer is not None else []
+            models += [cutter] if cutter is not None else []
+    except (HarnessError, HydraException, OmegaConfBaseException):  # the check of the jobs says what is wrong
+        return jobs
+    if len(tokenizers) < 2:
+        return jobs
+    chosen = (scorers or models)[0]
+    name = f"{chosen.path}@{chosen.revision}" if chosen.revision else chosen.path
+    log.info(
+        "grid       the models have %d tokenizers: prompts, human texts and generated texts are cut in the tokens of "
+        "%s %s (task.tokens=NAME: of another)", len(tokenizers), "the scorer" if scorers else "the first model",
+        chosen.title,
+    )  # fmt: skip
+    return [[*job, quote_for_hydra(f"task.tokens={name}")] for job in jobs]
 
 
 def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:

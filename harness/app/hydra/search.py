@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from optuna.trial import Trial
 
 from openended.harness.app.hydra.compose import Composer, choose_name
+from openended.harness.app.hydra.grid import share_tokens
 from openended.harness.app.hydra.grid_run import GridRun
 from openended.harness.app.hydra.grid_state import has_failed_job
 from openended.harness.app.hydra.plan import plan_jobs
@@ -84,6 +85,9 @@ class Search:
         node: dict[str, Any] = {str(k): v for k, v in raw.items()} if isinstance(raw, dict) else {}
         words = list(config.hydra.overrides.task)
         self.space = parse_space(_read_mapping(node, "params"), _read_mapping(node, "spaces"), words)
+        corners = [self.space.words(corner, self.space.seeds[0]) for corner in self.space.corners()]
+        shared_words = share_tokens(self.composer, corners)[0][len(corners[0]) :] if corners else []
+        self.space = replace(self.space, fixed=(*self.space.fixed, *shared_words))
         rungs = _read_integers(node, "rungs")
         sampler_options = _read_mapping(node, "sampler_options")
         # The name depends only on the command.

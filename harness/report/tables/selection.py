@@ -26,6 +26,7 @@ COMPANIONS: Mapping[str, tuple[str, ...]] = {
 # Axes that are part of signatures, so that values which differ in them are not comparable.
 AXIS_OF = {"n": "num_examples", "length": "max_new_tokens"}  # field of a signature → the axis that sets it
 DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "embedder")
+DIGESTS = ("reference", "generations", "judgments", "texts", "digest", "weights")  # ends of axes that nobody reads
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
 RATED = "rated"  # decoder of runs on judgments alone
@@ -39,7 +40,7 @@ class TablePart:
     results: Results
     items: list[SystemValue]
     stem: str  # name of its file
-    where: Mapping[str, str]  # axis of the split → its value here
+    where: Mapping[str, str]  # axis of the split → its value here, of a digest the number of the version
     about: tuple[str, ...]  # summary of the runs
 
     @property
@@ -79,9 +80,14 @@ def split_results(results: Results, layout: Layout, name: str) -> list[TablePart
     for values, part in parts.items():
         shared = {a: v for a, v in zip(axes, values, strict=True) if measured.describes_human_side(a)}
         part += [i for i in items if i.system != "model" and all(i.axes[a] == v for a, v in shared.items())]
+    where_of = [dict(zip(axes, values, strict=True)) for values in parts]
+    for axis in (a for a in axes if a.rpartition(".")[2] in DIGESTS):
+        versions = list(dict.fromkeys(where[axis] for where in where_of))
+        for where in where_of:
+            where[axis] = f"version {versions.index(where[axis]) + 1} of {len(versions)}"
     return [
-        TablePart(results, part, stem, dict(zip(axes, values, strict=True)), summarize_sources(part, results.runs))
-        for (values, part), stem in zip(parts.items(), name_files(name, list(parts)), strict=True)
+        TablePart(results, part, stem, where, summarize_sources(part, results.runs))
+        for part, where, stem in zip(parts.values(), where_of, name_files(name, list(parts)), strict=True)
     ]
 
 

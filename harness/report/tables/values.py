@@ -25,6 +25,7 @@ from openended.harness.report.tables.frame import (
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Pair, Results, SystemValue, find_human_value, find_interval, group_by
 
+_TITLES = {"task.texts": "human texts", "task.digest": "data"}
 NO_HUMAN = "No human value was measured."
 NOT_HUMAN = {
     "two_sample": "Compares a system with the human text, so the human text itself has no value.",
@@ -138,7 +139,7 @@ class _ValueFrame:
         alarms = [note for note in notes if core.DO_NOT_REPORT in note]
         return Frame(
             part.stem,
-            ", ".join([f"{layout.title}{part.tasks}", *(f"{a}={v}" for a, v in part.where.items() if a != "task")]),
+            ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)]),
             tuple(entries),
             (
                 *describe_coverage(quantity for quantity, _ in styled), *estimates,
@@ -152,6 +153,13 @@ class _ValueFrame:
             ),
             rules=(*means, *signatures),
         )  # fmt: skip
+
+    def name_model(self) -> list[str]:
+        """Name the model of all systems where they have one, which no row and no column shows then."""
+        axes = {*self.outer, *self.layout.rows, *self.layout.columns}
+        names = {(i.titles[0], i.axes.get("decoder") == "imported") for i in self.models}
+        ((title, is_imported), *others) = names
+        return [f"model={title}"] if title and not (others or is_imported or "model" in axes) else []
 
     def compare(self, cell: Cell, best: Cell) -> float:
         """Return the p-value that the systems of two cells are equally good; NaN if it cannot be tested."""
@@ -262,6 +270,10 @@ class _ValueFrame:
             rows.setdefault(tuple(_build_human_cell(items, *column, same) for column in columns), items[0])
         labels = measured.label_systems(list(rows.values()), self.outer) if len(rows) > 1 else ["human"]
         return list(zip(labels, rows, strict=False))
+
+
+def _name_options(where: Mapping[str, str]) -> list[str]:
+    return [f"{_TITLES.get(axis, axis)}={value}" for axis, value in where.items() if axis != "task"]
 
 
 def _label_value(where: Mapping[str, str], axis: str) -> list[str]:

@@ -43,7 +43,9 @@ def make_dataset(made: Settings, executor: Executor) -> Dataset:
     """Check a run and make or plan its dataset, as the pipeline does."""
     checked = check_request(made, executor)
     texts, models = made.texts, made.models
-    dataset = declare_dataset(made.task, texts, models, checked.fingerprint, checked.tokenizer, executor.session)
+    dataset = declare_dataset(
+        made.task, texts, models, checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer, executor.session
+    )
     executor.run(*dataset.steps)
     check_dataset(dataset, checked, made.metrics, texts, models, made.decoder)
     return dataset

@@ -288,7 +288,7 @@ def test_without_a_scorer_the_tokens_are_those_of_the_model_under_test(tmp_path)
     assert facts[0] == facts[1]
     assert facts[0]["tokens"].startswith("model@")
     assert "scorer" not in facts[0]
-    assert "text statistics count tokens of docs-s, the model under test: no scorer is set" in record.notes
+    assert "text statistics count tokens of docs-s: no scorer is set" in record.notes
     _, scored = measure_rows(tmp_path, "metric=[zipf]", "model=docs-s")
     assert scored["model", "zipf"].values == small["model", "zipf"].values
     assert scored["model", "zipf"].signature != small["model", "zipf"].signature

@@ -226,8 +226,8 @@ def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given
 def test_the_run_id_of_bundled_judgments_does_not_depend_on_the_folder_of_the_installation(tmp_path, monkeypatch):
     specs = []
     for number in range(2):
-        data = shutil.copytree(settings_module._BUNDLED_DATA, tmp_path / str(number))
-        monkeypatch.setattr(settings_module, "_BUNDLED_DATA", data)
+        data = shutil.copytree(settings_module.BUNDLED_DATA, tmp_path / str(number))
+        monkeypatch.setattr(settings_module, "BUNDLED_DATA", data)
         chosen = settings(tmp_path, "judgments=bundled:example_pairs.csv", "metric=[bradley_terry]")
         assert chosen.judgments == str(data / "example_pairs.csv")
         specs.append(chosen.spec())
