@@ -160,6 +160,7 @@ from .terminal import (
 )
 from .text import (
     REDACTED as REDACTED,
+    SHORTENED as SHORTENED,
     count_unspaced_texts as count_unspaced_texts,
     escape_controls as escape_controls,
     escape_controls_in_line as escape_controls_in_line,

@@ -104,6 +104,9 @@ def escape_csv_cell(text: str) -> str:
     return text
 
 
+SHORTENED = "…/"  # in place of the folders of a path in what is shareable: for people, no address
+
+
 def make_shareable(value: Json) -> Json:
     """Return JSON that can be published, names included: `~` for the home folder, other folders and keys removed."""
     if isinstance(value, dict):
@@ -114,7 +117,7 @@ def make_shareable(value: Json) -> Json:
         return value
     home = _compile_home_pattern()
     text = home.sub("~", value) if home is not None else value
-    return redact_keys(_FOLDERS.sub(r"…/\1", text) if "/" in text else text)
+    return redact_keys(_FOLDERS.sub(rf"{SHORTENED}\1", text) if "/" in text else text)
 
 
 def redact_keys(text: str) -> str:

@@ -68,6 +68,7 @@ def is_exact(description: Mapping[str, Any]) -> bool:
 
 # A UTF-8 character has at most four bytes, so at most three trailing tokens can hold an incomplete character.
 _PARTIAL_TOKENS = 3
+_PARTIAL = "\N{REPLACEMENT CHARACTER}"
 # Texts handed to a batch tokenizer at once: bounds its memory.
 _TOKENIZE = 1024
 # A text that every tokenizer can encode, to find the special tokens put around it.
@@ -194,7 +195,7 @@ class LengthLimit:
             return text
         for length in range(self.most, max(self.most - _PARTIAL_TOKENS, 0) - 1, -1):
             cut = decode_continuation(self.tokenizer, before, ids[:length])
-            if text.startswith(cut):
+            if text.startswith(cut) and not cut.endswith(_PARTIAL):
                 return cut
         # The tokenizer rewrites texts (case, spaces, Unicode), so that the cut is looked for in the text itself.
         encode = partial(tokenize_continuation, self.tokenizer, prompt, before)

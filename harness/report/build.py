@@ -43,6 +43,8 @@ class Report:
     left_out: int  # number of runs whose records are lost or damaged
     results: Results = field(repr=False, compare=False)
     """What the report was built from, or the runs of both reports side by side."""
+    failed: bool = False
+    """Whether the page, or its texts, could not be written; a line of the log says why."""
 
     def show(self, console: "Console | None" = None, *, verbose: bool = False) -> None:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
@@ -155,7 +157,7 @@ def build_report(
 
     def write_rest(folder: Path) -> list[Path]:
         """Write figures, frame and page; return the files in this order."""
-        from openended.harness.report.page.page import write_page
+        from openended.harness.report.page.page import warn_of_failure, write_page
 
         leaderboard = "leaderboard" in analyses
         pictures: list[Picture] = []
@@ -174,10 +176,12 @@ def build_report(
             written.append(write_stress_csv(results, folder))
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
-            written += write_page(results, tables, pictures, path, leaderboard=leaderboard)
+            with warn_of_failure("the page is not written", failures):
+                written += write_page(results, tables, pictures, path, leaderboard=leaderboard, failures=failures)
         return written
 
-    return write_report(results, tables, Path(out_dir), write_rest)
+    failures: list[str] = []
+    return replace(write_report(results, tables, Path(out_dir), write_rest), failed=bool(failures))
 
 
 def write_report(

@@ -84,6 +84,8 @@ def _run(args: argparse.Namespace) -> None:
         sys.stdout.write(f"{report.folder}\n")
     else:
         report.show(verbose=args.verbose)
+    if report.failed:
+        raise SystemExit(core.FAILED)
 
 
 def _build_report(args: argparse.Namespace) -> "Report":

@@ -97,7 +97,7 @@ class RunModels:
 
     @property
     def counter(self) -> ModelSpec | None:
-        """Whose tokens text statistics count: the scorer's, else those that texts are cut in; None: whitespace words."""
+        """Whose tokens text statistics count: the scorer's, else those of the cut; None: whitespace words."""
         return self.scorer.tokenizer_spec() if self.scorer is not None else self.cutting_tokenizer
 
     def find_model(self, need: core.Need) -> BackendSpec | None:
@@ -318,7 +318,11 @@ def build_tokens_spec(task: core.Task) -> ModelSpec | None:
     if task.tokens is None:
         return None
     path, _, revision = (task.tokens, "", "") if Path(task.tokens).is_dir() else task.tokens.partition("@")
-    return core.construct(ModelSpec, {"path": path, "revision": revision or None}, "task.tokens")
+    try:
+        return ModelSpec(path=path, revision=revision or None)
+    except core.SpecError as err:
+        accepted = f"a folder, a hub id or {BUNDLED}NAME, whose tokenizer counts"
+        raise core.SpecError(f"task.tokens: expected {accepted}, got {task.tokens!r:.60}") from err
 
 
 def check_name(name: str) -> None:

@@ -148,8 +148,9 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     finally:
         sys.stderr.writelines(f"{warning}\n" for warning in warnings if warning not in notes)
     folder = Path(args.outputs_dir) / "reports" / result.folders[0].parent.name
-    result.report(folder).show(verbose=args.verbose)
-    return result.failed
+    report = result.report(folder)
+    report.show(verbose=args.verbose)
+    return [*result.failed, *(["the report lacks a part, as was said above"] if report.failed else [])]
 
 
 def parse_metric_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -73,7 +73,7 @@ class GridRun:
         rows = read_jobs(self.folder)
         failed = 0
         try:
-            self._write_reports(rows)
+            is_partial = self._write_reports(rows)
         except core.HarnessError:
             raise
         except Exception as err:
@@ -87,7 +87,7 @@ class GridRun:
             raise SystemExit(core.FAILED) from None
         finally:
             failed = show_failed(rows)
-        if failed:
+        if failed or is_partial:
             raise SystemExit(core.FAILED)
 
     def launch(self, jobs: Sequence[Job], axes: Collection[str], total: int) -> None:
@@ -135,8 +135,8 @@ class GridRun:
         # Keys keep their order: that of a layout's `names` is the printed one.
         core.write_text(self.folder / GRID, json.dumps(core.to_json(facts), indent=2, ensure_ascii=False) + "\n")
 
-    def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Build the report of the finished jobs; first the metrics that had to wait for all of them."""
+    def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Measure what waited for all jobs, and build the report of finished ones; return whether a part failed."""
         folders = {Path(row["folder"]) for row in rows if row.get("folder")}
         search = read_search(self.folder)
         if search is not None:  # a resumed search also has runs of its earlier jobs
@@ -153,9 +153,11 @@ class GridRun:
             target = outputs / "reports" / self.name
             options = to_plain(self.config.get("report"))
             decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
-            build_and_show_report(sorted(folders), target, options, self.detail, decisions)
+            is_partial = build_and_show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
+            return is_partial
+        return False
 
 
 def _make_launcher(config: DictConfig) -> Launcher:

@@ -177,13 +177,14 @@ def build_and_show_report(
     options: Mapping[str, Any],
     detail: "LogOptions",
     decisions: "report.DecisionPlan | None" = None,
-) -> None:
-    """Build the report of some runs and print its tables and where its files are."""
+) -> bool:
+    """Build the report of some runs and print its tables and where its files are; return whether a part failed."""
     written = report.build_report(folders, target, layout=build_layout(options, "report"), decisions=decisions)
     if detail.quiet:
         sys.stdout.write(f"{written.folder}\n")
     else:
         written.show(verbose=detail.verbose)
+    return written.failed
 
 
 def needs_whole_grid(judgments: str | None) -> bool:

@@ -119,8 +119,8 @@ def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) ->
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)
     report = outcome.folder / "report"
-    build_and_show_report([outcome.folder], report, settings.report, detail)
+    is_partial = build_and_show_report([outcome.folder], report, settings.report, detail)
     track_runs([outcome.folder], job.tracker, settings.outputs_dir)
     track_report(report, job.tracker, settings.outputs_dir)
-    if outcome.failed:
+    if outcome.failed or is_partial:
         raise SystemExit(FAILED)

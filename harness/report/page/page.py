@@ -6,8 +6,11 @@ in the page's policy, and every text is shown as text.
 
 import base64
 import hashlib
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -17,11 +20,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from openended.harness.core import to_json, write_text
+from openended.harness.core import format_last_frame, shorten_error, to_json, write_text
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.headline import HEADLINES, write_headline
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
-from openended.harness.report.page.sources import collect_page_texts
+from openended.harness.report.page.sources import PageTexts, collect_page_texts
 from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
@@ -29,6 +32,7 @@ from openended.harness.report.tables.selection import collect_commands, format_a
 from openended.harness.report.tables.table import Column, Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 
+log = logging.getLogger(__name__)
 FOLDER = resources.files("openended.harness.report.page")
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
@@ -47,19 +51,22 @@ def _compile_template() -> Template:
 def write_page(
     results: Results, tables: Sequence[Table], pictures: Sequence[Picture], path: Path, *,
     compared_results: Mapping[str, Results] | None = None, leaderboard: bool = False,
+    failures: list[str] | None = None,
 ) -> list[Path]:  # fmt: skip
     """Write the page and, if there are many texts, a folder next to it; all text is escaped.
+
+    What its texts fail with is logged, and is added to `failures`; tables and figures are on the page anyway.
 
     A picture with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
     those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
     """
-    page_texts = collect_page_texts([] if leaderboard else list((compared_results or {"": results}).items()))
     tables = [order_columns(table) for table in tables]
-    contents, named_parts = build_parts(page_texts)
+    sources = [] if leaderboard else list((compared_results or {"": results}).items())
+    texts = None
+    with warn_of_failure("the page has no texts", [] if failures is None else failures):
+        texts = _write_texts(sources, path.parent)
+    page_texts, contents, parts, written, explanations = texts or _write_texts([], path.parent)
     contents["styles"] = list_system_styles(results, tables)
-    inside, explanations = fits_inside(page_texts), read_explanations(page_texts)
-    parts = {name: to_script_json(part) for name, part in named_parts} if inside else {}
-    written = [] if inside else write_beside(named_parts, path.parent)
     parts["contents"] = to_script_json(contents)
     parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
     traces = {picture.png.stem: picture.trace for picture in pictures if picture.trace is not None}
@@ -79,7 +86,7 @@ def write_page(
         about=summarize_sources(results.values, results.runs),
         settings=list_settings(results.runs),
         parts={name: Markup(part) for name, part in parts.items()}.items(),  # noqa: S704 - `to_script_json` leaves no `<`
-        beside=not inside,
+        beside=bool(written),
         leaderboard=leaderboard,
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own files
@@ -88,6 +95,30 @@ def write_page(
     )
     write_text(path, page)
     return [path, *written]
+
+
+def _write_texts(
+    sources: Sequence[tuple[str, Results]], folder: Path
+) -> tuple[PageTexts, dict[str, Any], dict[str, str], list[Path], Any]:
+    """Return the texts, the page's contents, the parts with them, or the files next to the page, and explanations."""
+    page_texts = collect_page_texts(sources)
+    contents, named_parts = build_parts(page_texts)
+    if fits_inside(page_texts):
+        parts, written = {name: to_script_json(part) for name, part in named_parts}, list[Path]()
+    else:
+        parts, written = {}, write_beside(named_parts, folder)
+    return page_texts, contents, parts, written, read_explanations(page_texts)
+
+
+@contextmanager
+def warn_of_failure(what: str, failures: list[str]) -> Iterator[None]:
+    """Go on without a part of a report that fails; log why, and add it to `failures`."""
+    try:
+        yield
+    except Exception as err:
+        failures.append(f"{what}: {type(err).__name__}: {shorten_error(err)}")
+        log.error("report     %s%s", failures[-1], format_last_frame(err))
+        log.debug("%s", "".join(traceback.format_exception(err)))
 
 
 def order_columns(table: Table) -> Table:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import F64, I64, Floats, Ragged, read_tokenizer_file, write_text
+from openended.harness.core import F64, I64, SHORTENED, Floats, Ragged, read_tokenizer_file, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
 from openended.harness.results import Run, locate_verified_file
 
@@ -276,7 +276,7 @@ def load_token_ends(run: Run) -> TokenEnds | None:
     if where.startswith(BUNDLED):
         assets = Path(str(resources.files("openended.harness"))) / "assets"
         path = assets / where.removeprefix(BUNDLED) / "tokenizer.json"
-    elif where.count("/") == 1 and not folder.is_dir():
+    elif where.count("/") == 1 and not where.startswith(SHORTENED) and not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache
 
         cached = try_to_load_from_cache(where, "tokenizer.json", revision=revision)  # searches only the disk

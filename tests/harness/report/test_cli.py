@@ -73,7 +73,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     assert "0.500 [0.400, 0.600]" in text
     node = {"_target_": "openended.harness.results.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
     report = build_report([runs], tmp_path, figures=False, page=False, **node)
-    assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs")
+    assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs, model=docs-s")
     capsys.readouterr()
 
 

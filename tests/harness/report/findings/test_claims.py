@@ -120,7 +120,7 @@ def test_claims_about_lengths_sizes_and_temperatures(tmp_path):
         run(tmp_path, "temperature", precision=p, recall=r, options="", axes={"decoder.temperature": t})
     found = findings(tmp_path)
     said = measured(tmp_path)
-    words = "falls on 1 of 1 lines, e.g. nucleus p=0.95: 0.900 at 32, 0.700 at 96"
+    words = "falls on 1 of 1 lines, e.g. docs-s nucleus p=0.95: 0.900 at 32, 0.700 at 96"
     assert said["MAUVE falls with length"] == (words, "holds")
     words = "higher in 0 of 1 pairs, e.g. nucleus p=0.95 docs-s 0.700, docs-m 0.600"
     assert said["MAUVE rises with model size"] == (words, "does not hold")  # 0.7 for docs-s, 0.6 for docs-m
