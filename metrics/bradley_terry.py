@@ -207,23 +207,30 @@ def _build_design(wins: Wins, names: Sequence[str]) -> Any:  # noqa: ANN401 - a 
 
 @core.metric
 class BradleyTerry(core.JudgmentMetric):
-    """Bradley-Terry scores of all systems in a file of comparisons."""
+    """Abilities of systems from people's pairwise preferences (Bradley & Terry 1952; MAUVE Tables 5, 13 and 14)."""
 
     name = "bradley_terry"
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
 
-    system: str | None = None  # whose score is `bradley_terry`; none: the run's player; of a file alone the best model
-    ties: TieRule = "half"  # half a win each; MAUVE gave ties to side A at a random position, which is `random`
-    seed: int = 0  # of `ties=random`
-    # faster judgments are dropped; MAUVE dropped those under 25 seconds
+    system: str | None = None
+    """Whose score is the value; null: the run's, by judgment_players; of a file alone the best model's."""
+    ties: TieRule = "half"
+    """Half a win each, which shrinks scores toward 0; random: a win for either, by the seed; drop; MAUVE gave ties to
+    side A at a random position, which is `random`."""
+    seed: int = 0
+    """Of `ties=random`."""
     min_seconds: float = core.ranged(0.0, "[0, inf]", "a number of at least 0")
-    criterion: str | None = None  # one of the file's criteria; none: each of them by itself
-    empty: Empty = "refuse"  # a row without an outcome; skip: left out, and counted in the notes
-    display_scale: float = core.ranged(1.0, "(0, inf]", "a positive number")  # 100 as MAUVE Table 13 prints
-    # what sways judges: abilities are then those at equal length, and before a judge of no system's family
+    """Faster judgments are left out; MAUVE: 25."""
+    criterion: str | None = None
+    """One of the file's criteria; null: each of them."""
+    empty: Empty = "refuse"
+    """A row without an outcome; skip: left out, and counted in the notes."""
+    display_scale: float = core.ranged(1.0, "(0, inf]", "a positive number")
+    """100: as MAUVE Table 13 prints."""
     control: tuple[str, ...] = core.option((), lambda c: set(c) <= set(CONTROLS), "length, family", unordered=True)
+    """Length, family: abilities at equal length of the texts, and before a judge of no system's family."""
 
     def needs(self) -> tuple[core.Need, ...]:
         return (PAIRS,)

@@ -47,13 +47,14 @@ def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups, size: int = 0,
 
 @metric
 class Chamfer(SamplesMetric):
-    """Mean distance of each text to the nearest other text of its prompt."""
+    """Mean cosine distance to the nearest other text of the prompt (Shaib et al. 2024); with samples=2 or more."""
 
     name = "chamfer"
     bounds = (0.0, 2.0)
     titles = {"chamfer": "Chamfer"}
 
-    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+    scope: Scope = "continuation"
+    """All texts of a prompt share the prompt."""
 
     def compute(self, features: Features) -> MetricResult:
         prompts, rows = prompts_of(features.model.ids), features.model.embeddings(self.needs()[0])

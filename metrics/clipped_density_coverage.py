@@ -110,7 +110,7 @@ def _calibrate_beyond(share: float, expected: F64) -> float:
 
 @core.metric
 class ClippedDensityCoverage(TwoSample):
-    """Clipped density and clipped coverage of the model's texts."""
+    """k-NN fidelity and diversity that fall linearly with the share of bad texts, by an embedder."""
 
     name = "clipped_density_coverage"
     version = 2
@@ -119,8 +119,10 @@ class ClippedDensityCoverage(TwoSample):
     titles = {"clipped_density": "Clipped density", "clipped_coverage": "Clipped coverage"}
 
     most = 50_000  # all pairs, as knn_precision_recall
-    k: int = core.ranged(5, "[1, inf)", "at least 1")  # Salvy et al. 2026
-    scope: core.Scope = "prompt_and_continuation"  # as MAUVE
+    k: int = core.ranged(5, "[1, inf)", "at least 1")
+    """Neighbor that sets the radius; Salvy et al. 2026."""
+    scope: core.Scope = "prompt_and_continuation"
+    """or continuation; as MAUVE."""
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         least = min(num_human - 1, num_model)

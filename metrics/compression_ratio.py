@@ -52,7 +52,7 @@ def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
 
 @metric
 class CompressionRatio(Metric):
-    """Bytes of all texts over their bytes after DEFLATE."""
+    """Redundancy of the corpus as DEFLATE sees it; grows with corpus size, so compare equal n and length."""
 
     name = "compression_ratio"
     family = "text"
@@ -63,7 +63,9 @@ class CompressionRatio(Metric):
     titles = {"compression_ratio": "Compr. ratio"}
 
     scope: Scope = "continuation"
-    level: int = ranged(9, "[1, 9]", "an integer from 1 to 9")  # Shaib et al. 2024: Python's gzip, whose default is 9
+    """or prompt_and_continuation."""
+    level: int = ranged(9, "[1, 9]", "an integer from 1 to 9")
+    """Effort of DEFLATE; Python's gzip default, as in Shaib et al. 2024."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("texts", scope=self.scope),)

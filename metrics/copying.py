@@ -116,7 +116,7 @@ def _weigh_cells(test: F64, model: F64, test_cells: I64, model_cells: I64, cells
 
 @core.metric
 class Copying(TwoSample):
-    """Percent authentic and C_T of the model's texts, with the human side as training texts."""
+    """Copying of the human texts in an embedder's space: percent authentic, and the three-sample test C_T."""
 
     name = "copying"
     direction = "match_human"
@@ -126,9 +126,12 @@ class Copying(TwoSample):
     targets = {"c_t": 0.0}
 
     most = 4_000  # all pairs are kept
-    cells: int = core.ranged(3, "[1, inf)", "at least 1")  # of k-means, of the training texts
-    seed: int = 0  # of k-means
-    scope: core.Scope = "continuation"  # both sides share the prompts
+    cells: int = core.ranged(3, "[1, inf)", "at least 1")
+    """Of k-means, inside which distances are compared."""
+    seed: int = 0
+    """Of k-means."""
+    scope: core.Scope = "continuation"
+    """or prompt_and_continuation; both sides share the prompts."""
 
     def prepare(self, features: Features) -> Distances:
         human, model = self.pair(features)

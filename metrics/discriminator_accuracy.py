@@ -166,7 +166,7 @@ def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - 
 
 @core.metric
 class DiscriminatorAccuracy(TwoSample):
-    """Held-out accuracy of a linear classifier of model against human texts."""
+    """Held-out accuracy of a linear classifier, model against human (Pillutla et al. 2021, appendix C)."""
 
     name = "discriminator_accuracy"
     version = 2
@@ -176,10 +176,14 @@ class DiscriminatorAccuracy(TwoSample):
     targets = {"accuracy": 0.5}  # chance
 
     most = 100_000  # float64 copies of all rows, and hundreds of passes over them
-    test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")  # the paper's split depends on its data sets
-    folds: int = ranged(5, "[2, inf)", "at least 2")  # scikit-learn's default
-    seed: int = ranged(25, "[0, inf)", "at least 0")  # as MAUVE
-    scope: core.Scope = "prompt_and_continuation"  # the same features as MAUVE
+    test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
+    """Of the rows, held out; the paper's split depends on its data sets."""
+    folds: int = ranged(5, "[2, inf)", "at least 2")
+    """Of the cross-validation that chooses the penalty; scikit-learn's default."""
+    seed: int = ranged(25, "[0, inf)", "at least 0")
+    """Of the split; as MAUVE."""
+    scope: core.Scope = "prompt_and_continuation"
+    """The same features as MAUVE."""
 
     def prepare(self, features: Features) -> ClassifierPredictions:
         human, model = self.pair(features)

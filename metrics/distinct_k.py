@@ -171,7 +171,7 @@ def _cover_people(
 
 @metric
 class DistinctK(families.SamplesMetric):
-    """How many different texts a system gives for one prompt."""
+    """How many different texts a prompt gets (NoveltyBench, Zhang et al. 2025); with samples=2 or more."""
 
     name = "distinct_k"
     family = "text"
@@ -191,8 +191,11 @@ class DistinctK(families.SamplesMetric):
     }  # fmt: skip
 
     partition: Literal["exact", "threshold", "file"] = "exact"
-    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025; of `partition=threshold`
-    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+    """threshold: on cosines; file: judgments=FILE with example_id, sample, class."""
+    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
+    """Cosine from which on two texts are one class; Jiang et al. 2025; of `partition=threshold`."""
+    scope: Scope = "continuation"
+    """All texts of a prompt share the prompt."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         low, high = super().bounds_of(key, result)

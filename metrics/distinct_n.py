@@ -74,7 +74,7 @@ def _compute_share(index: NgramIndex, order: int, variant: Variant) -> float:
 
 @metric
 class DistinctN(families.TextMetric):
-    """Share of different n-grams; values `distinct_<order>`, for `ngd` also their sum `ngram_diversity`."""
+    """Share of different n-grams of the corpus; falls with corpus size, so compare equal n and length."""
 
     name = "distinct_n"
     version = 2
@@ -82,8 +82,11 @@ class DistinctN(families.TextMetric):
     resampling = "subsample"  # a bootstrap repeats texts, which lowers the value
     titles = {**{f"distinct_{n}": f"Distinct-{n}" for n in range(1, 7)}, "ngram_diversity": "n-gram diversity"}
 
-    orders: tuple[int, ...] = families.declare_orders(1, 2, 3, 4, 5, 6)  # Pillutla et al. 2021, released code
-    variant: Variant = "corpus"  # pooled types over n-grams: Pillutla et al. 2021
+    orders: tuple[int, ...] = families.declare_orders(1, 2, 3, 4, 5, 6)
+    """Pillutla et al. 2021."""
+    variant: Variant = "corpus"
+    """pooled types over n-grams; li, hapax, per_doc, simctg, ngd: other statistics of this name; Pillutla et
+    al. 2021."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return (0.0, float(len(self.orders))) if key == "ngram_diversity" else super().bounds_of(key, result)

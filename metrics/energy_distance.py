@@ -51,15 +51,18 @@ def _compute_energies(distances: F64, first: F64, second: F64) -> F64:
 
 @metric
 class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
-    """Energy distance of the model's texts from the human ones, and its permutation p-value."""
+    """Energy distance of two sets of texts, on 34 surface features or on embeddings (Székely and Rizzo 2013)."""
 
     name = "energy_distance"
     version = 2
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
 
-    space: Space = "surface"  # dLMbench
-    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")  # dLMbench
+    space: Space = "surface"
+    """34 features without a model, standardized by the human side; or embeddings; dLMbench."""
+    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
+    """Of the p-value; 0: none; dLMbench."""
     scope: Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> F64:
         return _compute_distances(*self.pair(features))

@@ -49,7 +49,7 @@ def ngram_entropy(
 
 @metric
 class Entropy(TextMetric):
-    """Entropy of n-grams; values `entropy_<order>` (corpus) and `text_entropy_<order>` (mean over texts)."""
+    """Entropy of n-grams, inside each text and over the corpus; low where text repeats."""
 
     name = "entropy"
     version = 2
@@ -60,8 +60,10 @@ class Entropy(TextMetric):
         **{f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)},
     }
 
-    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Zhang et al. 2018 report 4; diffusion language models 1
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)
+    """Zhang et al. 2018; diffusion language models: 1."""
     measured_in: Literal["nats", "bits"] = "nats"
+    """or bits."""
 
     @property
     def _scale(self) -> float:

@@ -45,7 +45,7 @@ def _compute_nll(gold_prob: ArrayLike, vocab_size: int, eps: float) -> F64:
 
 @metric
 class EpsPPL(TeacherForced):
-    """Epsilon-perplexity of Q on human text, and the same at further values of eps."""
+    """Perplexity of Q on human text with a floor under its zeros (Martins et al. 2020); teacher-forced."""
 
     name = "eps_ppl"
     direction = "lower"
@@ -53,9 +53,10 @@ class EpsPPL(TeacherForced):
     exponential = True
     titles = {"eps_ppl": "ε-PPL"}
 
-    eps: float = ranged(1e-5, "(0, inf)", "a number above 0")  # our default; the papers do not state one value
-    # Pillutla et al. 2021: 1e-1 to 1e-7
+    eps: float = ranged(1e-5, "(0, inf)", "a number above 0")
+    """Ours; the papers state no single value."""
     grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0", unordered=True)
+    """Further values of eps from the same pass, for example [1.0e-1, 1.0e-3, 1.0e-7]; Pillutla et al. 2021."""
 
     def by_position(self, stats: NextToken) -> dict[str, F64]:
         floors = {self.name: self.eps, **{f"{self.name}_{eps:g}": eps for eps in self.grid}}

@@ -119,7 +119,7 @@ def _correlate(a: F64, b: F64) -> float:
 
 @metric
 class Face(ComparisonMetric):
-    """Overlap, correlations and distances of the mean spectra of token losses."""
+    """Spectra of token losses compared: whether surprise rises and falls along the texts as along human ones."""
 
     name = "face"
     family = "scored"
@@ -135,7 +135,8 @@ class Face(ComparisonMetric):
     }  # fmt: skip
     directions = {"emd": "lower", "kl": "lower", "js": "lower"}
 
-    standardize: bool = False  # an option of Yang et al. 2023
+    standardize: bool = False
+    """true: each text to mean 0 and standard deviation 1 first; an option of Yang et al. 2023."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_nll", by="scorer", options=(("bos", False),)),)

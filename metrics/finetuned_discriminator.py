@@ -30,7 +30,7 @@ def _get_short_name(path: str) -> str:
 
 @metric
 class FinetunedDiscriminator(ComparisonMetric):
-    """Held-out accuracy of language models that are fine-tuned to tell model texts from human ones."""
+    """Held-out accuracy of fine-tuned language models, model against human (Pillutla et al. 2021, Table 10)."""
 
     name = "finetuned_discriminator"
     family = "two_sample"
@@ -43,11 +43,14 @@ class FinetunedDiscriminator(ComparisonMetric):
         lambda v: len({_get_short_name(path) for path in v}) == len(v) > 0,
         "models of different names: hub ids, folders or bundled:docs-s",
     )
+    """Hub ids or folders; each is fine-tuned on the texts of every system."""
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
+    """Of the prompts, held out."""
     epochs: int = ranged(3, "[1, inf)", "at least 1")
     learning_rate: float = ranged(2e-5, "(0, 1)", "a number in (0, 1)")
     batch_size: int = ranged(16, "[1, inf)", "at least 1")
     max_length: int = ranged(512, "[1, inf)", "at least 1")
+    """Tokens read of a text."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
     scope: Scope = "continuation"
 

@@ -277,7 +277,7 @@ def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian] | None) -> 
 
 @metric
 class Frechet(TwoSample):
-    """Fréchet distance of the model's embeddings from the human ones."""
+    """Fréchet distance of Gaussians fitted to the embeddings (Heusel et al. 2017), in float64."""
 
     name = "frechet"
     version = 2
@@ -288,14 +288,18 @@ class Frechet(TwoSample):
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
 
-    shrinkage: Shrinkage = "none"  # Heusel et al. 2017
-    pca_share: float | None = ranged(None, "(0, 1]", "a share in (0, 1] or null")  # Heusel et al. 2017: raw features
-    extrapolate: int = option(
-        0, lambda sizes: sizes == 0 or sizes >= 2, "0 or at least 2 sizes"
-    )  # number of subset sizes for FD-infinity; Chong and Forsyth 2020: 15; 0: none
-    draws: int = ranged(5, "[1, inf)", "at least 1")  # subsets per size; FD-infinity has their standard deviation
-    seed: int = ranged(25, "[0, inf)", "at least 0")  # draws the subsets; as MAUVE
-    scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
+    shrinkage: Shrinkage = "none"
+    """or ledoit_wolf, for n <= d; Heusel et al. 2017."""
+    pca_share: float | None = ranged(None, "(0, 1]", "a share in (0, 1] or null")
+    """Share of the variance that joint PCA keeps first; null: raw features; Heusel et al. 2017."""
+    extrapolate: int = option(0, lambda sizes: sizes == 0 or sizes >= 2, "0 or at least 2 sizes")
+    """Subset sizes for FD-infinity (Chong and Forsyth 2020: 15); 0: none."""
+    draws: int = ranged(5, "[1, inf)", "at least 1")
+    """Subsets a size; their spread is next to FD-infinity."""
+    seed: int = ranged(25, "[0, inf)", "at least 0")
+    """Draws the subsets; as MAUVE."""
+    scope: Scope = "prompt_and_continuation"
+    """The same features as MAUVE."""
 
     def share_space(self, sides: Sequence[core.Side]) -> tuple[Self, list[core.Side]]:
         if self.pca_share is None:

@@ -110,7 +110,7 @@ def _exponentiate_ratio(total: F64, count: F64) -> F64:
 
 @core.metric
 class GenPPL(core.Metric):
-    """Perplexity of the texts under the scorer, and their mean unigram entropy in nats."""
+    """Perplexity of the generated text under an outside scorer, with the entropy that unmasks cheap low values."""
 
     name = "gen_ppl"
     family = "scored"
@@ -121,17 +121,25 @@ class GenPPL(core.Metric):
     sides = "one"
     titles = {"gen_ppl": "Gen. PPL", "entropy": "Entropy"}
 
-    include_prompt: bool = False  # conditioned on the prompt; true: Pillutla et al. 2021, released code
-    bos: bool = False  # no begin token: Pillutla et al. 2021; true: Hugging Face evaluate
-    average: Average = "micro"  # Holtzman et al. 2020, Pillutla et al. 2021
-    compat: Compat = "none"  # mauve_experiments: prompt included, unscored first token counted
-    end_tokens: EndTokens = "keep"  # first: MDLM; drop: BD3-LM; remove: SDTT
-    retokenize: bool = False  # true: MDLM, BD3-LM, SDTT
-    window: int | None = core.ranged(
-        None, "[2, inf)", "null, or 2 tokens or more"
-    )  # the scorer's context; 1024: BD3-LM
-    stride: int | None = None  # half a window, 512: BD3-LM
-    entropy_ids: Literal["scorer", "own"] = "scorer"  # own: ReMDM, Duo, dLMbench
+    include_prompt: bool = False
+    """true: prompt tokens are scored too, Pillutla et al. 2021."""
+    bos: bool = False
+    """true: a begin token first, as Hugging Face evaluate."""
+    average: Average = "micro"
+    """macro: mean of the perplexities of texts, Hugging Face evaluate; geometric: dLMbench; Holtzman et al. 2020,
+    Pillutla et al. 2021."""
+    compat: Compat = "none"
+    """mauve_experiments: prompt scored too, its unscored first token counted."""
+    end_tokens: EndTokens = "keep"
+    """Inside a text; first: only the first counts; drop: none; cut: nothing from the first on; remove: not read."""
+    retokenize: bool = False
+    """true: tokenize the text again, also where its ids are the scorer's; MDLM, BD3-LM, SDTT."""
+    window: int | None = core.ranged(None, "[2, inf)", "null, or 2 tokens or more")
+    """Tokens read at once; null: the scorer's context; BD3-LM: 1024."""
+    stride: int | None = None
+    """Tokens that each later window scores; null: half a window; BD3-LM."""
+    entropy_ids: Literal["scorer", "own"] = "scorer"
+    """own: entropy of the ids stored with the texts, whatever tokenizer they are of; ReMDM, Duo, dLMbench."""
 
     def check(self) -> None:
         if self.compat != "none":  # it scores the prompt, and the signature says so

@@ -53,15 +53,17 @@ def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
 
 @metric
 class GradientMoment(PermutationMetric, TwoSample):
-    """Squared distance of the mean gradients of the scorer's loss on both sides, and its permutation p-value."""
+    """Squared distance of the mean gradients of the scorer's loss, without bias (Hoogeboom et al. 2026)."""
 
     name = "gradient_moment"
     bounds = (-np.inf, np.inf)
     titles = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
     targets = {"gradient_moment": 0.0}  # unbiased
 
-    size: int = ranged(4096, "[16, inf)", "16 numbers or more")  # per sketch: inner products within about 2 %
+    size: int = ranged(4096, "[16, inf)", "16 numbers or more")
+    """Numbers of a gradient's sketch: inner products within about 2 %."""
     permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
+    """Of the p-value; 0: none."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("gradients", by="scorer", options=(("size", self.size),)),)

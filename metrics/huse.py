@@ -428,7 +428,7 @@ def _subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
 
 @core.metric
 class Huse(core.JudgmentMetric):
-    """HUSE, HUSE-Q and HUSE-D from a file of ratings."""
+    """HUSE, HUSE-Q and HUSE-D from people's ratings and the model's own probabilities (Hashimoto et al. 2019)."""
 
     name = "huse"
     bounds = (0.0, 2.0)
@@ -440,17 +440,27 @@ class Huse(core.JudgmentMetric):
     sides = "two"
     resampling = "subsample"  # a text drawn twice is its own nearest neighbor
 
-    # section 3.4: k = 16 (the released code's index 15 is the 16th nearest)
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
-    ties: Ties = "include"  # released code: every distance <= the k-th votes
-    vote_tie: VoteTie = "human"  # released code
-    log_probs: LogProbs = "run"  # the generating model under the decoder's Q, as in the paper; or a column of the file
-    length_unit: LengthUnit = "words"  # released code: length = whitespace words
-    log_prob_floor: float | None = -1000.0  # released code's stand-in for −inf
-    scale_min: float | None = None  # lowest rating that is allowed, none: any; the released ratings go from 1 to 6
-    scale_max: float | None = None  # highest rating that is allowed
-    system: str | None = None  # the model's name in the file; none: by judgment_players; of a file alone the only one
-    empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
+    """The paper's; ties are added to it; section 3.4; k = 16 (the released code's index 15 is the 16th nearest)."""
+    ties: Ties = "include"
+    """All points tied with the k-th vote; exclude: exactly k votes; released code."""
+    vote_tie: VoteTie = "human"
+    """Who wins a vote tie: human (released code), model or half."""
+    log_probs: LogProbs = "run"
+    """From the run's model under the decoder's Q; column: from the file of ratings."""
+    length_unit: LengthUnit = "words"
+    """Log p is divided by whitespace words (released code); or tokens."""
+    log_prob_floor: float | None = -1000.0
+    """Nats for a text of probability zero (released code); null: HUSE is then undefined."""
+    scale_min: float | None = None
+    """Lowest and highest rating; others are refused. null: any; the released
+    ratings go from 1 to 6."""
+    scale_max: float | None = None
+    """Highest rating that is allowed."""
+    system: str | None = None
+    """The model's name in the file; null: by judgment_players; of a file alone the only one."""
+    empty: Empty = "refuse"
+    """A row without a rating; skip: left out, and counted in the notes."""
 
     def check(self) -> None:
         self.require(self.scale[0] < self.scale[1], "scale_max", "more than scale_min")

@@ -43,14 +43,15 @@ def _compute_by_token(gold_prob: ArrayLike, base: Base) -> F64:
 
 @metric
 class JensenShannon(TeacherForced):
-    """Mean token-level Jensen-Shannon divergence of Q on human text."""
+    """Token-level divergence between Q and the true next token (Martins et al. 2020); teacher-forced."""
 
     name = "jensen_shannon"
     direction = "lower"
     bounds = (0.0, 1.0)  # log 2 in nats, 1 in bits
     titles = {"jensen_shannon": "JS"}
 
-    base: Base = "e"  # nats: Martins et al. 2020, Pillutla et al. 2021
+    base: Base = "e"
+    """nats, at most log 2; "2": bits; Martins et al. 2020, Pillutla et al. 2021."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 0.0, 1.0 if self.base == "2" else float(np.log(2.0))

@@ -133,7 +133,7 @@ def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, 
 
 @metric
 class Kid(TwoSample):
-    """Kernel distance of the model's embeddings from the human ones."""
+    """Unbiased squared MMD with a cubic kernel (Bińkowski et al. 2018) and its standard error."""
 
     name = "kid"
     version = 2
@@ -146,8 +146,10 @@ class Kid(TwoSample):
 
     shares_space = True
     most = 50_000  # all pairs, as in knn_precision_recall
-    degree: int = ranged(3, "[1, inf)", "at least 1")  # Bińkowski et al. 2018
-    scope: Scope = "prompt_and_continuation"  # the same features as MAUVE
+    degree: int = ranged(3, "[1, inf)", "at least 1")
+    """Of the polynomial kernel; Bińkowski et al. 2018."""
+    scope: Scope = "prompt_and_continuation"
+    """The same features as MAUVE."""
 
     def evaluate(self, features: Features, prepared: None) -> MetricResult:
         human, model = self.pair(features)

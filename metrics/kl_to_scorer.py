@@ -55,7 +55,7 @@ def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
 
 @metric
 class KLToScorer(Metric):
-    """KL divergence per token of the texts' distribution from the scorer, from log Q as it was summed while drawing."""
+    """KL divergence per token of the sampler's distribution of texts from the scorer, from log Q of the draws."""
 
     name = "kl_to_scorer"
     family = "scored"
@@ -65,7 +65,8 @@ class KLToScorer(Metric):
     sides = "one"
     titles = {"kl_per_token": "KL/token"}
 
-    bos: bool = False  # true: score the first token of texts without a prompt after a begin token, as Q counts it
+    bos: bool = False
+    """true: for texts without a prompt, whose first token is scored after a begin token."""
 
     def needs(self) -> tuple[Need, ...]:
         nll = Need("token_nll", by="scorer", options=(("bos", self.bos),))

@@ -96,7 +96,10 @@ def _compute_shares(counts: neighbors.Counts, k: int) -> KnnResult:
 
 @metric
 class KnnPrecisionRecall(TwoSample):
-    """Precision, recall, density and coverage of the model's texts."""
+    """k-NN precision, recall, density and coverage (Kynkäänniemi et al. 2019; Naeem et al. 2020).
+
+    The text protocol of Le Bronnec et al. 2024.
+    """
 
     name = "knn_precision_recall"
     direction = "higher"
@@ -108,12 +111,16 @@ class KnnPrecisionRecall(TwoSample):
     human_subsets = 4  # with more human texts, balls would be smaller
     most = 50_000  # all pairs: two to three minutes per core
 
-    k: int = ranged(4, "[1, inf)", "at least 1")  # Le Bronnec et al. 2024; prdc: 5, Kynkäänniemi et al.: 3
-    # Le Bronnec et al. 2024; null: no PCA
+    k: int = ranged(4, "[1, inf)", "at least 1")
+    """Neighbor that sets the radius; prdc: 5; Kynkäänniemi et al.: 3."""
     explained_variance: float | None = ranged(0.9, "(0, 1]", "a share in (0, 1] or null")
-    rows: RowScale = "with_pca"  # Le Bronnec et al. 2024: unit L2 norm before PCA
-    closed: bool = True  # Kynkäänniemi et al. 2019; prdc: open
-    scope: Scope = "prompt_and_continuation"  # as MAUVE
+    """Joint PCA; null: none; Le Bronnec et al. 2024."""
+    rows: RowScale = "with_pca"
+    """Unit L2 norm where PCA is on; or l2, none; Le Bronnec et al. 2024."""
+    closed: bool = True
+    """A point at exactly the radius is inside; prdc: false; Kynkäänniemi et al. 2019."""
+    scope: Scope = "prompt_and_continuation"
+    """As MAUVE."""
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         least = min(num_human, num_model)

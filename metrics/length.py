@@ -36,7 +36,7 @@ def length_statistics(sequences: object) -> dict[str, float]:
 
 @core.metric
 class Length(core.Metric):
-    """Number of tokens, and the share of texts that hit the length limit."""
+    """Number of tokens a text, and the share that ran into the length limit."""
 
     name = "length"
     family = "text"
@@ -53,6 +53,7 @@ class Length(core.Metric):
     unit: core.Unit = "auto"
     """As of `TextMetric`; `words`: Su et al. 2022."""
     scope: core.Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         return need_tokens(self.unit, self.scope), Need("stops")

@@ -133,7 +133,7 @@ def mauve(
 
 @metric
 class Mauve(Quantized):
-    """MAUVE of the model's texts against the human ones, averaged over clustering seeds."""
+    """Area under the divergence curve of quantized embeddings (Pillutla et al. 2021), as in mauve-text 0.4."""
 
     name = "mauve"
     version = 2
@@ -151,32 +151,50 @@ class Mauve(Quantized):
         "lower",
     )  # fmt: skip
 
-    quantizer: QuantizerName = "kmeans"  # Pillutla et al. 2021, section 4
-    # mauve-text: n / 10; the paper: 500 at n = 5,000
+    quantizer: QuantizerName = "kmeans"
+    """or kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm, lattice; Pillutla et al. 2021, section 4."""
     num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")
-    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # mauve-text and the paper
-    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")  # the paper's c
-    curve: Curve = "uniform"  # mauve-text; the paper's experiment code: angular
-    curve_points: int = ranged(25, "[1, inf)", "at least 1")  # mauve-text
-    restarts: int = ranged(5, "[1, inf)", "at least 1")  # mauve-text
-    max_iter: int = ranged(500, "[1, inf)", "at least 1")  # mauve-text
-    seed: int = ranged(25, "[0, inf)", "at least 0")  # mauve-text
-    # the paper averages 5 runs; seeds are seed, seed + 1, …
+    """A tenth of the smaller side, 500 at most; 1000 of residual_kmeans and drmm, 744 of lattice; or a number."""
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
+    """Share of variance that PCA keeps; mauve-text and the paper."""
+    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
+    """The paper's c."""
+    curve: Curve = "uniform"
+    """or angular: the paper's experiment code; mauve-text."""
+    curve_points: int = ranged(25, "[1, inf)", "at least 1")
+    """mauve-text."""
+    restarts: int = ranged(5, "[1, inf)", "at least 1")
+    """Of every level or layer, but of lattice and of training=published; mauve-text."""
+    max_iter: int = ranged(500, "[1, inf)", "at least 1")
+    """Of kmeans and residual_kmeans; mauve-text."""
+    seed: int = ranged(25, "[0, inf)", "at least 0")
+    """mauve-text."""
     clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
-    cluster_fit: ClusterFit = "pair"  # mauve-text; joint makes the scores of a grid comparable
-    # mixture weights of the type I and type II errors
+    """The score is the mean over this many clusterings; their spread is shown; the paper averages 5 runs; seeds are
+    seed, seed + 1, …"""
+    cluster_fit: ClusterFit = "pair"
+    """joint: one clustering for a whole grid, its scores may be compared; reference: human text alone."""
     lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
-    scope: Scope = "prompt_and_continuation"  # the paper's features see both
-    estimator: EstimatorName = "cells"  # Pillutla et al. 2021; the others: Pillutla et al. 2023
-    smoothing: Smoothing = "none"  # mauve-text; its starred values: kt
-    summary: Summary = "area"  # MAUVE; what tables show first
-    neighbors: int = ranged(50, "[1, inf)", "at least 1")  # for knn; not from the paper
-    self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
-    # mauve-text and the released code; the paper's appendix C.3.3: after_pca (kmeans, residual_kmeans and lattice)
+    """Weights of the human side in the type I and type II errors."""
+    scope: Scope = "prompt_and_continuation"
+    """The paper's features see the prompt too."""
+    estimator: EstimatorName = "cells"
+    """or by density ratios: knn, kde, classifier, gaussian; each on a scale of its own; Pillutla et al. 2021; the
+    others: Pillutla et al. 2023."""
+    smoothing: Smoothing = "none"
+    """Of the cells' counts: kt (the starred values), laplace, braess_sauer, good_turing; mauve-text."""
+    summary: Summary = "area"
+    """What tables show first; or mid_point, js, integral; MAUVE."""
+    neighbors: int = ranged(50, "[1, inf)", "at least 1")
+    """Of knn; not from the paper."""
+    self: OwnPoint = "counted"
+    """Of knn: each text is one of its own neighbors; or left_out: counted errs downwards, left_out upwards."""
     unit_norm: UnitNorm = "before_pca"
-    # of drmm and lattice; published: the schedule and the sizes of the paper's appendix C.3.3, minutes per clustering
+    """Rows to unit norm, of kmeans, residual_kmeans and lattice; after_pca: Pillutla et al. 2021, C.3.3."""
     training: Training = "fast"
-    pca_max_data: int | None = ranged(None, "[2, inf)", "at least 2, or null for all texts")  # mauve-text
+    """Of drmm and lattice; published: schedule and sizes of Pillutla et al. 2021, C.3.3, minutes per clustering."""
+    pca_max_data: int | None = ranged(None, "[2, inf)", "at least 2, or null for all texts")
+    """Texts that PCA is fitted on, drawn at random; null: all; mauve-text."""
 
     def check(self) -> None:
         super().check()

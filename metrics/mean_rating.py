@@ -37,7 +37,7 @@ def mean_ratings(ratings: ArrayLike) -> F64:
 
 @metric
 class MeanRating(JudgmentMetric):
-    """Mean rating of the run's system by criterion; of a file by itself, of every system."""
+    """Mean ratings of a system's texts by people or a judge, by criterion (P&R Fig. 7b)."""
 
     name = "mean_rating"
     bounds = (-np.inf, np.inf)
@@ -45,8 +45,10 @@ class MeanRating(JudgmentMetric):
     resampling = "bootstrap"
     titles = {"mean_rating": "Mean rating"}
 
-    system: str | None = None  # the run's name in the file; none: by judgment_players
-    empty: Empty = "refuse"  # a row without a rating; skip: left out, and counted in the notes
+    system: str | None = None
+    """The run's name in the file; null: by judgment_players."""
+    empty: Empty = "refuse"
+    """A row without a rating; skip: left out, and counted in the notes."""
 
     def needs(self) -> tuple[Need, ...]:
         return (RATINGS,)

@@ -61,7 +61,7 @@ def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, orders: Sequence[int
 
 @metric
 class NgramDiversity(SamplesTextMetric):
-    """Different n-grams among the texts of one prompt."""
+    """Different n-grams among the texts of one prompt, summed over n (Shaib et al. 2024); with samples=2 or more."""
 
     name = "ngram_diversity"
     direction = "higher"
@@ -69,7 +69,8 @@ class NgramDiversity(SamplesTextMetric):
     averages = "texts"
     titles = {"ngram_diversity": "n-gram div. per prompt"}
 
-    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)  # Shaib et al. 2024
+    orders: tuple[int, ...] = declare_orders(1, 2, 3, 4)
+    """Shaib et al. 2024."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 0.0, float(len(self.orders))

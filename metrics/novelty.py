@@ -151,7 +151,10 @@ def _sort_suffixes(tokens: I64) -> I64:
 
 @core.metric
 class Novelty(ComparisonMetric):
-    """Share of n-grams that are not in a corpus; values `novelty_<order>`, `longest_copy`, `mean_longest_copy`."""
+    """Share of n-grams that a corpus does not contain, and the longest copied span.
+
+    The corpus: the references, or a file.
+    """
 
     name = "novelty"
     family = "text"
@@ -164,9 +167,12 @@ class Novelty(ComparisonMetric):
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
     }  # fmt: skip
 
-    orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)  # people differ from models from 5 on: Merrill et al. 2024
+    orders: tuple[int, ...] = declare_orders(2, 4, 6, 8, 10)
+    """People differ from models from 5 on: Merrill et al. 2024."""
     corpus: str = core.option(REFERENCES, bool, "references, or the path of a file of texts")
+    """or the path of a file of texts: the model's training text."""
     scope: core.Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         texts = super().needs()

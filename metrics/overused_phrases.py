@@ -106,7 +106,10 @@ def _sum_texts(table: Any, total: F64, weights: F64 | None) -> tuple[F64, F64]: 
 
 @metric
 class OverusedPhrases(ComparisonMetric):
-    """Share of the model's words and trigrams in overused ones; the notes name the worst twenty."""
+    """Share of the words and trigrams in phrases that the model uses more than people do.
+
+    The notes name the worst twenty.
+    """
 
     name = "overused_phrases"
     family = "text"
@@ -114,8 +117,10 @@ class OverusedPhrases(ComparisonMetric):
     bounds = (0.0, 1.0)
     titles = {"overused_words": "Overused words", "overused_trigrams": "Overused trigrams"}
 
-    prior: float = ranged(500.0, "(0, inf]", "a positive number")  # phrases that the prior counts for
+    prior: float = ranged(500.0, "(0, inf]", "a positive number")
+    """Phrases that the informative prior counts for."""
     scope: Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
         texts = [(side.texts(self.needs()[0]), sort_order(side)) for side in (features.human, features.model)]

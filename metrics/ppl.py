@@ -37,7 +37,7 @@ def _compute_nll(gold_prob: ArrayLike) -> F64:
 
 @metric
 class PPL(TeacherForced):
-    """Perplexity of Q on human text, where Q has no zeros there."""
+    """Perplexity of Q on human text, where Q has no zeros there; for `ancestral` the perplexity of the model."""
 
     name = "ppl"
     direction = "lower"

@@ -68,21 +68,30 @@ def _normalize_histogram(hist: F64, name: str) -> F64:
 
 @metric
 class PrecisionRecallCurve(Quantized):
-    """F8 and F1/8 of the precision-recall curve, averaged over clustering seeds."""
+    """Precision-recall curve of two histograms (Sajjadi et al. 2018) over the cells of MAUVE, with F8 and F1/8."""
 
     name = "precision_recall_curve"
     version = 2
     titles = {"f8": "F8", "f1_8": "F1/8"}
 
-    num_angles: int = ranged(1001, "[3, inf)", "at least 3")  # Sajjadi et al. 2018
-    quantizer: QuantizerName = "kmeans"  # as MAUVE
-    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")  # as MAUVE; Le Bronnec et al. take 500
-    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # as MAUVE
-    restarts: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
-    max_iter: int = ranged(500, "[1, inf)", "at least 1")  # as MAUVE
-    seed: int = ranged(25, "[0, inf)", "at least 0")  # as MAUVE
-    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")  # as MAUVE
-    scope: Scope = "prompt_and_continuation"  # as MAUVE
+    num_angles: int = ranged(1001, "[3, inf)", "at least 3")
+    """Sajjadi et al.; Le Bronnec et al.: 999."""
+    quantizer: QuantizerName = "kmeans"
+    """This and what follows: as of `mauve`."""
+    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")
+    """As MAUVE; Le Bronnec et al. take 500."""
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
+    """As MAUVE."""
+    restarts: int = ranged(5, "[1, inf)", "at least 1")
+    """As MAUVE."""
+    max_iter: int = ranged(500, "[1, inf)", "at least 1")
+    """As MAUVE."""
+    seed: int = ranged(25, "[0, inf)", "at least 0")
+    """As MAUVE."""
+    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
+    """As MAUVE."""
+    scope: Scope = "prompt_and_continuation"
+    """As MAUVE."""
 
     def evaluate(self, features: Features, prepared: tuple[ClusteringRun, ...]) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""

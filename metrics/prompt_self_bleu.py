@@ -43,7 +43,7 @@ def _compute_by_prompt(rows: Ragged, prompts: PromptGroups, order: int) -> F64:
 
 @metric
 class PromptSelfBleu(SamplesTextMetric):
-    """Mean BLEU of each text against the others of its prompt."""
+    """Mean BLEU of each text against the others of its prompt (Zhu et al. 2018); with samples=2 or more."""
 
     name = "prompt_self_bleu"
     direction = "lower"
@@ -52,7 +52,8 @@ class PromptSelfBleu(SamplesTextMetric):
     worst = 1.0
     titles = {"prompt_self_bleu": "Self-BLEU per prompt"}
 
-    order: int = ranged(4, "[1, inf)", "a positive integer")  # Zhu et al. 2018 report 2 to 5
+    order: int = ranged(4, "[1, inf)", "a positive integer")
+    """The greatest length of an n-gram; Zhu et al. 2018 report 2 to 5."""
 
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
         return _compute_by_prompt(rows, prompts, self.order)

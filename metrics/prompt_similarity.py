@@ -51,7 +51,7 @@ def _compare_prompts(embeddings: Floats, prompts: PromptGroups) -> float:
 
 @metric
 class PromptSimilarity(families.SamplesMetric):
-    """How alike the texts of one prompt are."""
+    """Mean cosine of the texts of one prompt (Jiang et al. 2025); with samples=2 or more."""
 
     name = "prompt_similarity"
     direction = "lower"
@@ -64,8 +64,10 @@ class PromptSimilarity(families.SamplesMetric):
         "prompt_similarity": "Prompt sim.", "similar_share": "Similar pairs", "other_prompts": "Sim. of other prompts",
     }  # fmt: skip
 
-    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")  # Jiang et al. 2025
-    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+    threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
+    """Pairs above it are counted as similar; Jiang et al. 2025."""
+    scope: Scope = "continuation"
+    """All texts of a prompt share the prompt."""
 
     def compute(self, features: Features) -> MetricResult:
         prompts = prompts_of(features.model.ids)

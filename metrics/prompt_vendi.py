@@ -39,14 +39,15 @@ def _compute_by_prompt(embeddings: Floats, prompts: PromptGroups) -> F64:
 
 @metric
 class PromptVendi(SamplesMetric):
-    """Effective number of different texts of one prompt."""
+    """Effective number of different texts of one prompt (Friedman and Dieng 2023); with samples=2 or more."""
 
     name = "prompt_vendi"
     bounds = (0.0, np.inf)  # 0 where no text is valid
     averages = "none"
     titles = {"prompt_vendi": "Vendi per prompt"}
 
-    scope: Scope = "continuation"  # all texts of a prompt share the prompt
+    scope: Scope = "continuation"
+    """All texts of a prompt share the prompt."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         prompts = result.arrays.get("prompts")

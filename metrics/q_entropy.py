@@ -66,7 +66,10 @@ def average_by_position(entropies: Ragged, ids: Sequence[str]) -> dict[str, F64]
 
 @metric
 class QEntropy(Metric):
-    """Entropy per token of the distribution that a text was drawn from, and its branching factor."""
+    """Entropy of Q per drawn token, its branching factor, and their curve along the text.
+
+    The model reads its texts once more.
+    """
 
     name = "q_entropy"
     family = "scored"

@@ -85,15 +85,18 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
 
 @metric
 class RankHistogram(PermutationMetric):
-    """Divergence of the model's histogram of token ranks from the human one, and its permutation p-value."""
+    """Divergence of the histograms of the ranks that the scorer gives to tokens (ranking_divergence)."""
 
     name = "rank_histogram"
     family = "scored"
     titles = {"rank_histogram": "Rank div.", "p_value": "Rank p"}
 
-    divergence: Divergence = "chi2"  # andreamiele/ranking_divergence
-    order: float = option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")  # of renyi, the same source
+    divergence: Divergence = "chi2"
+    """or renyi; andreamiele/ranking_divergence."""
+    order: float = option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")
+    """Of renyi."""
     permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
+    """Of the p-value; 0: none."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_rank", by="scorer", options=(("bos", False),)),)

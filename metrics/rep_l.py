@@ -70,7 +70,7 @@ def _compute_shares(stats: NextToken, lengths: tuple[int, ...]) -> dict[str, NDA
 
 @metric
 class RepL(TeacherForced):
-    """rep/l and wrep/l of Q's best tokens on human text."""
+    """How often the best next token is one of the last l tokens (Welleck et al. 2020); teacher-forced."""
 
     name = "rep_l"
     direction = "match_human"
@@ -80,7 +80,8 @@ class RepL(TeacherForced):
 
     lengths: tuple[int, ...] = option(
         (16, 32, 128, 512), lambda values: values and min(values) >= 1, "integers of at least 1", unordered=True
-    )  # Welleck et al. 2020
+    )
+    """The mean over these l; Welleck et al. 2020."""
 
     def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
         return _compute_shares(stats, self.lengths)

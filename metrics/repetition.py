@@ -182,7 +182,7 @@ def _count_matching(tokens: NDArray[np.int32], end: I64, n: int) -> I64:
 
 @metric
 class Repetition(TextMetric):
-    """Loops, repeated n-grams and n-grams shared between texts."""
+    """Loops at the end of texts, n-grams repeated inside texts, n-grams shared between texts."""
 
     name = "repetition"
     bounds = (0.0, 1.0)
@@ -194,11 +194,17 @@ class Repetition(TextMetric):
         **{f"seq_rep_{n}": f"Seq-rep-{n}" for n in (1, 2, 3, 4)}, **{f"rep_{n}": f"Rep-{n}" for n in (1, 2, 3, 4)},
     }  # fmt: skip
 
-    max_phrase: int = ranged(500, "[1, inf)", "a positive integer")  # Pillutla et al. 2021; 90: Holtzman et al.
-    orders: tuple[int, ...] = declare_orders(2, 3, 4)  # Su et al. 2022
-    simctg: bool = False  # rep_n and diversity as the SimCTG tables print them
-    self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")  # Salkar et al. 2022
-    loop: Loop = "released"  # Holtzman et al. 2020, released code; two_copies: Pillutla et al. 2021, appendix C.4
+    max_phrase: int = ranged(500, "[1, inf)", "a positive integer")
+    """Longest loop, Pillutla et al. 2021; 90: Holtzman et al. 2020."""
+    orders: tuple[int, ...] = declare_orders(2, 3, 4)
+    """Of seq_rep and rep, Su et al. 2022."""
+    simctg: bool = False
+    """true: rep and diversity as the SimCTG tables print them (use unit: words)."""
+    self_repetition_order: int = ranged(4, "[1, inf)", "a positive integer")
+    """Salkar et al. 2022."""
+    loop: Loop = "released"
+    """Short phrases count from 51 copies; two_copies: of any phrase, Pillutla et al. 2021, appendix C.4; Holtzman et
+    al. 2020, released code."""
 
     def compute(self, features: Features) -> MetricResult:
         index = self.corpus(features).index

@@ -72,7 +72,7 @@ def _compute_common_length(positions: Mapping[int, int], size: int, other: Seque
 
 @metric
 class RougeL(SamplesTextMetric):
-    """Mean ROUGE-L F between the texts of one prompt."""
+    """ROUGE-L of the pairs of texts of one prompt: homogenization (Shaib et al. 2024); with samples=2 or more."""
 
     name = "rouge_l"
     direction = "lower"

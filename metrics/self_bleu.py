@@ -129,7 +129,7 @@ def _compute_brevity(lengths: I64, is_reference: Mask) -> F64:
 
 @core.metric
 class SelfBleu(TextMetric):
-    """Mean BLEU of each text against the other texts; values `self_bleu_<order>`."""
+    """BLEU of each text against all others of its system, exact over all texts; high where texts are alike."""
 
     name = "self_bleu"
     version = 2
@@ -138,10 +138,13 @@ class SelfBleu(TextMetric):
     titles = {f"self_bleu_{n}": f"Self-BLEU-{n}" for n in range(1, 6)}
 
     orders: tuple[int, ...] = declare_orders(1, 2, 3, 4, 5)
-    # all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021
+    """Tables show 4, Pillutla et al. 2021."""
     num_hypotheses: int | None = ranged(None, "[1, inf)", "null or a positive integer")
-    num_references: int | None = ranged(None, "[1, inf)", "null or a positive integer")  # all others
-    seed: int = 0  # of the draws, if any
+    """Score all; 1000: Holtzman et al. 2020, 500: Pillutla et al. 2021."""
+    num_references: int | None = ranged(None, "[1, inf)", "null or a positive integer")
+    """Against all others; the value grows with the pool."""
+    seed: int = 0
+    """Of the draws, if any."""
 
     def compute(self, features: Features) -> MetricResult:
         index = self.corpus(features).index

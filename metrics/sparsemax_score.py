@@ -37,7 +37,10 @@ def _compute_by_token(gold_prob: ArrayLike, sum_sq: ArrayLike) -> F64:
 
 @metric
 class SparsemaxScore(TeacherForced):
-    """Mean sparsemax score of Q on human text."""
+    """How near the decoder's own Q comes to the true next token, zeros allowed (Martins et al. 2020).
+
+    Teacher-forced.
+    """
 
     name = "sparsemax_score"
     direction = "higher"

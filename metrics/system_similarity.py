@@ -64,7 +64,7 @@ def _compute_by_prompt(first: _Means, other: _Means) -> tuple[NDArray[np.intp], 
 
 @core.metric
 class SystemSimilarity(core.Metric):
-    """How alike the systems of a grid answer the same prompt."""
+    """Mean cosine of the texts that two systems gave for one prompt (Jiang et al. 2025); in a grid."""
 
     name = "system_similarity"
     family = "two_sample"
@@ -75,7 +75,8 @@ class SystemSimilarity(core.Metric):
     sides = "two"
     titles = {"system_similarity": "System sim.", "human": "Sim. to human"}
 
-    scope: core.Scope = "continuation"  # all systems share the prompt
+    scope: core.Scope = "continuation"
+    """All systems share the prompt."""
 
     @property
     def needs_prompts(self) -> bool:

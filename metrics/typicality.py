@@ -56,7 +56,10 @@ def _compute_tail_probabilities(human: F64, model: F64) -> F64:
 
 @metric
 class Typicality(FeatureSpaceMetric):
-    """Mean tail probability of the model's texts among human texts, and its permutation p-value."""
+    """Mean tail probability of the texts in the distribution of human texts (FMTyp-p of dLMbench).
+
+    The value of other human texts is best.
+    """
 
     name = "typicality"
     version = 2
@@ -66,9 +69,12 @@ class Typicality(FeatureSpaceMetric):
     titles = {"typicality": "Typicality", "p_value": "Typ. p"}
     directions = {"p_value": "none"}
 
-    space: Space = "surface"  # dLMbench
-    permutations: int = ranged(200, "[0, inf)", "0 (no p-value) or more")  # each estimates a covariance
+    space: Space = "surface"
+    """34 features without a model; or embeddings; dLMbench."""
+    permutations: int = ranged(200, "[0, inf)", "0 (no p-value) or more")
+    """Of the p-value; 0: none; each estimates a covariance."""
     scope: Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def evaluate(self, features: Features, prepared: None) -> MetricResult:
         human, model = self.pair(features)

@@ -102,7 +102,7 @@ def vendi_influence(rows: Floats, order: float) -> F64:
 
 @metric
 class Vendi(TwoSample):
-    """Effective number of different texts; the human value is the target."""
+    """Effective number of different texts (Friedman and Dieng 2023); the human value is the target."""
 
     name = "vendi"
     direction = "match_human"
@@ -111,8 +111,10 @@ class Vendi(TwoSample):
     ceiling = False
     titles = {"vendi": "Vendi"}
 
-    order: float | Literal["inf"] = 1.0  # Friedman and Dieng 2023
-    scope: Scope = "continuation"  # diversity of what was written, not of the prompts
+    order: float | Literal["inf"] = 1.0
+    """Of the Rényi entropy; 1 is Shannon's; inf: the largest share alone; Friedman and Dieng 2023."""
+    scope: Scope = "continuation"
+    """Diversity of what was written, not of the prompts."""
 
     def check(self) -> None:
         if self.order == np.inf:  # as a YAML file or the command line may write it; signatures know the word

@@ -73,15 +73,17 @@ def _fit_slope(x: F64, y: F64) -> float:
 
 @metric
 class Zipf(TextMetric):
-    """Zipf coefficient of the tokens."""
+    """Slope of log frequency on log rank; about 1 for natural text."""
 
     name = "zipf"
     bounds = (0.0, np.inf)
     resampling = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
     titles = {"zipf": "Zipf coef."}
 
-    definition: Definition = "degen"  # Holtzman et al. 2020; log_thinned: Pillutla et al. 2021
-    max_rank: int = ranged(5000, "[2, inf)", "an integer of at least 2")  # both
+    definition: Definition = "degen"
+    """Holtzman et al. 2020; log_thinned: released code of Pillutla et al. 2021."""
+    max_rank: int = ranged(5000, "[2, inf)", "an integer of at least 2")
+    """Both."""
 
     def compute(self, features: Features) -> MetricResult:
         x, y = _make_points(self.corpus(features).index.frequencies, self.definition, self.max_rank)

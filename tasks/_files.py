@@ -59,9 +59,12 @@ class PublicFileTask(UserFileTask):
 
     reads_own_file = False
     address: ClassVar[str]  # where the file is, with names of options in braces
-    path: str | None = None  # a local copy of the file; null: download to the cache folder
-    cache_dir: str | None = None  # null: the first that is set of OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache
-    offline: bool = False  # true: download nothing; missing files are an error
+    path: str | None = None
+    """Your own copy; null: the cache folder."""
+    cache_dir: str | None = None
+    """null: OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache, the first that is set."""
+    offline: bool = False
+    """true: download nothing; missing files are an error."""
 
     def remote(self) -> Remote:
         """Return the public file that the task reads."""

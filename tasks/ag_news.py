@@ -63,7 +63,10 @@ TOPICS: tuple[Topic, ...] = ("world", "sports", "business", "science")
 
 @task
 class AgNews(TopicTask, PublicFileTask):
-    """News of the reference topics; `generations=topics:…` scores news of others."""
+    """Diagnostic without a model: news of two topics is the reference, other sets of topics are the systems.
+
+    Systems: generations=topics:world, generations=topics:world+sports+business.
+    """
 
     name = "ag_news"
     source = "https://github.com/mhjabreel/CharCnn_Keras/tree/master/data/ag_news_csv"
@@ -78,7 +81,8 @@ class AgNews(TopicTask, PublicFileTask):
     )
 
     split: Literal["train", "test"] = "train"
-    topics: tuple[Topic, ...] = ("world", "sports")  # the reference
+    topics: tuple[Topic, ...] = ("world", "sports")
+    """The reference."""
 
     def read_texts(self, skipped: Counter[str]) -> Iterator[Example]:
         path = self.data_path()

@@ -22,7 +22,7 @@ class _Biography(NamedTuple):
 
 @core.task
 class Biographies(UserFileTask):
-    """Biographies with `num_in_context` examples in the prompt."""
+    """Biographies after n examples in the prompt (Le Bronnec et al. 2024)."""
 
     name = "biographies"
     version = 2
@@ -32,19 +32,25 @@ class Biographies(UserFileTask):
     obtained = "by hand: not distributed, the source says how to make it"
     command = "openended task=biographies task.path=FILE.jsonl task.num_in_context=5 model=mistral scoring=gpt2-large"
 
-    path: str | None = core.option(
-        None, is_null_or_text, "a JSON-lines file with title and content"
-    )  # your own file, see above
-    num_in_context: int = core.ranged(5, "[0, inf)", "0 or more")  # the paper varies n
-    header: str = "Write biographies of various people."  # Table B.6, as the next two
-    chat_header: str = "Here are a few examples:"  # a second line for models with a chat template
+    path: str | None = core.option(None, is_null_or_text, "a JSON-lines file with title and content")
+    """Your file: JSON lines with title and content."""
+    num_in_context: int = core.ranged(5, "[0, inf)", "0 or more")
+    """The paper varies n."""
+    header: str = "Write biographies of various people."
+    """Table B.6, as the next two."""
+    chat_header: str = "Here are a few examples:"
+    """A second line for models with a chat template."""
     instruction: str = core.option("- Biography of", str.strip, "some text")
-    min_words: int = 80  # Le Bronnec et al., appendix B.5
-    max_words: int = 350  # the same
-    max_title_words: int = core.ranged(10, "[1, inf)", "1 or more")  # of an example in the prompt
+    min_words: int = 80
+    """Le Bronnec et al., appendix B.5."""
+    max_words: int = 350
+    """The same."""
+    max_title_words: int = core.ranged(10, "[1, inf)", "1 or more")
+    """Of an example in the prompt."""
     title_field: str = "title"
     content_field: str = "content"
-    seed: int = 0  # draws the examples of each prompt
+    seed: int = 0
+    """Draws the examples of each prompt."""
 
     def check(self) -> None:
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")

@@ -29,7 +29,7 @@ class _ReferenceText(NamedTuple):
 
 @core.task
 class Creative(UserFileTask):
-    """Draws of instructions."""
+    """Creative writing from instructions; the texts of another system are the reference (Le Bronnec et al. 2024)."""
 
     name = "creative"
     source = "comes with the harness: Listing 1 of Le Bronnec et al. 2024"
@@ -39,12 +39,18 @@ class Creative(UserFileTask):
     command = "openended task=creative model=docs-m task.reference=RUN_FOLDER scoring=gpt2-large"
     no_human = ": set task.reference to another system's run folder or texts"
 
-    path: str | None = None  # file of instructions, one per line; null: the fifty of Le Bronnec et al. 2024
-    reference: str | None = None  # another system's texts for the same draws: a run folder, or JSON lines
-    num_draws: int = core.ranged(4000, "[1, inf)", "1 or more")  # Le Bronnec et al., appendix B.4
-    min_words: int = 100  # requested in the prompt, as in the paper
-    max_words: int = 500  # the same
-    seed: int = 0  # draws the instructions
+    path: str | None = None
+    """Instructions, one per line; null: the fifty of the paper's Listing 1."""
+    reference: str | None = None
+    """Texts of the other system: its run folder, or JSON lines."""
+    num_draws: int = core.ranged(4000, "[1, inf)", "1 or more")
+    """Le Bronnec et al., appendix B.4."""
+    min_words: int = 100
+    """Requested in the prompt, as in the paper."""
+    max_words: int = 500
+    """The same."""
+    seed: int = 0
+    """Draws the instructions."""
 
     def check(self) -> None:
         self.require(1 <= self.min_words <= self.max_words, "min_words", f"from 1 to max_words ({self.max_words})")

@@ -34,7 +34,7 @@ EXTRACTION = {
 
 @core.task
 class Docs(CutTask):
-    """Passages of docstrings, in the order of a hash of their ids: the first N are a fair sample."""
+    """Docstring prose of the installed packages: human text that needs no download."""
 
     name = "docs"
     source = "the installed packages"
@@ -45,9 +45,13 @@ class Docs(CutTask):
     max_length = None
 
     split: Literal["train", "valid", "test"] = "test"
-    min_words: int = 60  # words of a passage, prompt included: enough for a continuation
-    prompt_unit: PromptUnit = "tokens"  # of the model under test; `words` for models of other tokenizers
-    prompt_length: int = 20  # leaves 48 words or more; prompts of one length also make full batches
+    """The bundled models were trained on `train`."""
+    min_words: int = 60
+    """Of a passage, including the prompt."""
+    prompt_unit: PromptUnit = "tokens"
+    """Of the model under test; `words` to compare models with different tokenizers."""
+    prompt_length: int = 20
+    """The prompt is the beginning of the passage."""
 
     def check(self) -> None:
         super().check()

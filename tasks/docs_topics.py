@@ -11,7 +11,10 @@ from openended.tasks.docs import Docs, load_corpus
 
 @task
 class DocsTopics(TopicTask):
-    """Passages of docstrings of some packages; `generations=topics:…` scores those of others."""
+    """Diagnostic without a model: docstrings of some packages against other sets of packages.
+
+    Systems: generations=topics:torch, generations=topics:torch+sklearn+scipy.
+    """
 
     name = "docs_topics"
     source = "the installed packages"
@@ -23,8 +26,10 @@ class DocsTopics(TopicTask):
     )
     topic_names = DEFAULT_PACKAGES
 
-    topics: tuple[str, ...] = ("torch", "sklearn")  # the reference
-    min_words: int = ranged(60, "[1, inf)", "1 or more")  # of a passage
+    topics: tuple[str, ...] = ("torch", "sklearn")
+    """The reference."""
+    min_words: int = ranged(60, "[1, inf)", "1 or more")
+    """Of a passage."""
 
     def has_docs_prose(self) -> bool:
         return True

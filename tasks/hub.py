@@ -27,7 +27,7 @@ class _HubRow(NamedTuple):
 
 @core.task
 class Hub(CutTask):
-    """One split of a dataset, by a hash of the row's number."""
+    """Any dataset on the Hugging Face hub; its commit is recorded at first use and kept."""
 
     name = "hub"
     source = "https://huggingface.co/datasets"
@@ -38,21 +38,30 @@ class Hub(CutTask):
         "openended task=hub task.path=Salesforce/wikitext task.config=wikitext-2-raw-v1 model=gpt2 scoring=gpt2-large"
     )
 
-    path: str = core.option(core.REQUIRED, str.strip, "a hub id or a folder")  # hub id, or a folder
+    path: str = core.option(core.REQUIRED, str.strip, "a hub id or a folder")
+    """task.path=wikitext, or a folder."""
     config: str | None = None
+    """task.config=wikitext-103-raw-v1."""
     split: str = "test"
-    revision: str | None = None  # branch, tag or commit; null: the default branch, as first resolved
+    revision: str | None = None
+    """Branch, tag or commit; null: the default branch, as first resolved."""
     text_field: str | None = "text"
+    """null, if the next two are given."""
     prompt_field: str | None = None
     human_field: str | None = None
-    id_field: str | None = "auto"  # `id` or `example_id` where there is one; null: the row's number
-    group_field: str | None = core.option(None, is_null_or_text, "a field name or null")  # a column of groups
-    group_value: str | None = None  # its value in the examples that are used
+    id_field: str | None = "auto"
+    """`id` or `example_id` if present; a field name; null: the row number."""
+    group_field: str | None = core.option(None, is_null_or_text, "a field name or null")
+    """A column of groups; task.group_value=female,male: one run per value."""
+    group_value: str | None = None
+    """Its value in the examples that are used."""
     prompt_unit: PromptUnit = "tokens"
-    prompt_length: int = 35  # as for WebText
+    prompt_length: int = 35
+    """As for WebText."""
     max_length: int | None = 1024
     order: Literal["hash", "file"] = "hash"
-    cache_dir: str | None = None  # folder of the ledger; the data are in HF_HOME
+    cache_dir: str | None = None
+    """Folder of the ledger; the data are in HF_HOME."""
     offline: bool = False
 
     def check(self) -> None:

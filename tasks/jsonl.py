@@ -24,7 +24,7 @@ _HUMAN = "human"
 
 @task
 class JsonLines(_files.UserFileTask):
-    """Examples of a JSON-lines file."""
+    """Your own prompts and human continuations, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"
     source = "your own file"
@@ -34,14 +34,20 @@ class JsonLines(_files.UserFileTask):
     command = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
     path: str = option(REQUIRED, bool, "the path of a JSON-lines file")
+    """task.path=FILE.jsonl."""
     prompt_field: str = option("prompt", bool, "a field name")
-    human_field: str = option(_HUMAN, bool, "a field name")  # where the first line has none of this name: detected
-    # `id` or `example_id`, where the lines have one; None: the line's number
+    human_field: str = option(_HUMAN, bool, "a field name")
+    """Where the first line has none of this name: detected."""
     id_field: str | None = option("auto", _files.is_null_or_text, "a field name or null")
-    group_field: str | None = option(None, _files.is_null_or_text, "a field name or null")  # a column of groups
-    group_value: str | None = None  # its value in the examples that are used
-    references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")  # a list of human texts
-    least_references: int = ranged(0, "[0, inf)", "0 or more")  # leave out prompts with fewer human texts
+    """`id` or `example_id` if present; a field name; null: the line number, from 0."""
+    group_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
+    """A column of groups; task.group_value=female,male: one run per value."""
+    group_value: str | None = None
+    """Its value in the examples that are used."""
+    references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
+    """A field with a list of human texts: their human row in metrics of several texts per prompt."""
+    least_references: int = ranged(0, "[0, inf)", "0 or more")
+    """Leave out prompts with fewer of them."""
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")

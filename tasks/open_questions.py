@@ -35,7 +35,7 @@ class OpenQuestions(PublicFileTask):
 
 @task
 class NoveltyBench(OpenQuestions):
-    """Questions of NoveltyBench."""
+    """NoveltyBench: questions with many good answers (Zhang et al. 2025), without human ones."""
 
     name = "novelty_bench"
     source = "https://github.com/novelty-bench/novelty-bench"
@@ -47,11 +47,12 @@ class NoveltyBench(OpenQuestions):
     command = "openended task=novelty_bench model=llama samples=10 max_new_tokens=512 metric=[distinct_k] scoring=none"
 
     split: Literal["curated", "wildchat-1k"] = "curated"
+    """or wildchat-1k."""
 
 
 @task
 class InfinityChat(OpenQuestions):
-    """The 100 questions on which Infinity-Chat evaluates models."""
+    """Infinity-Chat: the 100 questions of its evaluation (Jiang et al. 2025), without human answers."""
 
     name = "infinity_chat"
     source = "https://huggingface.co/datasets/liweijiang/infinite-chats-eval"

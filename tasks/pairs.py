@@ -29,7 +29,7 @@ _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
 
 @task
 class Pairs(UserFileTask):
-    """Contexts and human responses, by a hash of their line."""
+    """Contexts and human responses of a file, or of two files with one line for each pair."""
 
     name = "pairs"
     source = "your own file"
@@ -39,18 +39,30 @@ class Pairs(UserFileTask):
     command = "openended task=pairs task.path=FILE.csv task.prompt_fields=[question] task.human_field=answer model=gpt2"
 
     path: str = option(REQUIRED, bool, "the path of a file of pairs, or of its contexts")
-    human_path: str | None = option(None, is_null_or_text, "a file of responses or null")  # a line for each of `path`
-    prompt_fields: tuple[str, ...] = ("prompt",)  # joined by a space
+    """task.path=FILE.csv, or .jsonl, .tsv, .parquet; or the contexts, one per line."""
+    human_path: str | None = option(None, is_null_or_text, "a file of responses or null")
+    """The responses, one per line."""
+    prompt_fields: tuple[str, ...] = ("prompt",)
+    """Joined by a space."""
     human_field: str = option("human", bool, "a field name")
     template: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
-    group_field: str | None = option(None, is_null_or_text, "a field name or null")  # a column of groups
-    group_value: str | None = None  # its value in the examples that are used
-    score_fields: tuple[str, ...] = ()  # of upvotes; each must be at least min_score
-    min_score: int = 10  # Hashimoto et al. 2019, appendix A.4, as the next four
-    skip_deleted: bool = False  # leave out posts that Reddit shows as [deleted] or [removed]
-    most_words: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # leave out longer sides
-    vocabulary: int | None = ranged(None, "[1, inf)", "at least 1 or null")  # remove all but so many frequent words
+    """How the context is shown to the model."""
+    group_field: str | None = option(None, is_null_or_text, "a field name or null")
+    """A column of groups; task.group_value=female,male: one run per value."""
+    group_value: str | None = None
+    """Its value in the examples that are used."""
+    score_fields: tuple[str, ...] = ()
+    """Fields of upvotes: pairs with one below min_score are left out."""
+    min_score: int = 10
+    """Hashimoto et al. 2019, appendix A.4, as the next four."""
+    skip_deleted: bool = False
+    """true: leave out [deleted] and [removed] posts."""
+    most_words: int | None = ranged(None, "[1, inf)", "at least 1 or null")
+    """Leave out pairs with a longer side."""
+    vocabulary: int | None = ranged(None, "[1, inf)", "at least 1 or null")
+    """Remove all words but so many frequent ones."""
     banned_words: str | None = option(None, is_null_or_text, "a file with one word per line, or null")
+    """A file, one word per line: leave out pairs with one of them."""
 
     def check(self) -> None:
         self.require(

@@ -16,7 +16,7 @@ from openended.tasks._files import PublicFileTask, read_usable_text
 
 @task
 class RealNews(PublicFileTask):
-    """Human articles of one split."""
+    """News of April 2019, prompted by domain, date, authors and title (Grover's files)."""
 
     name = "realnews"
     source = "https://github.com/rowanz/grover"
@@ -26,12 +26,14 @@ class RealNews(PublicFileTask):
     address = f"{GROVER}/{{file}}"
     command = "openended task=realnews generations=grover:mega-p0.94 scoring=gpt2-large"
 
-    # the released nucleus 0.94 set of Grover mega
     file: str = option(
         "generator=mega~dataset=p0.94.jsonl", lambda name: name and "/" not in name, "the name of a generation file"
     )
-    split: Literal["train", "val", "test", "gen", "any"] = "test"  # as the file names it; `gen` in the April 2019 set
-    order: Literal["hash", "file"] = "hash"  # of the ids: the first N are a fair sample; `file` holds nothing in memory
+    """For its machine articles: generations=<the same file>."""
+    split: Literal["train", "val", "test", "gen", "any"] = "test"
+    """`gen` in april2019_set*.jsonl, `any` for all."""
+    order: Literal["hash", "file"] = "hash"
+    """Of the ids: the first N are a fair sample; `file` holds nothing in memory."""
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield human articles; machine articles and unpaired training articles are another system's."""

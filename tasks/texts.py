@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @task
 class Texts(UserFileTask):
-    """Human texts of a file, without prompts."""
+    """Your own human texts without prompts: .jsonl, .csv, .parquet, .txt or a folder, for generations=FILE."""
 
     name = "texts"
     source = "your own file"
@@ -25,8 +25,11 @@ class Texts(UserFileTask):
     paired = False
 
     path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
-    field: str | None = option(None, is_null_or_text, "a field name or null")  # null: detected in the first record
-    role: str = option("assistant", bool, "a role")  # of conversations (`messages`): whose turns are texts
+    """task.path=FILE.jsonl."""
+    field: str | None = option(None, is_null_or_text, "a field name or null")
+    """null: detected from the first record."""
+    role: str = option("assistant", bool, "a role")
+    """Of conversations (messages): whose turns are texts."""
 
     def fingerprint(self) -> str:
         return imported.digest_files(Path(self.path))

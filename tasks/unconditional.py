@@ -57,7 +57,7 @@ class Text8(PublicFileTask):
 
 @task
 class Unconditional(Task):
-    """Human texts of a corpus, without prompts."""
+    """Human texts without prompts, as in the papers on diffusion language models (docs/unconditional.md)."""
 
     name = "unconditional"
     source = "https://github.com/kuleshov-group/mdlm"
@@ -69,16 +69,23 @@ class Unconditional(Task):
     prompted = False
 
     text: TextSource = "docs"
-    path: str | None = None  # text=hub: its id or a folder; text=file: the file
+    """openwebtext, lm1b, text8; hub (task.path=ID) or file (task.path=FILE.jsonl)."""
+    path: str | None = None
+    """text=hub: its id or a folder; text=file: the file."""
     config: str | None = None
-    split: str | None = None  # null: the one that the papers evaluate on
-    field: str | None = None  # the field with the text; null: `text`, of a file: detected
+    """text=hub."""
+    split: str | None = None
+    """null: the one that the papers evaluate on."""
+    field: str | None = None
+    """Field with the text; null: `text`; of a file: detected."""
     layout: Layout = "wrapped"
-    length: int = ranged(
-        256, "[3, inf)", "at least 3"
-    )  # of a piece; 1,024 tokens in the papers (OpenWebText), 128 (LM1B)
+    """or documents: one text per document."""
+    length: int = ranged(256, "[3, inf)", "at least 3")
+    """Tokens of a piece; 1024 in the papers on OpenWebText, 128 on LM1B."""
     boundaries: Boundaries = "eos"
-    start: int = ranged(0, "[0, inf)", "0 or more")  # texts to pass over: another set of human texts
+    """wrapped: end tokens between documents; bos_eos: also around each piece; none: blank lines."""
+    start: int = ranged(0, "[0, inf)", "0 or more")
+    """Texts to pass over: another set of human texts."""
     cache_dir: str | None = None
     offline: bool = False
 

@@ -18,7 +18,7 @@ from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 @task
 class WebText(CutTask, PublicFileTask):
-    """Documents of one split, in file order (which is random)."""
+    """WebText as OpenAI published it, with the prompts of the MAUVE paper."""
 
     name = "webtext"
     source = "https://github.com/openai/gpt-2-output-dataset"
@@ -28,12 +28,18 @@ class WebText(CutTask, PublicFileTask):
     address = f"{GPT2_OUTPUT}/webtext.{{split}}.jsonl"
     command = "openended task=webtext model=gpt2 num_examples=5000 scoring=gpt2-large"
 
-    split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
-    prompt_unit: PromptUnit = "tokens"  # of the model under test; words where models of different tokenizers compare
-    prompt_length: int = 35  # MAUVE, Table 2; 10 words in Le Bronnec et al. 2024
-    instruction: str | None = None  # for models with a chat template: before the prompt without its last word
-    start: int = ranged(0, "[0, inf)", "0 or more")  # documents to pass over: another set of human texts
-    max_length: int | None = 1024  # prompt included, in the same unit; MAUVE, Table 2
+    split: Literal["train", "valid", "test"] = "test"
+    """MAUVE, section 4."""
+    prompt_unit: PromptUnit = "tokens"
+    """Of the model under test; `words` to compare models with different tokenizers."""
+    prompt_length: int = 35
+    """MAUVE, Table 2; 10 words in Le Bronnec et al. 2024."""
+    instruction: str | None = None
+    """For models with a chat template: before the prompt without its last word, which opens the reply."""
+    start: int = ranged(0, "[0, inf)", "0 or more")
+    """Documents to pass over: another set of human texts."""
+    max_length: int | None = 1024
+    """Including the prompt, in the same unit; MAUVE, Table 2."""
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield documents in file order; the number in an id is the line, from 0."""

@@ -22,7 +22,7 @@ from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 @task
 class WritingPrompts(CutTask, PublicFileTask):
-    """Stories of one split; `path` may be the archive or the folder it unpacks to."""
+    """Stories of r/WritingPrompts with the prompts of the MAUVE paper."""
 
     name = "writing_prompts"
     source = "https://github.com/facebookresearch/fairseq/tree/main/examples/stories"
@@ -32,12 +32,17 @@ class WritingPrompts(CutTask, PublicFileTask):
     address = "https://dl.fbaipublicfiles.com/fairseq/data/writingPrompts.tar.gz"
     command = "openended task=writing_prompts model=gpt2-medium num_examples=5000 scoring=gpt2-large"
 
-    split: Literal["train", "valid", "test"] = "test"  # MAUVE, section 4
+    split: Literal["train", "valid", "test"] = "test"
+    """MAUVE, section 4."""
     prompt_unit: PromptUnit = "tokens"
-    prompt_length: int = 50  # MAUVE, Table 2
-    max_length: int | None = 512  # prompt included, in the same unit; MAUVE, Table 2
-    situation: bool = True  # false: the document is only the story
-    order: Literal["hash", "file"] = "hash"  # `file` holds nothing in memory
+    prompt_length: int = 50
+    """MAUVE, Table 2."""
+    max_length: int | None = 512
+    """Including the prompt; MAUVE, Table 2."""
+    situation: bool = True
+    """true: the document begins with the situation."""
+    order: Literal["hash", "file"] = "hash"
+    """`file` holds nothing in memory."""
 
     @property
     def _members(self) -> list[str]:

@@ -19,7 +19,10 @@ _DEVICE = re.compile(r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?")
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime(Spec):
-    """How a run is executed; does not enter store keys."""
+    """How a run is executed.
+
+    These options cannot change a number, so they are not part of any key.
+    """
 
     name: ClassVar[str] = "runtime"
 

@@ -190,7 +190,8 @@ class SamplingDecoder(QDecoder):
 
     stochastic: ClassVar[bool] = True
 
-    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)  # logits are divided by it; 1 leaves them
+    temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
+    """Logits are divided by it; 1 leaves them."""
     temperature_order: Literal["before", "after"] = "before"
     """Before truncation (Holtzman et al. 2020, transformers) or after it (as min-p is often run).
 

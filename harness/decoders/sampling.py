@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @decoder
 class Greedy(QDecoder):
-    """The most probable token; Q is its one-hot. Equal logits: the lowest id."""
+    """The most probable token at each step.
+
+    Equal logits: the lowest id.
+    """
 
     name = "greedy"
     table_rank = 0
@@ -31,7 +34,7 @@ class Greedy(QDecoder):
 
 @decoder
 class Ancestral(SamplingDecoder):
-    """Sampling from the model's full distribution; no hidden top-k."""
+    """Sampling from the full distribution of the model; no hidden top-k."""
 
     name = "ancestral"
     table_rank = 60
@@ -42,7 +45,7 @@ class Ancestral(SamplingDecoder):
 
 @decoder
 class Temperature(SamplingDecoder):
-    """Sampling from the full distribution at another temperature (Ackley et al. 1985)."""
+    """Sampling from the full distribution at a temperature (Ackley et al. 1985)."""
 
     name = "temperature"
     table_rank = 70
@@ -51,12 +54,13 @@ class Temperature(SamplingDecoder):
     title_fields = ("temperature",)
     rule = staticmethod(rules.keep_all)
 
-    temperature: float = 0.9  # Holtzman et al. 2020, Table 1: t = 0.9
+    temperature: float = 0.9
+    """Holtzman et al. 2020, Table 1."""
 
 
 @decoder
 class TopK(SamplingDecoder):
-    """The k most probable tokens (Fan et al. 2018)."""
+    """Sampling from the k most probable tokens (Fan et al. 2018)."""
 
     name = "top_k"
     table_rank = 80
@@ -65,7 +69,8 @@ class TopK(SamplingDecoder):
     title_fields = ("k",)
     rule = staticmethod(rules.top_k)
 
-    k: int = ranged(40, "[1, inf)", "an integer of at least 1")  # Radford et al. 2019; Holtzman et al. 2020, Table 1
+    k: int = ranged(40, "[1, inf)", "an integer of at least 1")
+    """Radford et al. 2019; Holtzman et al. 2020, Table 1."""
 
     @property
     def head(self) -> int:
@@ -75,7 +80,7 @@ class TopK(SamplingDecoder):
 
 @decoder
 class Nucleus(SamplingDecoder):
-    """The smallest set of best tokens whose mass reaches p (Holtzman et al. 2020)."""
+    """Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)."""
 
     name = "nucleus"
     table_rank = 90
@@ -85,12 +90,13 @@ class Nucleus(SamplingDecoder):
     rule = staticmethod(rules.nucleus)
     keeps_all_at = {"p": 1.0}
 
-    p: float = ranged(0.95, "(0, 1]", "a number in (0, 1]")  # Pillutla et al. 2021, Table 3
+    p: float = ranged(0.95, "(0, 1]", "a number in (0, 1]")
+    """Pillutla et al. 2021, Table 3."""
 
 
 @decoder
 class MinP(SamplingDecoder):
-    """Tokens with at least p times the best one's probability (Nguyen et al. 2025)."""
+    """Sampling from tokens with at least p times the highest probability (Nguyen et al. 2025)."""
 
     name = "min_p"
     table_rank = 130
@@ -100,12 +106,13 @@ class MinP(SamplingDecoder):
     rule = staticmethod(rules.min_p)
     keeps_all_at = {"p": 0.0}
 
-    p: float = ranged(0.1, "[0, 1]", "a number in [0, 1]")  # Nguyen et al. 2025, section 4: 0.05 to 0.1
+    p: float = ranged(0.1, "[0, 1]", "a number in [0, 1]")
+    """Nguyen et al. 2025: 0.05 to 0.1."""
 
 
 @decoder
 class Typical(SamplingDecoder):
-    """Tokens whose surprisal is nearest to the entropy, up to the mass (Meister et al. 2023)."""
+    """Sampling from tokens whose surprisal is near the entropy (Meister et al. 2023)."""
 
     name = "typical"
     table_rank = 100
@@ -114,13 +121,13 @@ class Typical(SamplingDecoder):
     rule = staticmethod(rules.typical)
     keeps_all_at = {"mass": 1.0}
 
-    # Meister et al. 2023, section 6: tau of 0.95 for stories
     mass: float = ranged(0.95, "(0, 1]", "a number in (0, 1]")
+    """Meister et al. 2023, stories."""
 
 
 @decoder
 class Epsilon(SamplingDecoder):
-    """Tokens with probability at least eps (Hewitt et al. 2022)."""
+    """Sampling from tokens with probability at least eps (Hewitt et al. 2022)."""
 
     name = "epsilon"
     table_rank = 110
@@ -129,12 +136,13 @@ class Epsilon(SamplingDecoder):
     title_fields = ("eps",)
     rule = staticmethod(rules.epsilon)
 
-    eps: float = ranged(3e-4, "(0, 1)", "a number in (0, 1)")  # Hewitt et al. 2022: 3e-4 to 9e-4 over sizes of GPT-2
+    eps: float = ranged(3e-4, "(0, 1)", "a number in (0, 1)")
+    """Hewitt et al. 2022: 3e-4 to 9e-4 over sizes of GPT-2."""
 
 
 @decoder
 class Eta(SamplingDecoder):
-    """Tokens with probability at least min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
+    """Sampling from tokens above min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
 
     name = "eta"
     table_rank = 120
@@ -142,37 +150,41 @@ class Eta(SamplingDecoder):
     title_fields = ("eps",)
     rule = staticmethod(rules.eta)
 
-    eps: float = ranged(2e-3, "(0, 1)", "a number in (0, 1)")  # Hewitt et al. 2022: 3e-4 to 4e-3 over sizes of GPT-2
+    eps: float = ranged(2e-3, "(0, 1)", "a number in (0, 1)")
+    """Hewitt et al. 2022: 3e-4 to 4e-3 over sizes of GPT-2."""
 
 
 @decoder
 class TopNSigma(SamplingDecoder):
-    """Logits within n standard deviations of the best (Tang et al. 2025)."""
+    """Sampling from logits within n standard deviations of the maximum (Tang et al. 2025)."""
 
     name = "top_n_sigma"
     server_options = {"n_sigma": "n"}
     title_fields = ("n",)
     rule = staticmethod(rules.top_n_sigma)
 
-    n: float = ranged(1.0, "(0, inf)", "a number above 0")  # Tang et al. 2025, section 4
+    n: float = ranged(1.0, "(0, inf)", "a number above 0")
+    """Tang et al. 2025."""
 
 
 @decoder
 class TopH(SamplingDecoder):
-    """Best tokens while their part of the entropy stays within h (Potraghloo et al. 2025)."""
+    """Sampling from the top tokens within a share h of the entropy (Potraghloo et al. 2025)."""
 
     name = "top_h"
     title_fields = ("h",)
     rule = staticmethod(rules.top_h)
 
-    h: float = ranged(0.4, "(0, 1]", "a number in (0, 1]")  # Potraghloo et al. 2025: alpha = 0.4
-    # transformers looks at the 100 best tokens
+    h: float = ranged(0.4, "(0, 1]", "a number in (0, 1]")
+    """Potraghloo et al. 2025: alpha = 0.4."""
     candidates: int = ranged(100, "[2, 512]", "an integer from 2 to 512")
+    """The entropy is computed over this many top tokens, as in transformers.
+    """
 
 
 @decoder
 class Entmax(SamplingDecoder):
-    """Alpha-entmax in place of softmax: sparse without a cut (Peters et al. 2019; Martins et al. 2020).
+    """Sampling from alpha-entmax instead of softmax (Martins et al. 2020).
 
     Alpha = 2 is sparsemax. Meant for models trained with it; on others it is a truncation that also reweighs.
     """
@@ -181,40 +193,43 @@ class Entmax(SamplingDecoder):
     title_fields = ("alpha",)
     rule = staticmethod(rules.entmax)
 
-    # Martins et al. 2020: 1.2 for language modeling on WikiText
     alpha: float = ranged(1.2, "[1.01, 4]", "a number in [1.01, 4]; 1 is `ancestral`")
+    """2 is sparsemax; Martins et al. 2020: 1.2 for language modeling on WikiText."""
     temperature_order: Literal["before", "after"] = option(
         "before", lambda order: order == "before", "'before': entmax has no cut to follow"
     )
+    """or after: truncate at temperature 1, then apply the temperature."""
 
 
 @decoder
 class PLess(SamplingDecoder):
-    """Tokens at least as probable as two draws are to agree, p >= Σp² (Tan et al. 2025)."""
+    """Sampling from tokens with p >= Σp², the probability that two samples agree (Tan et al. 2025)."""
 
     name = "p_less"
     rule = staticmethod(rules.p_less)
 
-    norm: bool = False  # Tan et al. 2025: p-less-norm keeps p >= (V Σp² - 1) / (V - 1), which is less strict
+    norm: bool = False
+    """true: the threshold (V Σp² - 1) / (V - 1), which keeps more tokens; Tan et al. 2025."""
 
 
 @decoder
 class MinK(SamplingDecoder):
-    """Logits above their steepest step, where the step after rank i counts 1 / i (Ding et al. 2026)."""
+    """Sampling from the logits above their largest drop, the one after rank i weighted by 1 / i (Ding et al. 2026)."""
 
     name = "min_k"
     title_fields = ("tau",)
     rule = staticmethod(rules.min_k)
 
-    # Ding et al. 2026 as in vLLM's pull request 48142; 0: the step alone
     tau: float = ranged(3.0, "[0, inf)", "a number of at least 0")
+    """Keeps at least floor(tau / r) tokens for logits of range r; 0: only the drop; Ding et al. 2026 as in vLLM's pull
+    request 48142."""
     temperature_order: Literal["before", "after"] = "after"
     """The paper cuts the logits as the model gives them; `before` moves only the least number that tau keeps."""
 
 
 @decoder
 class Xtc(SamplingDecoder):
-    """With a probability, all tokens that reach a threshold but the least probable of them are left out (XTC).
+    """Sampling that at random excludes the most probable tokens above a threshold, except the last (p-e-w 2024).
 
     Exclude Top Choices (p-e-w 2024, as merged into llama.cpp). A coin for each token makes Q the exact mixture of the
     softmax and of what is left: (1 - probability) p + probability p / (1 - mass left out). Nothing is left out where
@@ -227,8 +242,10 @@ class Xtc(SamplingDecoder):
     title_fields = ("threshold", "probability")
     keeps_all_at = {"probability": 0.0}
 
-    threshold: float = ranged(0.1, "[1e-4, 0.5]", "a number in [1e-4, 0.5]")  # p-e-w 2024 and llama.cpp: 0.1
-    probability: float = ranged(0.5, "[0, 1]", "a number in [0, 1]")  # p-e-w 2024: 0.5
+    threshold: float = ranged(0.1, "[1e-4, 0.5]", "a number in [1e-4, 0.5]")
+    """Tokens above it may be excluded, except the least probable of them; p-e-w 2024 and llama.cpp."""
+    probability: float = ranged(0.5, "[0, 1]", "a number in [0, 1]")
+    """Probability of excluding them, at every token; p-e-w 2024."""
 
     @property
     def head(self) -> int:
@@ -245,7 +262,7 @@ class Xtc(SamplingDecoder):
 
 @decoder
 class Mirostat(SamplingDecoder):
-    """Truncation steered so that the observed surprise stays near tau (Basu et al. 2021); Q depends on what was drawn.
+    """Sampling with a truncation that keeps the surprisal of tokens near tau bits (Basu et al. 2021).
 
     The state is the limit mu, 2 tau at first; after a token of surprise s (bits, under the distribution before
     truncation) it falls by learning_rate · (s - tau). Teacher-forced, the state runs along the human text.
@@ -254,15 +271,18 @@ class Mirostat(SamplingDecoder):
     name = "mirostat"
     title_fields = ("tau",)
 
-    # Basu et al. 2021, section 6: human-like repetition near 3 bits per token
     tau: float = ranged(3.0, "(0, inf)", "a number above 0, in bits")
-    learning_rate: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")  # Basu et al. 2021, Algorithm 1
-    # Basu et al. 2021: m = 100 tokens for the Zipf fit
+    """Bits per token; Basu et al. 2021, section 6: human-like repetition near 3 bits per token."""
+    learning_rate: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")
+    """Basu et al. 2021, Algorithm 1."""
     candidates: int = ranged(100, "[2, 512]", "an integer from 2 to 512")
-    algorithm: Literal["top_k", "threshold"] = "top_k"  # the paper's; "threshold" is llama.cpp's second form
+    """Number of top tokens used to fit Zipf's law; Basu et al. 2021."""
+    algorithm: Literal["top_k", "threshold"] = "top_k"
+    """As in the paper; threshold: version 2, as in llama.cpp."""
     temperature_order: Literal["before", "after"] = option(
         "before", lambda order: order == "before", "'before' for a steered truncation"
     )
+    """or after: truncate at temperature 1, then apply the temperature."""
 
     def truncate(self, ranked: DescendingLogits) -> Truncation:
         """Keep as many tokens as the limit allows."""
@@ -287,7 +307,7 @@ LARGEST = 1e30
 
 @decoder
 class Dry(SamplingDecoder):
-    """A token that extends a repetition of n >= allowed_length tokens loses multiplier · base^(n - allowed_length).
+    """Sampling with a penalty on tokens that continue a repetition, growing with its length (p-e-w 2024).
 
     p-e-w 2024: text-generation-webui's pull request 5677, llama.cpp's 9702. n is the length of the longest match
     between the end of the text so far, prompt included, and the tokens before an earlier occurrence of the token.
@@ -299,14 +319,18 @@ class Dry(SamplingDecoder):
     rule = staticmethod(rules.nucleus)
     keeps_all_at = {"p": 1.0}
 
-    multiplier: float = ranged(0.8, "[0, inf)", "a number of at least 0 (off)")  # p-e-w 2024; llama.cpp
-    base: float = ranged(1.75, "[1, inf)", "a number of at least 1")  # p-e-w 2024; llama.cpp
-    allowed_length: int = ranged(2, "[1, inf)", "an integer of at least 1")  # p-e-w 2024; llama.cpp
-    # Tokens looked back at; 0: all, as p-e-w 2024
+    multiplier: float = ranged(0.8, "[0, inf)", "a number of at least 0 (off)")
+    """0: off; p-e-w 2024; llama.cpp."""
+    base: float = ranged(1.75, "[1, inf)", "a number of at least 1")
+    """Growth of the penalty per repeated token; p-e-w 2024; llama.cpp."""
+    allowed_length: int = ranged(2, "[1, inf)", "an integer of at least 1")
+    """Shorter repetitions have no penalty; p-e-w 2024; llama.cpp."""
     window: int = ranged(0, "[0, inf)", "0 (all) or a positive integer")
-    # Token ids; llama.cpp's are strings: line break, colon, quote and asterisk
+    """How many previous tokens are searched; 0: all, prompt included; p-e-w 2024."""
     breakers: tuple[int, ...] = ranged((), "[0, inf)", "token ids", unordered=True)
-    p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")  # mass of the nucleus after the penalty; 1: no cut
+    """Token ids that end a repetition; llama.cpp's are strings: line break, colon, quote and asterisk."""
+    p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")
+    """Mass of the nucleus after the penalty; 1: no truncation."""
 
     @property
     def penalizes(self) -> bool:

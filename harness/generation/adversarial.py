@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @decoder
 class Adversarial(Decoder):
-    """Random tokens, then those that bring the running perplexity to the human value (Pillutla et al. 2021)."""
+    """Meaningless text with human perplexity (Pillutla et al. 2021, section 4)."""
 
     name = "adversarial"
     table_rank = 50
@@ -28,8 +28,10 @@ class Adversarial(Decoder):
     has_q = False
     no_q_reason = "adversarial decoding aims at a perplexity: it has no distribution over the next token"
 
-    random_share: float = ranged(0.15, "[0, 1)", "a number in [0, 1)")  # Pillutla et al. 2021, section 4
+    random_share: float = ranged(0.15, "[0, 1)", "a number in [0, 1)")
+    """Pillutla et al. 2021: the first 15 % uniform over the vocabulary."""
     human_ppl: float | None = ranged(None, "(1, inf)", "null (measured) or a perplexity above 1")
+    """null: measured on the human side under the same model."""
 
     @property
     def needs_human_ppl(self) -> bool:

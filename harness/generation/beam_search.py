@@ -25,7 +25,7 @@ LOW = -1.0e9
 
 @core.decoder
 class Beam(Decoder):
-    """The best sequence that a search with num_beams hypotheses finds (Lowerre 1976; Sutskever et al. 2014)."""
+    """The most probable sequence found by a search with num_beams hypotheses."""
 
     name = "beam"
     table_rank = 10
@@ -34,12 +34,17 @@ class Beam(Decoder):
     no_q_reason = "beam search chooses whole sequences: it has no distribution over the next token"
     title_fields = ("num_beams",)
 
-    num_beams: int = ranged(4, "[2, inf)", "an integer of at least 2; 1 is `greedy`")  # Pillutla et al. 2021, Table 11
-    length_penalty: float = ranged(1.0, "(-inf, inf)", "a finite number")  # transformers' default
-    early_stopping: Literal[False, True, "never"] = False  # transformers' default
+    num_beams: int = ranged(4, "[2, inf)", "an integer of at least 2; 1 is `greedy`")
+    """Pillutla et al. 2021, Table 11: 4 and more."""
+    length_penalty: float = ranged(1.0, "(-inf, inf)", "a finite number")
+    """log-probability is divided by length^length_penalty; transformers' default."""
+    early_stopping: Literal[False, True, "never"] = False
+    """true: stop at num_beams finished hypotheses; never: stop only when none can improve; transformers' default."""
     repetition_penalty: float = ranged(1.0, "(0, inf)", "a number above 0")
-    # Pillutla et al. 2021, Table 11: 4 in the variant without repeats.
+    """1: off; logits of tokens seen before, prompt included (Keskar et al. 2019)."""
     no_repeat_ngram_size: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
+    """0: off; no n-gram of this order twice, prompt included (Paulus et al. 2018); Pillutla et al. 2021, Table 11; 4 in
+    the variant without repeats."""
 
     @property
     def penalizes(self) -> bool:
@@ -59,7 +64,7 @@ class Beam(Decoder):
 
 @core.decoder
 class BeamSample(Beam):
-    """Beam search whose candidates are drawn without replacement in place of the best ones (transformers' rule)."""
+    """Beam search that extends hypotheses by sampling from the truncated distribution."""
 
     name = "beam_sample"
     table_rank = 20
@@ -68,8 +73,10 @@ class BeamSample(Beam):
     no_q_reason = "beam sampling draws among sequences: it has no distribution over the next token"
 
     temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
-    top_k: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")  # no hidden top-k
-    top_p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")  # 1: off
+    top_k: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
+    """0: off; no hidden top-k."""
+    top_p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")
+    """1: off."""
 
     def scores(self, log_probs: Tensor, least: int) -> Tensor:
         """Apply temperature, then top-k, then top-p; removed tokens get minus infinity.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @decoder
 class ContrastiveSearch(Decoder):
-    """Of the k best tokens, the best by (1 - alpha) p - alpha · similarity to the text so far (Su et al. 2022).
+    """The best of the top k tokens by probability minus similarity to the previous text (Su et al. 2022).
 
     The similarity is the largest cosine between the token's last hidden state and those of all tokens before, prompt
     included (Su et al. 2022, "A contrastive framework for neural text generation", equation 5).
@@ -35,8 +35,10 @@ class ContrastiveSearch(Decoder):
     no_q_reason = "contrastive search chooses by a score that is no probability"
     title_fields = ("k", "alpha")
 
-    k: int = ranged(5, "[1, inf)", "an integer of at least 1")  # Su et al. 2022: 5 to 8
-    alpha: float = ranged(0.6, "[0, 1]", "a number in [0, 1]")  # Su et al. 2022
+    k: int = ranged(5, "[1, inf)", "an integer of at least 1")
+    """Su et al. 2022: 5 to 8."""
+    alpha: float = ranged(0.6, "[0, 1]", "a number in [0, 1]")
+    """Su et al. 2022."""
 
     def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Search texts."""
@@ -121,7 +123,7 @@ def _measure_closeness(new: Tensor, seen: Tensor, lengths: I64) -> Tensor:
 
 @decoder
 class ContrastiveDecoding(Decoder):
-    """The largest log p_expert - log p_amateur among tokens with p_expert >= alpha max p_expert (Li et al. 2023).
+    """The token that an expert prefers most over an amateur (Li et al. 2023).
 
     Li et al. 2023, "Contrastive decoding: open-ended text generation as optimization", section 3, greedily (the paper
     searches with 5 beams).
@@ -135,9 +137,10 @@ class ContrastiveDecoding(Decoder):
 
     amateur: Mapping[str, Any] = field(default_factory=lambda: {"path": "bundled:docs-s", "dtype": "float32"})
     """Options of a `ModelSpec`: a smaller model with the same tokenizer; the expert is the run's model."""
-    alpha: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")  # Li et al. 2023
-    # Li et al. 2023: 0.5 for GPT-2, 1 for OPT.
+    alpha: float = ranged(0.1, "(0, 1]", "a number in (0, 1]")
+    """Li et al. 2023: excludes tokens below alpha times the expert's maximum."""
     amateur_temperature: float = ranged(1.0, "(0, inf)", "a number above 0")
+    """Li et al. 2023: 0.5 for GPT-2."""
 
     def check(self) -> None:
         """Refuse an amateur that is no model."""

@@ -52,10 +52,13 @@ class PromptForm(Spec):
 
     form: Literal["direct", "list", "verbalized"] = "direct"
     """One answer per reply, a list of them, or a list in which each has a stated probability."""
-    answers: int = ranged(5, "[1, inf)", "1 or more")  # per reply; Zhang et al. 2025, section 4
+    answers: int = ranged(5, "[1, inf)", "1 or more")
+    """Per reply of list and verbalized (Zhang et al. 2025); samples=10 then are two replies per prompt."""
     template: str | None = option(None, lambda text: text is None or "{prompt}" in text, "null or a text with {prompt}")
     """What the model reads, with `{prompt}` and `{answers}`; null: the form's own."""
-    start: str = ""  # the reply's beginning, given to the model: base models continue a list that has begun
+    start: str = ""
+    """The reply's beginning, given to the model, as "1. " for base models.
+    """
     spare_replies: int = ranged(0, "[0, inf)", "0 or more")
     """Further replies to each prompt, which fill in for unreadable answers."""
     weights: Literal["ignore", "draw"] = "ignore"

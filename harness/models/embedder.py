@@ -57,8 +57,11 @@ class EmbedderSpec(Spec):
     path: str = option(REQUIRED, str.strip, "a hub id, a folder or bundled:<name>")
     """Hub id, folder or `bundled:docs-m`, as for a model."""
     label: str | None = None
+    """Name in tables; null: the last part of the path."""
     revision: str | None = None
+    """Commit on the hub (branches change); null for a folder, which is identified by the digests of its files."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """As published."""
     backend: Literal["transformers", "vllm"] = "transformers"
     """What runs the model; vLLM gives the last layer of a causal model."""
     kind: Kind | None = None

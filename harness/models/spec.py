@@ -169,6 +169,7 @@ class ModelSpec(BackendSpec):
     revision: str | None = None
     """Branch, tag or commit on the hub; pin a commit for anything that is published."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """As published; bfloat16 and float16 give different numbers."""
     chat_template: bool | Literal["vicuna"] = False
     """The model under test reads each prompt through its tokenizer's chat template, or Vicuna's (see `models.chat`)."""
     bos: bool | None = None

@@ -14,7 +14,7 @@ _TRACK = "openended.harness.report.trackers.track"
 
 @dataclass(frozen=True, kw_only=True)
 class TrackerOptions(Spec):
-    """Where finished runs are logged; not part of any key or signature."""
+    """Where finished runs are logged; none: nowhere."""
 
     name: ClassVar[str] = "tracker"
 

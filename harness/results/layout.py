@@ -78,6 +78,7 @@ class Layout(Spec):
     lines: tuple[str, ...] = ()
     """Axes of the rows whose change draws a line; empty: the outermost of several."""
     human: Literal["first", "last", "none"] = "first"
+    """The human row: first, last, none."""
     ceilings: bool = True
     """Whether the human row has the ceiling of a metric that compares texts: human text against human text."""
     summaries: bool = True
@@ -96,12 +97,17 @@ class Layout(Spec):
     bold: Literal["tests", "best", "first", "none"] = "tests"
     """`tests`: the best and what no test separates from it; `best`: the best printed values alone; `first`: the first
     system, with which the others are compared."""
-    arrows: bool = True  # whether titles of metrics say which direction is better
-    stars: bool = True  # whether correlations have stars of significance and plus signs
-    seeds: bool = True  # whether the number of seeds is printed
-    notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
+    arrows: bool = True
+    """The direction that is better, in titles of metrics."""
+    stars: bool = True
+    """Significance of correlations, and plus signs."""
+    seeds: bool = True
+    """The numbers of seeds."""
+    notes: bool = True
+    """Legend, notes and remarks; warnings are always printed."""
 
-    caption: str = ""  # of the float in LaTeX, before data and signs; empty: the title
+    caption: str = ""
+    """Of the float in LaTeX, before data and signs; empty: the title."""
 
     figures: Mapping[str, Any] | None = field(default_factory=dict)
     """Figure → its options that differ from `harness/report/figures/figures.yaml`, or null: without it. A figure under

@@ -57,6 +57,7 @@ class TextMetric(core.Metric):
     `tokens`; a run decides it for both sides.
     """
     scope: Scope = "continuation"
+    """or prompt_and_continuation."""
     fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
     """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 

@@ -27,7 +27,7 @@ _CLASSES = ("AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM")
 
 @model
 class DenoiserSpec(ModelSpec):
-    """A masked language model, or a diffusion model, that fills positions in any order."""
+    """A masked language model or diffusion model that fills positions in any order (docs/denoisers.md)."""
 
     name = "denoiser"
     loader = "openended.harness.backends.denoiser.backend:load_denoiser"
@@ -35,17 +35,23 @@ class DenoiserSpec(ModelSpec):
     denoises = True
     abilities: ClassVar[frozenset[Ability]] = frozenset({"generate"})
 
-    tokenizer: str | None = None  # hub id or folder of its tokenizer; null: in the model's own files
-    noise: Literal["mask", "uniform"] = "mask"  # what it was trained to remove: masks, or random tokens
+    tokenizer: str | None = None
+    """Hub id or folder of its tokenizer; null: in the model's own files."""
+    noise: Literal["mask", "uniform"] = "mask"
+    """or uniform: a uniform-state model, for decoder=duo."""
     mask_id: int | None = ranged(None, "[0, inf)", "0 or more, or null")
     """Id of the mask token; null: by config.json or the tokenizer."""
-    time_input: Literal["none", "sigma"] = "none"  # whether it reads the noise level -log alpha
+    time_input: Literal["none", "sigma"] = "none"
+    """or sigma: the model reads the noise level -log alpha."""
     block_size: int | None = ranged(None, "[1, inf)", "1 or more, or null")
     """Tokens of a block, for models that write block after block; null: the whole text at once."""
-    shifted: bool = False  # its logits at a position are for the next one
+    shifted: bool = False
+    """true: logits at a position are for the next one (Dream)."""
     infill: str | None = option(None, lambda text: text != "", "a text that marks the position to fill, or null")
     """Text in a prompt in whose place the tokens are written; null: they follow the prompt."""
-    trust_remote_code: bool = False  # run the model's own code from the hub; needs a commit as `revision`
+    trust_remote_code: bool = False
+    """true: run the model's own code; the command line alone may set it, with revision=COMMIT; needs a commit as
+    `revision`."""
 
     def check(self) -> None:
         super().check()

@@ -240,7 +240,7 @@ class DiffusionDecoder(DenoisingDecoder):
 
 @decoder
 class Mdlm(DiffusionDecoder):
-    """Ancestral sampling of masked diffusion: a revealed token stays (Sahoo et al. 2024)."""
+    """Ancestral sampling of a masked diffusion model: a revealed token stays (Sahoo et al. 2024)."""
 
     name = "mdlm"
     table_rank = 200
@@ -262,8 +262,10 @@ class Remdm(DiffusionDecoder):
     table_rank = 210
     title_fields = ("strategy", "steps")
 
-    nucleus_p: float = 0.9  # Wang et al. 2025
-    nucleus_rule: NucleusRule = "below"  # their code
+    nucleus_p: float = 0.9
+    """Wang et al. 2025."""
+    nucleus_rule: NucleusRule = "below"
+    """Their code."""
     strategy: Strategy = "cap"
     """How the probability of remasking is chosen."""
     eta: float = ranged(0.02, "[0, 1]", "a number in [0, 1]")  # their scripts
@@ -286,7 +288,7 @@ class Remdm(DiffusionDecoder):
 
 @decoder
 class Duo(DiffusionDecoder):
-    """Uniform-state diffusion: tokens are replaced, never masked (Sahoo et al. 2025; Deschenaux et al. 2026)."""
+    """Sampling of a uniform-state diffusion model: tokens are replaced, never masked (Sahoo et al. 2025)."""
 
     name = "duo"
     table_rank = 220
@@ -314,7 +316,7 @@ class Duo(DiffusionDecoder):
 
 @decoder
 class FirstHitting(DenoisingDecoder):
-    """Masked diffusion without time steps: one masked position after another, chosen at random (Zheng et al. 2024)."""
+    """Masked diffusion without time steps: one token after another, at random positions (Zheng et al. 2024)."""
 
     name = "first_hitting"
     table_rank = 230

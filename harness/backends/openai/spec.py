@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @model
 class ServerSpec(BackendSpec):
-    """A model in a server, given by the server's address and the model's id there."""
+    """A model on a server: vLLM, SGLang, llama.cpp, transformers serve, or OpenAI's protocol (docs/servers.md)."""
 
     name = "openai"
     loader = "openended.harness.backends.openai.backend:load_server"
@@ -36,31 +36,46 @@ class ServerSpec(BackendSpec):
 
     path: str = option(REQUIRED, str.strip, "the id by which the server knows the model")
     """The id by which the server knows the model."""
-    base_url: str = "http://127.0.0.1:8000"  # address of the server, with or without `/v1`
-    endpoints: tuple[str, ...] = ()  # addresses of several servers of one model; they take the place of `base_url`
-    dialect: DialectName = "vllm"  # which server it is: what it calls things
-    tokenizer: str | None = None  # hub id or folder of the model's tokenizer; null: send text, not token ids
-    revision: str | None = None  # commit of tokenizer and weights on the hub, as the server was started with
-    server: str | None = None  # product and version that must answer, as `vllm 0.33.0`; null: any; the record names it
-    chat: bool = False  # ask the chat endpoint: the prompt is the user's turn
-    instruction: str | None = None  # system message before the prompt if `chat` is true
+    base_url: str = "http://127.0.0.1:8000"
+    """With or without /v1."""
+    endpoints: tuple[str, ...] = ()
+    """Several servers of one model, instead of base_url."""
+    dialect: DialectName = "vllm"
+    """Which server it is, and so what it calls things."""
+    tokenizer: str | None = None
+    """Hub id or folder; null: prompts are sent as text, and nothing can be scored."""
+    revision: str | None = None
+    """Commit of tokenizer and weights on the hub."""
+    server: str | None = None
+    """Required product and version, such as "vllm 0.33.0"; null: any, written to the record."""
+    chat: bool = False
+    """true: use the chat endpoint with the prompt as the user's turn."""
+    instruction: str | None = None
+    """System message before the prompt."""
     chat_template_kwargs: Mapping[str, Any] | None = field(default=None, hash=False)
     """Arguments of the chat template, such as `enable_thinking`; sent with each request."""
     thinking: Thinking = "drop"
     """What is scored of texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
-    prompts_as_text: bool = False  # send texts where the dialect takes token ids too
-    seeded: bool = True  # send a seed for each text; false for servers that ignore it
-    probe: bool = True  # probe the server before its texts are used
+    prompts_as_text: bool = False
+    """true: send text even if the dialect accepts token ids (llama-cpp-python)."""
+    seeded: bool = True
+    """false: for a server that ignores seeds; noted in the signature."""
+    probe: bool = True
+    """false: skip the sampling check; noted in the signature."""
     logprobs: int = ranged(20, "[1, 10000]", "1 to 10000")
     """Tokens that the server may list at a position (vLLM: --max-logprobs)."""
-    api_key_env: str | None = None  # environment variable that holds the key
-    concurrency: int = ranged(64, "[1, inf)", "1 or more")  # requests under way at once, at each endpoint
-    timeout: float = ranged(600.0, "(0, inf)", "seconds, above 0")  # seconds that one reply may take
+    api_key_env: str | None = None
+    """Environment variable that holds the key."""
+    concurrency: int = ranged(64, "[1, inf)", "1 or more")
+    """Parallel requests per endpoint."""
+    timeout: float = ranged(600.0, "(0, inf)", "seconds, above 0")
+    """Seconds allowed for one reply."""
     retries: int = ranged(8, "[0, inf)", "0 or more")
     """How often a request goes out again after an overload or a lost connection."""
     patience: float = ranged(60.0, "[0, inf)", "seconds, 0 or more")
     """Seconds for which refused connections are retried, in all jobs of a process together."""
-    label: str | None = None  # name in tables; null: the last part of the path
+    label: str | None = None
+    """Name in tables; null: the last part of the path."""
 
     def check(self) -> None:
         for address in self.addresses:

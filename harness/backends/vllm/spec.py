@@ -23,7 +23,7 @@ _DRAFTS = ("spec", "num_speculative")
 
 @model
 class VllmSpec(ModelSpec):
-    """A causal language model that vLLM runs in this process, with the decoders of the harness."""
+    """A model that vLLM runs in this process, with every decoder that draws from a Q (docs/engines.md)."""
 
     name = "vllm"
     loader = "openended.harness.backends.vllm.backend:load_vllm"
@@ -33,15 +33,18 @@ class VllmSpec(ModelSpec):
 
     quantization: str | None = None
     """vLLM's name of a quantization of the weights (`fp8`, `awq`, ...); null: as the model's files say."""
-    tensor_parallel_size: int = ranged(1, "[1, inf)", "1 or more")  # GPUs that share each layer
+    tensor_parallel_size: int = ranged(1, "[1, inf)", "1 or more")
+    """GPUs that share each layer."""
     gpu_memory_utilization: float = ranged(0.9, "(0, 1]", "a number in (0, 1]")
     """Share of a GPU's memory that vLLM takes."""
     max_model_len: int | None = ranged(None, "[2, inf)", "2 or more")
     """Positions of a text, prompt included; null: as many as the model has."""
     max_num_seqs: int | None = ranged(None, "[1, inf)", "1 or more")
     """Texts at once; null: vLLM's default. It takes the place of `runtime.batch_size`."""
-    enforce_eager: bool = False  # run without CUDA graphs and compilation
-    engine: Mapping[str, Any] = field(default_factory=dict, hash=False)  # further options of vLLM's engine, by name
+    enforce_eager: bool = False
+    """true: no CUDA graphs, no compilation."""
+    engine: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Further options of vLLM's engine, by name."""
 
     def check(self) -> None:
         super().check()
