@@ -157,6 +157,8 @@ class Metric(Spec):
     resampling: ClassVar[Resampling]
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
+    error_kind: ClassVar[str] = "metric's own std"
+    """What the `sd` of its results is: over the metric's own repetitions, or a standard error."""
     least_samples: ClassVar[int] = 1
     """Least number of texts per prompt."""
     reads_references: ClassVar[bool] = False
@@ -431,6 +433,7 @@ class ReadsFile(Metric):
 class JudgmentMetric(ReadsFile):
     """A metric that reads a file of human judgments and has its own standard errors."""
 
+    error_kind = "standard error"
     family: ClassVar[Family] = "human"
     direction: ClassVar[Direction] = "higher"
     resampling: ClassVar[Resampling] = "none"

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
-from openended.harness.report.output_folder import replace_folder
+from openended.harness.core import (
+    DataError,
+    SpecError,
+    escape_controls_in_line,
+    parse_signature,
+    shorten_error,
+    write_text,
+)
+from openended.harness.report.output_folder import replace_folder, warn_of_failure
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
@@ -157,8 +164,6 @@ def build_report(
 
     def write_rest(folder: Path) -> list[Path]:
         """Write figures, frame and page; return the files in this order."""
-        from openended.harness.report.page.page import warn_of_failure, write_page
-
         leaderboard = "leaderboard" in analyses
         pictures: list[Picture] = []
         if figures and not leaderboard:
@@ -167,7 +172,7 @@ def build_report(
             except ModuleNotFoundError:  # a report can do without the folder of figures
                 log.warning("no figures: this installation has no openended.harness.report.figures")
             else:
-                pictures = draw_all(results, folder / "figures", [loaded for _, loaded in layouts])
+                pictures = draw_all(results, folder / "figures", [loaded for _, loaded in layouts], failures)
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
         if "stress" in analyses:
@@ -177,6 +182,8 @@ def build_report(
         if page:
             path = folder / ("index.html" if leaderboard else "report.html")
             with warn_of_failure("the page is not written", failures):
+                from openended.harness.report.page.page import write_page
+
                 written += write_page(results, tables, pictures, path, leaderboard=leaderboard, failures=failures)
         return written
 

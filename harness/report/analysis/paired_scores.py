@@ -12,19 +12,18 @@ confidence intervals for the difference between binomial proportions based on pa
 
 import itertools
 import math
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
-from scipy.special import bdtr, stdtr
+from scipy.special import bdtr, bdtrik, gammaln, stdtr, xlog1py, xlogy
 
 from openended.harness.core import F64, I64
 from openended.harness.report.analysis import paired
-from openended.harness.report.analysis.power import POWER
+from openended.harness.report.analysis.power import POWER, compute_detectable_size
 
 T, CLUSTERED, MCNEMAR, SIGNS = "paired t", "clustered t", "McNemar, mid-p", "signs"
-_Z = NormalDist().inv_cdf(1 - paired.LEVEL / 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +46,32 @@ class ScoreDifference(MeanScore):
     second: str = ""
     corrected: float = math.nan  # by Holm's method over the pairs of systems
     freedom: float = math.inf  # of Student's t
+    n: int = 0  # samples
+    discordant: float = math.nan  # share of the samples that two scores of 0 and 1 differ on
 
-    def resolve(self, times: float = 1.0) -> float:
-        """Return the smallest difference that the test finds with 80 % power, in so many times the samples."""
-        quantiles = (
-            paired.compute_student_quantile(self.freedom * times, p) for p in (1 - paired.LEVEL, 2 * POWER - 1)
-        )
-        return sum(quantiles) * self.std_error / math.sqrt(times)
+    def resolve(self, n: int = 0) -> float:
+        """Return the smallest difference that the test finds with 80 % power, with so many samples; NaN: none."""
+        n = n or self.n
+        if self.test == MCNEMAR:
+            steps = 1 << 20
+            found = bisect(
+                range(steps), POWER, key=lambda step: compute_mcnemar_power(n, self.discordant, step / steps)
+            )
+            return found / steps if found < steps * self.discordant else math.nan
+        times = n / self.n
+        return compute_detectable_size(self.freedom * times) * self.std_error / math.sqrt(times)
 
-    def count_more(self, n: int, difference: float) -> int:
-        """Return how many samples beyond these n resolve a difference."""
-        times = 1.0
+    def count_more(self, difference: float) -> int:
+        """Return how many samples beyond these resolve a difference."""
+        if self.test == MCNEMAR:
+            share = max(self.discordant, difference)
+            sizes = range(self.n, max(2 * self.n, math.ceil(20 * share / difference**2) + 20))
+            at = bisect(sizes, POWER, key=lambda size: compute_mcnemar_power(size, share, difference))
+            return sizes[min(at, len(sizes) - 1)] - self.n
+        n = self.n
         for _ in range(9):  # the quantiles hardly change after the first
-            times = max(1.0, times * (self.resolve(times) / difference) ** 2)
-        return math.ceil(n * times) - n
+            n = max(self.n, math.ceil(n * (self.resolve(n) / difference) ** 2 - 1e-9))
+        return n - self.n
 
 
 def estimate_mean(values: F64, clusters: I64 | None = None) -> MeanScore:
@@ -78,14 +89,18 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
     mean, freedom = _estimate_by_clusters(apart, clusters)
     if clusters is None and _is_binary(first) and _is_binary(second):
         low, high = _compute_newcombe_limits(first, second)
-        return ScoreDifference(mean.value, mean.std_error, low, high, compute_mcnemar_p(first, second), MCNEMAR)
+        share = float((first != second).mean())
+        p_value = compute_mcnemar_p(first, second)
+        return ScoreDifference(mean.value, mean.std_error, low, high, p_value, MCNEMAR, n=len(first), discordant=share)
     if math.isnan(mean.std_error):
         sums = apart if clusters is None else np.bincount(clusters, apart).astype(np.float64)
         test, p_value = SIGNS, paired.compute_sign_flip_p(sums)
     else:
         test = T if clusters is None else CLUSTERED
         p_value = float(2 * stdtr(freedom, -abs(mean.value) / mean.std_error))
-    return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test, freedom=freedom)
+    return ScoreDifference(
+        mean.value, mean.std_error, mean.low, mean.high, p_value, test, freedom=freedom, n=len(first)
+    )
 
 
 def _estimate_by_clusters(values: F64, clusters: I64 | None) -> tuple[MeanScore, float]:
@@ -105,9 +120,40 @@ def compute_mcnemar_p(first: F64, second: F64) -> float:
     """
     wins, losses = int((first > second).sum()), int((first < second).sum())
     fewer, total = min(wins, losses), wins + losses
-    if wins == losses:
-        return 1.0
-    return float(bdtr(fewer, total, 0.5) + (bdtr(fewer - 1, total, 0.5) if fewer else 0.0))
+    return 1.0 if wins == losses else float(_compute_mid_p(np.array(fewer), np.array(total)))
+
+
+def _compute_mid_p(fewer: I64, total: I64) -> F64:
+    """Return the two-sided mid-p of so many wins of the side with fewer of them, of all pairs that differ."""
+    below = np.where(fewer > 0, bdtr(np.maximum(fewer - 1, 0), total, 0.5), 0.0)
+    return np.asarray(bdtr(fewer, total, 0.5) + below, dtype=np.float64)
+
+
+def compute_mcnemar_power(n: int, discordant: float, difference: float) -> float:
+    """Return the probability that McNemar's test (mid-p) at 5 % finds a difference of two shares, with n pairs.
+
+    `discordant` is the share of pairs that differ; all of them favor one side if the difference is larger.
+
+    >>> round(compute_mcnemar_power(100, 0.2, 0.12), 2)  # 16 wins and 4 losses are expected
+    0.79
+    """
+    wins = (1 + min(difference / discordant, 1.0)) / 2
+    center, reach = n * discordant, 8 * math.sqrt(n * discordant * (1 - discordant)) + 8
+    counts = np.arange(max(0, math.floor(center - reach)), min(n, math.ceil(center + reach)) + 1)
+    # The largest number of losses that is significant: that of the exact test, or up to two more.
+    exact = np.nan_to_num(np.floor(bdtrik(paired.LEVEL / 2, counts, 0.5)), nan=-1).astype(np.int64)
+    limits = np.full(len(counts), -1)
+    for more in range(-1, 3):
+        candidate = np.maximum(exact + more, 0)
+        fits = (_compute_mid_p(candidate, counts) < paired.LEVEL) & (2 * candidate < counts)
+        limits = np.where(fits, candidate, limits)
+    powers = [bdtr(np.maximum(limits, 0), counts, share) * (limits >= 0) for share in (1 - wins, wins)]
+    weights = np.exp(_compute_log_binomial(n, counts) + xlogy(counts, discordant) + xlog1py(n - counts, -discordant))
+    return float(weights @ (powers[0] + powers[1]))
+
+
+def _compute_log_binomial(n: int, k: I64) -> F64:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1), dtype=np.float64)
 
 
 def _is_binary(values: F64) -> bool:
@@ -115,8 +161,10 @@ def _is_binary(values: F64) -> bool:
 
 
 def _compute_wilson_limits(share: float, n: int) -> tuple[float, float]:
-    center, reach = share + _Z**2 / (2 * n), _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return max(0.0, (center - reach) / (1 + _Z**2 / n)), min(1.0, (center + reach) / (1 + _Z**2 / n))
+    from scipy.stats import binomtest
+
+    limits = binomtest(round(share * n), n).proportion_ci(method="wilson")
+    return float(limits.low), float(limits.high)
 
 
 def _compute_newcombe_limits(first: F64, second: F64) -> tuple[float, float]:

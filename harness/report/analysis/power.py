@@ -29,8 +29,22 @@ from openended.harness.results import (
 )
 
 POWER = 0.8
+MOST_FREEDOM = 1e5  # beyond, Student's t is as good as normal
 RESOLVED = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(POWER)
 """The smallest difference that is resolved, in standard errors: 2.8."""
+
+
+def compute_detectable_size(freedom: float, level: float = LEVEL) -> float:
+    """Return the difference that Student's test finds with 80 % power, in standard errors (noncentral t).
+
+    >>> round(compute_detectable_size(math.inf), 3), round(compute_detectable_size(4), 3)
+    (2.802, 3.761)
+    """
+    from scipy.special import nctdtrinc
+
+    limit = compute_student_quantile(freedom, 1 - level)
+    normal = limit + NormalDist().inv_cdf(POWER)
+    return float(nctdtrinc(freedom, 1 - POWER, limit)) if freedom < MOST_FREEDOM else normal
 
 
 def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
@@ -60,7 +74,7 @@ def compute_resolution(
     target. The smaller of these is the difference of the distances; the other exceeds it by twice the smaller distance.
     NaN if it is unknown.
     """
-    from scipy.special import stdtr
+    from scipy.special import nctdtr, ndtr
 
     (apart, *errors), excess = estimate_difference(results, best, rival), 0.0
     tests = [(errors, 0.0)]
@@ -80,11 +94,12 @@ def compute_resolution(
     def compute_power(difference: float) -> float:
         """Return the probability that all tests are significant, as if they were independent."""
         bounded = zip(tests, limits, strict=True)
-        powers = (stdtr(df, (difference + more) / error - limit) for ((error, df), more), limit in bounded)
+        sizes = ((df, (difference + more) / error, limit) for ((error, df), more), limit in bounded)
+        powers = (ndtr(s - t) if df > MOST_FREEDOM else 1 - nctdtr(df, s, t) for df, s, t in sizes)
         return float(math.prod(powers))
 
     bounds = zip(tests, limits, strict=True)
-    most = max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
+    most = 4 * max(error * (limit + compute_student_quantile(df, 0.8)) for ((error, df), _), limit in bounds)
     steps = 1 << 52  # bisection: scipy.optimize would take longer to import than all of this
     return bisect(range(steps), POWER, key=lambda step: compute_power(step / steps * most)) / steps * most
 

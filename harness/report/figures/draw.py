@@ -11,6 +11,7 @@ from typing import Any
 from openended.harness import core, results as measured
 from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
+from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
@@ -87,19 +88,23 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
     return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}
 
 
-def draw_all(results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),)) -> list[Picture]:
-    """Draw every figure that the runs have data for, as the layouts say."""
+def draw_all(
+    results: Results, folder: Path, layouts: Sequence[Layout] = (Layout(),), failures: list[str] | None = None
+) -> list[Picture]:
+    """Draw every figure that the runs have data for, as the layouts say; those that fail are added to `failures`."""
+    failures = [] if failures is None else failures
     styles = SystemStyles(results.values)
     pictures: list[Picture] = []
     for name, (declaration, layout) in choose_figures(results, layouts).items():
-        try:
-            plots = build_plots(name, results, layout, declaration)
-        except core.SpecError as err:  # runs of several experiments in one report: the tables say the rest
-            log.warning("no figure %s: %s", name, err)
-            continue
-        if declaration.x and not plots:
-            log.warning("no figure %s: no line of %s values of %s", name, LEAST, " or ".join(declaration.x))
-        pictures += _draw(plots, folder, dict.fromkeys(plots, declaration), styles, name)
+        with warn_of_failure(f"no figure {name}", failures):
+            try:
+                plots = build_plots(name, results, layout, declaration)
+            except core.SpecError as err:  # runs of several experiments in one report: the tables say the rest
+                log.warning("no figure %s: %s", name, err)
+                continue
+            if declaration.x and not plots:
+                log.warning("no figure %s: no line of %s values of %s", name, LEAST, " or ".join(declaration.x))
+            pictures += _draw(plots, folder, dict.fromkeys(plots, declaration), styles, name)
     return pictures
 
 

@@ -6,11 +6,8 @@ in the page's policy, and every text is shown as text.
 
 import base64
 import hashlib
-import logging
 import math
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -20,7 +17,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from openended.harness.core import format_last_frame, shorten_error, to_json, write_text
+from openended.harness.core import to_json, write_text
+from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.headline import HEADLINES, write_headline
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
@@ -32,7 +30,6 @@ from openended.harness.report.tables.selection import collect_commands, format_a
 from openended.harness.report.tables.table import Column, Table
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 
-log = logging.getLogger(__name__)
 FOLDER = resources.files("openended.harness.report.page")
 SCALE = 0.7  # page pixels per figure pixel: letters have the size of the text, and are sharp on fine screens
 SCRIPTS = (
@@ -108,17 +105,6 @@ def _write_texts(
     else:
         parts, written = {}, write_beside(named_parts, folder)
     return page_texts, contents, parts, written, read_explanations(page_texts)
-
-
-@contextmanager
-def warn_of_failure(what: str, failures: list[str]) -> Iterator[None]:
-    """Go on without a part of a report that fails; log why, and add it to `failures`."""
-    try:
-        yield
-    except Exception as err:
-        failures.append(f"{what}: {type(err).__name__}: {shorten_error(err)}")
-        log.error("report     %s%s", failures[-1], format_last_frame(err))
-        log.debug("%s", "".join(traceback.format_exception(err)))
 
 
 def order_columns(table: Table) -> Table:

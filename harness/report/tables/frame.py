@@ -124,6 +124,7 @@ class Cell:
     decimals: int | None = None  # overrides the decimals of the column
     words: str = ""  # text instead of a number
     blank: bool = False  # whether the cell is empty on purpose
+    is_ranked: bool = True  # whether it may be best
     source: SystemValue | None = field(default=None, compare=False, repr=False)
     """The value behind the number; used by the page."""
     human: SystemValue | None = field(default=None, compare=False, repr=False)
@@ -249,7 +250,7 @@ def mark_best_cells(
     is marked in a quantity whose scoring model is out of its domain.
     """
     costs = rank_cells(quantity, cells, kinds)
-    if kinds.count("model") < 2 or not costs or quantity.out_of_domain:
+    if len(costs) < 2 or quantity.out_of_domain:
         return quantity, list(cells)
     best = next(iter(costs))
     decimals = quantity.decimals or 0
@@ -278,14 +279,16 @@ def rank_cells(quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str]) 
 
     Naive systems and damaged texts never are.
     """
-    systems = (at for at, kind in enumerate(kinds) if kind == "model" and competes(cells[at].source))
+    systems = (at for at, kind in enumerate(kinds) if kind == "model" and competes(cells[at]))
     costs = {at: compute_cost(quantity, cells[at], cells[at].value) for at in systems}
     return dict(sorted(((at, cost) for at, cost in costs.items() if math.isfinite(cost)), key=lambda item: item[1]))
 
 
-def competes(source: SystemValue | None) -> bool:
-    """Whether a value may be best: not of a control, nor one that its metric does not rank for a reason in its note."""
-    return source is None or (source.direction != "none" and not source.axes.get("model", "").startswith(CONTROLS))
+def competes(cell: Cell) -> bool:
+    """Return whether a value may be best: not of a control, nor one that is not ranked for a reason in its note."""
+    source = cell.source
+    is_control = source is not None and source.axes.get("model", "").startswith(CONTROLS)
+    return cell.is_ranked and not is_control and (source is None or source.direction != "none")
 
 
 def compute_cost(quantity: Quantity, cell: Cell, value: float) -> float:

@@ -262,11 +262,13 @@ def _mark_best_printed(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
     texts: dict[int, tuple[float, str]] = {}
     for at, entry in enumerate(entries):
         cost = compute_cost(entry.quantity, entry.cell, entry.cell.value)
-        may_win = competes(entry.cell.source) and not entry.quantity.out_of_domain
+        may_win = competes(entry.cell) and not entry.quantity.out_of_domain
         if math.isfinite(cost) and may_win and entry.role not in ("human", "summary"):
             digits = entry.cell.decimals if entry.cell.decimals is not None else entry.quantity.decimals or 0
             texts[at] = cost, format_fixed(cost, digits)
-    best = min(texts.values(), default=(0.0, ""))[1]
+    if len(texts) < 2:  # a lone value is no best one
+        return [_mark(entry, "", best=False) for entry in entries]
+    best = min(texts.values())[1]
     return [_mark(e, "printed", best=at in texts and texts[at][1] == best) for at, e in enumerate(entries)]
 
 

@@ -110,14 +110,13 @@ def _build_difference_frame(
 ) -> Frame:
     labels, sections, rows = [], [], []
     for part in paired:
-        n = len(next(iter(part.scores.values())))
         for test in tests[part.metric]:
             about = f"{part.metric}: " if len(paired) > 1 else ""
             labels.append(f"{about}{test.first} − {test.second}")
             sections.append(part.metric)
             target = abs(test.value) if difference is None else difference
             can_resolve = test.std_error > 0 and target > 0
-            needed = test.count_more(n, target) if can_resolve else math.nan
+            needed = test.count_more(target) if can_resolve else math.nan
             decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
             apart = replace(_make_cell(test), signed=True, decimals=decimals)
             resolved = Cell(test.resolve(), decimals=decimals)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, parse_signature
+from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, find_member, parse_signature
 from openended.harness.report.tables.frame import (
     BOLD,
     DAGGER,
@@ -16,6 +16,8 @@ from openended.harness.report.tables.frame import (
     format_fixed,
     format_p_value,
 )
+
+OWN_STD = "metric's own std"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,10 @@ class Table:
         return {"": "", **{note: format_letters(index) for index, note in enumerate(notes)}}
 
     def signatures(self) -> list[str]:
-        return list(dict.fromkeys(q.signature for q in self.list_quantities() if q.signature))
+        """Return the signatures of the columns, each followed by others of its cells that the layout allows."""
+        both = ((q.signature, c.source) for q, c in self.iterate_cells() if q.signature)
+        named = [[s, *([c.signature] if c is not None and c.system == "model" else [])] for s, c in both]
+        return list(dict.fromkeys(signature for signatures in named for signature in signatures))
 
     def describe_data(self, title: str) -> str:
         """Return task, number and length of texts, and seeds, without a task that the title names; empty if unknown."""
@@ -108,7 +113,11 @@ class Table:
         """Return all warnings, beginning with those about scoring models out of their domain."""
         fields = [parse_signature(q.signature) for q in self.list_quantities() if q.out_of_domain]
         roles = [(role, value.partition("@")[0]) for f in fields for role, value in f.items() if OUT_OF_DOMAIN in value]
-        return [*(f"{DAGGER} {describe_out_of_domain(*r)}" for r in dict.fromkeys(roles)), *self.warnings]
+        names: dict[str, dict[str, None]] = {}
+        for role, name in roles:
+            names.setdefault(name, {})[role] = None
+        doubts = [describe_out_of_domain(" and ".join(of), name) for name, of in names.items()]
+        return [*(f"{DAGGER} {doubt}" for doubt in doubts), *self.warnings]
 
     def text(self, cell: Cell, column: Quantity) -> tuple[str, str]:
         """Format a cell's number and its uncertainty: the interval, else std over seeds and the metric's own error."""
@@ -140,8 +149,15 @@ class Table:
         parts = [f"{', '.join(used)} is better"] if used else []
         cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
         parts += [f"± std over {self.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
-        parts += ["(…) metric's own std"] if any(math.isfinite(cell.metric_error) for cell in cells) else []
+        parts += [f"(…) {words}" for words in self.name_metric_errors()]
         return [f"{'; '.join(parts)}."] if parts else []
+
+    def name_metric_errors(self) -> list[str]:
+        """Return what the errors are that the metrics report, which cells print in parentheses."""
+        printed = {quantity.metric for quantity, cell in self.iterate_cells()
+                   if math.isfinite(cell.metric_error) and not cell.interval}  # fmt: skip
+        kinds = sorted({getattr(find_member("metric", metric), "error_kind", OWN_STD) for metric in printed})
+        return [" or ".join(kinds)] if kinds else []
 
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
         """Return how the cells in bold were found, or why there are none → the titles of these values."""

@@ -2,8 +2,9 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openended.harness import core, results as measured
@@ -79,6 +80,9 @@ class _ValueFrame:
             keys = sorted({".".join(item.pair) for item in part.items})
             requested = ", ".join(layout.metrics) or "any metric"
             raise DataError(f"table {part.stem}: none of the runs measured {requested}{core.suggest(requested, keys)}")
+        valued = {i.pair for i in part.items if math.isfinite(i.mean)}
+        self.empty = [pair for pair in self.pairs if pair not in valued and valued and not layout.metrics]
+        self.pairs = [pair for pair in self.pairs if pair not in self.empty]
         self.models = [i for i in part.items if i.system == "model" and i.pair in self.pairs]
         self.names = list(self.models[0].axes)
         # Values are compared within each value of these axes.
@@ -144,7 +148,7 @@ class _ValueFrame:
             (
                 *describe_coverage(quantity for quantity, _ in styled), *estimates,
                 *describe_resolution(styled, kinds, part), *name_equal_systems(models, label),
-                *(note for note in notes if note not in alarms),
+                *self.describe_empty(), *(note for note in notes if note not in alarms),
             ),
             heads={"system": "System"},
             warnings=(
@@ -167,6 +171,13 @@ class _ValueFrame:
             return math.nan
         return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
 
+    def describe_empty(self) -> list[str]:
+        """Name the values that no system has, by the reason."""
+        reasons = {i.pair: i.reason for i in self.part.items if i.system == "model"}
+        groups = group_by(self.empty, reasons.__getitem__)
+        names = {reason: ", ".join(dict.fromkeys(metric for metric, _ in pairs)) for reason, pairs in groups.items()}
+        return [f"No column, for lack of values: {of}: {reason}." for reason, of in names.items()]
+
     def list_unknown_keys(self) -> list[str]:
         """Name the values that the layout requests of a measured metric and that neither it nor its class has."""
         titles = {metric: getattr(find_member("metric", metric), "titles", {}) for metric, _ in self.pairs}
@@ -184,7 +195,9 @@ class _ValueFrame:
         if self.layout.differing != "columns":
             yield "", values
             return
-        options = measured.find_differing_options([i for i in values if i.system == "model"], ignored=())
+        models = [i for i in values if i.system == "model"]
+        defined = [i for i in models if math.isfinite(i.mean)]  # a value that is undefined has no column of its own
+        options = measured.find_differing_options(defined or models, ignored=())
         names = {signature: measured.format_options(pair[0], differ) for signature, differ in options.items()}
         for signature in sorted(names, key=lambda s: measured.make_natural_sort_key(names[s])):
             # With several samples per prompt, systems have more texts than people.
@@ -199,6 +212,8 @@ class _ValueFrame:
         layout, results = self.layout, self.part.results
         here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
+        defined = [i for i in models if math.isfinite(i.mean)]
+        models = [i for i in models if math.isfinite(i.mean) or not defined or i.signature == defined[0].signature]
         minority = selection.select_minority(models) if layout.differing == "mark" else []
         signatures = {i.signature for i in models} - {i.signature for i in minority}
         models = [i for i in models if i.signature in signatures]
@@ -220,6 +235,7 @@ class _ValueFrame:
                 what = f"{item.metric} has several values of one system, which differ in {differ}"
                 raise SpecError(f"table {self.part.stem}: {what}")
             cells[key] = self.build_cell(item, references, gap=gap)
+        cells |= mark_other_sizes(filled, cells)
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
         title = f"|Δ {first.title}|" if gap else first.title
         measure = ".".join(pair)
@@ -319,6 +335,27 @@ def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tup
     ends = {i.key: i.mean for i in items if i.key in names and (i.system, i.metric, i.signature, i.axes) == same}
     low, high = (ends.get(name, math.nan) for name in names)
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def mark_other_sizes(values: Mapping[RowKey, SystemValue], cells: Mapping[RowKey, Cell]) -> dict[RowKey, Cell]:
+    """Return the cells of values of another number of texts than most have, unless the metric is a mean over texts.
+
+    They say so, and do not compete.
+    """
+    sizes = {
+        key: parse_signature(item.signature).get("n", "") for key, item in values.items() if item.mean == item.mean
+    }
+    if len(set(sizes.values())) < 2:
+        return {}
+    metric = find_member("metric", next(iter(values.values())).metric)
+    is_mean = getattr(metric, "resampling", "") == "bootstrap"
+    usual = Counter(sizes.values()).most_common(1)[0][0]
+    others = {key: f"Of n {size}, where others have n {usual}." for key, size in sizes.items() if size != usual}
+    words = {key: note if is_mean else f"{note[:-1]}: not compared." for key, note in others.items()}
+    return {
+        key: replace(cells[key], note=" ".join(filter(None, (cells[key].note, note))), is_ranked=is_mean)
+        for key, note in words.items()
+    }
 
 
 def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:

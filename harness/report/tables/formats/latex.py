@@ -152,8 +152,7 @@ def _write_caption(table: Table) -> str:
     title = f"{title} ({data[:1].lower()}{data[1:]})" if data else title
     cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
     clauses = [f"±: standard deviation over {table.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
-    if any(math.isfinite(cell.metric_error) for cell in cells):
-        clauses.append("in parentheses: the standard deviation that the metric reports")
+    clauses += [f"in parentheses: {words}" for words in table.name_metric_errors()]
     quantities = table.list_quantities()
     clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
     rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule != "seeds"}

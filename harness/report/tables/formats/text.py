@@ -194,12 +194,17 @@ def to_csv(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     names = [f"|{c.key} - human|" if c.gap else c.key for c in table.columns]
     names = [c.title if names.count(n) > 1 else n for n, c in zip(names, table.columns, strict=True)]
-    heads = [f"{n}{word}" for n in names for word in ("", " sd", " own sd", " seeds", " note")]
+    heads = [f"{n}{word}" for n in names for word in ("", " sd", " own sd", " low", " high", " seeds", " note")]
     writer.writerow(map(escape_csv_cell, (*map(str.lower, table.heads), "kind", *heads)))
     for row in table.rows:
         line = [*map(escape_csv_cell, row.labels), row.system]
         for cell in row.cells:
-            numbers = [format_number(value) for value in (cell.value, cell.sd, cell.metric_error)]
+            ends = cell.interval or (
+                cell.source.interval if cell.source is not None and cell.value == cell.source.mean else None
+            )
+            numbers = [
+                format_number(v) for v in (cell.value, cell.sd, cell.metric_error, *(ends or (math.nan, math.nan)))
+            ]
             line += [escape_csv_cell(cell.words) or numbers[0], *numbers[1:], str(cell.n or "")]
             line.append(escape_csv_cell(cell.note))
         writer.writerow(line)

@@ -1,5 +1,7 @@
 """Tests of paired scores: equal to SciPy's, right about equal systems, exact for binary scores."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -152,13 +154,35 @@ def test_a_difference_has_the_decimals_of_its_standard_error():
     assert len(set(printed)) == 2, "the means too are told apart"
 
 
-@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(12), 10)])
+@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(12), 10), np.repeat(np.arange(3), 40)])
 def test_the_resolved_difference_is_found_with_80_percent_power(clusters):
     rng = np.random.default_rng(3)
     first, second = rng.normal(size=(2, 120))
     test = compare_means(first, second, clusters)
-    freedom = 119 if clusters is None else 11
+    freedom = test.freedom
     away = test.resolve() / test.std_error
-    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, away) == pytest.approx(0.8, abs=0.01)
-    assert test.count_more(120, test.resolve()) == 0
-    assert test.resolve((120 + test.count_more(120, 0.05)) / 120) == pytest.approx(0.05, rel=0.01)
+    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, away) == pytest.approx(0.8, abs=1e-6)
+    assert test.count_more(test.resolve()) == 0
+    assert test.resolve(120 + test.count_more(test.resolve() / 3)) == pytest.approx(test.resolve() / 3, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [40, 300])
+def test_mcnemars_test_finds_the_resolved_difference_with_80_percent_power(n):
+    """Counted over every number of wins and losses, instead of a normal approximation."""
+    wins, losses = round(0.2 * n), round(0.1 * n)
+    first, second = np.repeat([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], (wins, losses, n - wins - losses), axis=1)
+    test = compare_means(first, second)
+
+    def compute_power(size, difference):
+        share = (1 + difference / test.discordant) / 2
+        power = 0.0
+        for m in range(1, size + 1):
+            mid_p = [stats.binomtest(k, m).pvalue - stats.binom.pmf(k, m, 0.5) for k in range(m + 1)]
+            found = [k for k, p in enumerate(mid_p) if p < 0.05 and 2 * k != m]
+            power += stats.binom.pmf(m, size, test.discordant) * stats.binom.pmf(found, m, share).sum()
+        return power
+
+    size = min(n, 60)  # of the oracle, which is slow
+    assert compute_power(size, test.resolve(size)) == pytest.approx(0.8, abs=1e-3)
+    assert test.resolve(n + test.count_more(0.1)) <= 0.1 + 1e-4
+    assert math.isnan(test.resolve(5)), "of so few, no difference is found"

@@ -106,11 +106,13 @@ def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
 
 def test_csv_keeps_full_precision_and_reasons():
     heads, human, model, beam = csv.reader(io.StringIO(to_csv(TABLE)))
-    about = ("", " sd", " own sd", " seeds", " note")
+    about = ("", " sd", " own sd", " low", " high", " seeds", " note")
     assert heads == ["system", "kind", *(f"mauve{a}" for a in about), *(f"p{a}" for a in about)]
-    assert model[2:6] == ["0.9", "0.01", "", "3"]
+    assert model[2:8] == ["0.9", "0.01", "", "", "", "3"]
     assert (human[1], beam[2]) == ("human", "")
-    assert beam[6].startswith("Reason")
+    assert beam[8].startswith("Reason")
+    spanned = replace(TABLE, rows=(TableRow("x", "model", (Cell(0.9, interval=(0.8, 0.95)), Cell(1.0))),))
+    assert next(csv.reader(io.StringIO(to_csv(spanned).splitlines()[1])))[2:7] == ["0.9", "", "", "0.8", "0.95"]
     twice = replace(
         TABLE, columns=tuple(replace(c, key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
     )
@@ -237,7 +239,7 @@ def test_latex_keeps_signatures_and_commands_as_comments():
     assert "% Command: openended --multirun\n" in plain
     assert r"\caption{Wide (task docs); $\pm$: standard deviation over seeds.}" in plain
     noisy = replace(wide(1), rows=(TableRow("one", "model", (Cell(0.5, metric_error=0.25),)),))
-    assert "(task docs); in parentheses: the standard deviation that the metric reports.}" in to_latex(noisy)
+    assert "(task docs); in parentheses: metric's own std.}" in to_latex(noisy)
     assert r"\label{tab:wide}" in plain
     assert r"\label{tab:my-report-wide}" in to_latex(wide(2), "my report/wide")
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -77,6 +78,51 @@ def test_only_values_that_a_metric_does_not_know_are_named(tmp_path):
     assert warning.startswith("knn_precision_recall has no value 'recal'; did you mean 'recall'?")
 
 
+def test_metrics_without_any_value_are_one_note_instead_of_columns(tmp_path):
+    for decoder in ("greedy", "nucleus"):
+        empty = [
+            result("model", name, {}, primary=name, status="undefined", notes=["needs two texts"]) for name in "ab"
+        ]
+        write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": 1.0}), *empty])
+    made = table(tmp_path)
+    assert [column.key for column in made.columns] == ["m"]
+    assert "No column, for lack of values: a, b: needs two texts." in made.remarks
+    assert [column.key for column in table(tmp_path, metrics=("m", "a")).columns] == ["m", "a"], (
+        "unless it is asked for"
+    )
+
+
+def test_the_parentheses_say_whose_error_they_are():
+    rows = (TableRow("x", "model", (Cell(0.5, metric_error=0.1),)),)
+    for metric, words in (("bradley_terry", "standard error"), ("mauve", "metric's own std")):
+        table = Table("t", "T", (Column(metric, metric, "M", "higher"),), rows)
+        assert table.legend()[0].endswith(f"(…) {words}.")
+        assert f"in parentheses: {words}" in to_latex(table)
+
+
+def test_a_system_that_cannot_be_measured_has_no_column_of_its_own(tmp_path):
+    write(tmp_path, "greedy", {"huse": 0.5}, metric="huse", direction="higher", options="|raters:people")
+    write(tmp_path, "nucleus", {"huse": 0.7}, metric="huse", direction="higher", options="|raters:people")
+    undefined = {"primary": "huse", "status": "undefined", "notes": ["not rated"], "options": "|raters:none"}
+    write(tmp_path, "beam", {}, metric="huse", direction="higher", **undefined)
+    for differing in ("columns", "refuse"):
+        made = table(tmp_path, differing=differing)
+        assert [column.title for column in made.columns] == ["huse (people)"]
+        assert {row.label: row.cells[0].note for row in made.rows}["beam b=4"] == "huse: not rated"
+
+
+@pytest.mark.parametrize(("metric", "bold"), [("distinct_n", set()), ("repetition", {"greedy"})])
+def test_another_number_of_texts_is_said_and_compared_only_for_means(tmp_path, metric, bold):
+    for decoder, n, value in (("greedy", 60, 0.1), ("nucleus", 180, 0.9)):
+        more = {"direction": "lower", "intervals": {"m": make_interval(value - 0.01, value + 0.01)}}
+        write(tmp_path, decoder, {"m": value}, metric=metric, n=n, **more)
+    made = table(tmp_path, allow=("n",))
+    assert set(best(made)) == bold
+    notes = [row.cells[0].note for row in made.rows]
+    assert notes == ["", f"Of n 180/180, where others have n 60/60{'.' if bold else ': not compared.'}"]
+    assert [signature.partition("|n:")[2][:2] for signature in made.signatures()] == ["60", "18"]
+
+
 def test_a_dash_has_its_reason(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, human={"m": 1.0})
     write(tmp_path, "beam", {}, primary="m", status="undefined", notes=["no Q"])
@@ -141,6 +187,21 @@ def test_runs_of_which_no_value_could_be_computed_have_a_report_that_says_why(tm
     report = build_report([tmp_path], tmp_path / "out", layout="precision_recall", figures=False)
     assert report.tables == ()
     assert report.lines()[0] == "values     none: knn_precision_recall: this task has no human text"
+
+
+def test_a_page_or_figure_that_fails_costs_neither_tables_nor_other_figures(tmp_path, monkeypatch, caplog):
+    write_run(tmp_path, "nucleus", 0)
+    write_run(tmp_path, "greedy", None)
+    monkeypatch.setitem(sys.modules, "openended.harness.report.page.page", None)
+    monkeypatch.setattr("openended.harness.report.figures.value_panels.show_metrics", lambda _: 1 / 0)
+    report = build_report([tmp_path], tmp_path / "out", layout="full")
+    assert (tmp_path / "out/tables/full.md").is_file()
+    assert "quality_diversity.png" in [path.name for path in report.paths]
+    assert not (tmp_path / "out/report.html").exists()
+    no_figure, no_page = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert no_figure.startswith("report     no figure metrics: ZeroDivisionError: division by zero")
+    assert no_page.startswith("report     the page is not written: ModuleNotFoundError")
+    assert report.failed
 
 
 def test_a_part_without_the_values_is_named(tmp_path):
@@ -491,7 +552,7 @@ def test_the_best_by_direction(direction, human, options, best):
 
 def test_equal_missing_and_single_values():
     assert find_best({"a": 0.901, "b": 0.904, "c": 0.89}, "higher") == {"a", "b"}
-    assert find_best({"a": math.nan, "b": 0.1}, "higher") == {"b"}
+    assert find_best({"a": math.nan, "b": 0.1}, "higher") == set(), "a lone value is no best one"
     assert find_best({"a": math.nan, "b": math.nan}, "higher") == set()
     assert find_best({"a": 0.5}, "higher") == set()
 
