@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import (
-    DataError,
-    SpecError,
-    escape_controls_in_line,
-    parse_signature,
-    shorten_error,
-    write_text,
-)
+from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
 from openended.harness.report.output_folder import replace_folder, warn_of_failure
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.formats.latex import to_latex
