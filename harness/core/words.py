@@ -50,7 +50,8 @@ SPLITTERS: Mapping[str, Callable[[], Splitter]] = {
 }
 """Name → what loads the function that splits a text: at white space; into characters without it; into words by ICU,
 which has dictionaries of scripts without spaces; as the Penn Treebank, by NLTK; at every single space, as
-the package `diversity` (two make an empty word); letters and digits of English in lower case, as `rouge_score` without stems."""
+the package `diversity` (two make an empty word); letters and digits of English in lower case, as `rouge_score` without
+stems."""
 
 
 def number_words(texts: Iterable[str], by: str = "words") -> Ragged:

@@ -122,7 +122,7 @@ def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups
     several = sizes[sizes > 1]
     if not len(several):
         raise UndefinedMetric(
-            "needs two or more texts per prompt (of a system: samples=2 or more); here each is the only one of its prompt"
+            "needs two or more texts per prompt (of a system: samples=2 or more); here each is alone with its prompt"
         )
     starts = np.concatenate([[0], np.cumsum(several)]).astype(np.int64)
     alone = int(np.count_nonzero(sizes == 1))
