@@ -125,6 +125,8 @@ def read_text_field(
         others = (*ID_FIELDS, "prompt", "human", *used)
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
         advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
+        if option == "task.prompt_field":
+            advice += ", or task.prompt_length=35 where the prompt is the beginning of a text"
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
     return check_text(row[field], field, where)
 

@@ -30,24 +30,27 @@ class Document(NamedTuple):
 
 
 class CutTask(Task):
-    """A task whose prompts are the first `prompt_length` tokens or words of documents."""
+    """A task whose prompts are the first `prompt_length` tokens or words of documents; None: they are not cut."""
 
     prompt_unit: PromptUnit
-    prompt_length: int
+    prompt_length: int | None
     max_length: int | None
 
     def check(self) -> None:
-        self.require(self.prompt_length >= 1, "prompt_length", "at least 1")
-        leaves_room = self.max_length is None or self.max_length > self.prompt_length
-        self.require(leaves_room, "max_length", f"more than prompt_length ({self.prompt_length}), or null")
+        length = self.prompt_length
+        self.require(length is None or length >= 1, "prompt_length", "at least 1")
+        leaves_room = self.max_length is None or (length is not None and self.max_length > length)
+        self.require(leaves_room, "max_length", f"more than prompt_length ({length}), or null")
 
     def needs_tokenizer(self) -> bool:
-        return self.prompt_unit == "tokens"
+        return self.prompt_length is not None and self.prompt_unit == "tokens"
 
     def cut_documents(
         self, documents: Iterable[Document], tokenizer: Tokenizer | None, skipped: Counter[str]
     ) -> Iterator[Example]:
         """Yield the documents as examples; those that are no longer than a prompt are counted."""
+        if self.prompt_length is None:
+            raise TypeError("prompt_length: expected a number, got None")
         cutter = Cutter(self.prompt_unit, self.prompt_length, self.max_length, tokenizer)
         for document in documents:
             parts = cutter.cut(document.text)

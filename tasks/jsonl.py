@@ -4,6 +4,8 @@
 
 Instead of `prompt`, `messages` may hold a conversation; an answer at its end is the human one.
 
+With `prompt_length`, a line holds one text, whose beginning is the prompt.
+
 With `references_field`, a line lists several human texts of its prompt; the first is `human` where it has none.
 """
 
@@ -17,20 +19,21 @@ from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer
 from openended.harness.imported import HUMAN_TEXTS, MESSAGES, find_text_field
 from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks import _files
+from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 log = logging.getLogger(__name__)
 _HUMAN = "human"
 
 
 @task
-class JsonLines(_files.UserFileTask):
-    """Your own prompts and human continuations, one JSON object per line; .gz is allowed."""
+class JsonLines(CutTask, _files.UserFileTask):
+    """Your own prompts and human continuations, or texts to be cut, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"
     source = "your own file"
     size = "any"
     license = "the file's own"
-    obtained = "yours: `prompt` and `human`, one object per line"
+    obtained = "yours: `prompt` and `human`, or one text (`prompt_length`), one object per line"
     command = "openended task=jsonl task.path=FILE.jsonl scoring=gpt2-large"
 
     path: str = option(REQUIRED, bool, "the path of a JSON-lines file")
@@ -38,6 +41,14 @@ class JsonLines(_files.UserFileTask):
     prompt_field: str = option("prompt", bool, "a field name")
     human_field: str = option(_HUMAN, bool, "a field name")
     """Where the first line has none of this name: detected."""
+    prompt_length: int | None = None
+    """The prompt is so much of one text; null: it has a field of its own."""
+    prompt_unit: PromptUnit = "tokens"
+    """Or words."""
+    max_length: int | None = None
+    """Of prompt and human text, in the same unit."""
+    text_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
+    """The one text; null: detected from the first line."""
     id_field: str | None = option("auto", _files.is_null_or_text, "a field name or null")
     """`id` or `example_id` if present; a field name; null: the line number, from 0."""
     group_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
@@ -56,46 +67,41 @@ class JsonLines(_files.UserFileTask):
         )
         unread = self.least_references > 0 and self.references_field is None
         self.require(not unread, "least_references", "0 where references_field is null")
+        is_cut = self.prompt_length is not None
+        self.require(is_cut or self.text_field is None, "text_field", "null where prompt_length is null")
+        both = is_cut and self.references_field is not None
+        self.require(not both, "references_field", "null with prompt_length, which cuts one text into both")
+        super().check()
 
     def has_references(self) -> bool:
         return self.references_field is not None
 
     def has_conversations(self) -> bool:
         first: Mapping[str, Any] = next(read_jsonl(Path(self.path)), (0, {}))[1]
-        return self.prompt_field not in first and MESSAGES in first
+        return self.prompt_length is None and self.prompt_field not in first and MESSAGES in first
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        del tokenizer
-        path = Path(self.path)
-        first_lines: dict[str, int] = {}  # of each id
-        id_field: str | None = None
+        if self.prompt_length is not None:
+            yield from self.cut_documents(self._iterate_documents(skipped), tokenizer, skipped)
+            return
         human_field: str | None = None
-        for number, row in read_jsonl(path):
-            where = f"{path}:{number}"
+        for row, identity, where in self._iterate_rows():
             references = _files.read_references(row, self.references_field, where) if self.references_field else []
             if references and self.human_field not in row:
                 row = {**row, self.human_field: references[0]}
-            field = _files.choose_id_field(row, self.id_field)
             talk: list[Message] = []
             if self.prompt_field not in row and MESSAGES in row:
                 talk = read_messages(row[MESSAGES], where)
                 if self.human_field not in row and talk[-1].role == "assistant":
                     row = {**row, self.human_field: talk.pop().text}
             if human_field is None:  # the first line decides
-                human_field, id_field = self.human_field, field
+                human_field = self.human_field
                 if human_field not in row and human_field == _HUMAN:
                     others = {name: value for name, value in row.items() if name != self.prompt_field}
                     human_field = find_text_field(others, HUMAN_TEXTS, where, "task.human_field=")
                     log.info(
                         "task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", human_field
                     )
-            elif field and not id_field:
-                raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
-            identity = f"{number - 1:06d}"
-            if id_field:
-                identity = _files.read_id(row, id_field, where)
-                if first_lines.setdefault(identity, number) != number:
-                    raise DataError(f"{where}: duplicate id {identity!r}, first used on line {first_lines[identity]}")
             human = _files.read_text_field(row, human_field, where, "task.human_field")
             if not human.strip():
                 raise DataError(f"{where}: example {identity} has an empty human side ({human_field!r})")
@@ -110,5 +116,32 @@ class JsonLines(_files.UserFileTask):
                 skipped[f"fewer than {self.least_references} references"] += 1
             elif _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
                 yield Example(f"jsonl/{identity}", prompt, human, meta)
-        if human_field is None:
+
+    def _iterate_documents(self, skipped: Counter[str]) -> Iterator[Document]:
+        """Yield the texts that are cut into prompt and human text."""
+        field = self.text_field
+        for row, identity, where in self._iterate_rows():
+            if field is None:
+                field = find_text_field(row, HUMAN_TEXTS, where, "task.text_field=")
+            text = _files.read_text_field(row, field, where, "task.text_field")
+            if _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
+                yield Document(f"jsonl/{identity}", text, {})
+
+    def _iterate_rows(self) -> Iterator[tuple[Mapping[str, Any], str, str]]:
+        """Yield the lines with their ids and where they are; ids are unique, and all lines have one or none."""
+        path = Path(self.path)
+        first_lines: dict[str, int] = {}  # of each id
+        id_field: str | None = None
+        for number, row in read_jsonl(path):
+            where = f"{path}:{number}"
+            field = _files.choose_id_field(row, self.id_field)
+            if not first_lines:
+                id_field = field
+            elif field and not id_field:
+                raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
+            identity = _files.read_id(row, id_field, where) if id_field else f"{number - 1:06d}"
+            if first_lines.setdefault(identity, number) != number:
+                raise DataError(f"{where}: duplicate id {identity!r}, first used on line {first_lines[identity]}")
+            yield row, identity, where
+        if not first_lines:
             raise DataError(f"{path}: holds no example")

@@ -8,13 +8,14 @@ from pathlib import Path
 from openended.harness import imported
 from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
 from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
+from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 log = logging.getLogger(__name__)
 
 
 @task
-class Texts(UserFileTask):
-    """Your own human texts without prompts: .jsonl, .csv, .parquet, .txt or a folder, for generations=FILE."""
+class Texts(CutTask, UserFileTask):
+    """Your own human texts: .jsonl, .csv, .parquet, .txt or a folder, for generations=FILE, or with prompt_length."""
 
     name = "texts"
     source = "your own file"
@@ -22,12 +23,19 @@ class Texts(UserFileTask):
     license = "the file's own"
     obtained = "yours: one text per record; see `openended score`"
     command = "openended task=texts task.path=HUMAN.jsonl generations=SYSTEM.jsonl"
-    paired = False
+    # With prompts, a system's texts are compared prompt by prompt.
+    paired = property(lambda self: self.prompt_length is not None)
 
     path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
     """task.path=FILE.jsonl."""
-    field: str | None = option(None, is_null_or_text, "a field name or null")
+    text_field: str | None = option(None, is_null_or_text, "a field name or null")
     """null: detected from the first record."""
+    prompt_length: int | None = None
+    """The prompt is so much of a text; null: there are no prompts, and texts are compared as a set."""
+    prompt_unit: PromptUnit = "tokens"
+    """Or words."""
+    max_length: int | None = None
+    """Of prompt and human text, in the same unit."""
     role: str = option("assistant", bool, "a role")
     """Of conversations (messages): whose turns are texts."""
 
@@ -35,9 +43,15 @@ class Texts(UserFileTask):
         return imported.digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        del tokenizer, skipped
+        texts = self._iterate_texts()
+        if self.prompt_length is None:
+            yield from (Example(text.id, "", text.text, text.meta) for text in texts)
+        else:
+            yield from self.cut_documents(texts, tokenizer, skipped)
+
+    def _iterate_texts(self) -> Iterator[Document]:
         path = Path(self.path)
-        field = imported.choose_text_field(path, imported.HUMAN_TEXTS, self.field, "task.field=")
+        field = imported.choose_text_field(path, imported.HUMAN_TEXTS, self.text_field, "task.text_field=")
         if field != imported.MESSAGES and self.role != "assistant":
             raise DataError(
                 f"task.role={self.role}: expected conversations ({imported.MESSAGES!r}), got texts in {path}; "
@@ -60,4 +74,4 @@ class Texts(UserFileTask):
                 if not text.strip():
                     raise DataError(f"{record.where}: the text ({field!r}) is empty")
                 name, number = f"texts/{record.line:06d}", f"#{turn:04d}" if turn else ""
-                yield Example(f"{name}{number}", "", text, {"conversation": name, "turn": turn} if turn else {})
+                yield Document(f"{name}{number}", text, {"conversation": name, "turn": turn} if turn else {})

@@ -107,7 +107,7 @@ class Unconditional(Task):
             what = "hub id, or a folder" if self.text == "hub" else "file of texts"
             raise SpecError(f"task.path: expected a {what} with task.text={self.text}, got null; type task.path=…")
         if self.text == "file":
-            return Texts(path=path, field=self.field)
+            return Texts(path=path, text_field=self.field)
         field = self.field if self.text == "hub" and self.field else "text"
         split = split if self.text == "hub" else _HUB_SPLITS[self.text][split]
         return Hub(

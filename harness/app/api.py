@@ -159,7 +159,7 @@ def evaluate(
     talks = {path for path in paths.values() if role and imported.holds_conversations(path, generations_field)}
     if role is not None and not (talks or human_role):
         raise core.SpecError(f"role={role}: expected conversations ('messages') in one of the files; leave it out")
-    side = {"path": human_path, "field": human_field, **human_role}
+    side = {"path": human_path, "text_field": human_field, **human_role}
     config = {
         "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,

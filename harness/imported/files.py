@@ -140,7 +140,7 @@ def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, 
         cells: The first record.
         names: Usual names of the field.
         where: File and line, for errors.
-        option: What a user types before the name of the field, for errors: `task.field=`, `--field `.
+        option: What a user types before the name of the field, for errors: `task.text_field=`, `--field `.
     """
     present = next((name for name in names if name in cells), None)
     if present is not None:

@@ -202,7 +202,8 @@ class Settings(core.Spec):
         if self.generations is None and self.judgments in (None, NO_JUDGMENTS):
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise core.SpecError(
-                    f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored"
+                    f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored, or "
+                    "task.prompt_length=35 max_new_tokens=64: the first 35 tokens of each text are its prompt"
                 )
             for option in ("model", "decoder", "max_new_tokens"):
                 self.require(getattr(self, option) is not None, option, "a value when the harness generates")

@@ -126,7 +126,7 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     # Only with a window, for another text, with each other, or for another quantizer.
     with_others = {
         "stride", "split", "group_field", "group_value", "training", "least_references",
-        "chat_template_kwargs",
+        "chat_template_kwargs", "max_length", "text_field",
     }  # fmt: skip
     assert left <= {"temperature_order", *one_way, *with_others}, (
         "no other value was found; some decoders take one order alone"

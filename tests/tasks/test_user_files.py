@@ -4,6 +4,7 @@ import gzip
 import json
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,38 @@ def test_a_line_may_list_several_human_texts(tmp_path):
         write_jsonl(path, [{"prompt": "a", "human": "h", "references": wrong}])
         with pytest.raises(DataError, match=r"a\.jsonl:1: field 'references': expected a list of texts"):
             read(task)
+
+
+@pytest.mark.parametrize("name", ["jsonl", "texts"])
+def test_the_beginning_of_own_texts_is_the_prompt(tmp_path, name):
+    rows = [{"id": f"a{i}", "body": f"one two three four five six {i}", "split": "x"} for i in range(3)]
+    path = str(write_jsonl(tmp_path / "mine.jsonl", [*rows, {"id": "short", "body": "one two", "split": "x"}]))
+    cut = {"path": path, "text_field": "body", "prompt_length": 3, "prompt_unit": "words"}
+    task = JsonLines(**cut) if name == "jsonl" else Texts(**cut)
+    examples, skipped = read_counted(task)
+    assert [e.id for e in examples] == (["jsonl/a0", "jsonl/a1", "jsonl/a2"] if name == "jsonl" else [
+        "texts/000000", "texts/000001", "texts/000002"
+    ])  # fmt: skip
+    assert (examples[0].prompt, examples[0].human) == ("one two three", " four five six 0")
+    assert skipped == {"no longer than 3 words": 1}
+    assert task.paired
+    assert not task.needs_tokenizer()
+    assert replace(task, prompt_unit="tokens").needs_tokenizer()
+    assert [e.human for e in read(replace(task, max_length=5))] == [" four five"] * 3
+    with pytest.raises(SpecError, match=f"{name}.max_length: expected more than prompt_length"):
+        replace(task, max_length=3)
+    whole = replace(task, prompt_length=None, text_field=None)
+    assert (whole.paired, whole.needs_tokenizer()) == (name == "jsonl", False)
+
+
+def test_own_texts_without_prompts_say_what_to_type(tmp_path):
+    path = write_jsonl(tmp_path / "mine.jsonl", [{"text": "one two three four"}])
+    with pytest.raises(DataError, match=r"no field 'prompt'.*or task.prompt_length=35"):
+        read_file(path)
+    with pytest.raises(SpecError, match="text_field: expected null where prompt_length is null"):
+        JsonLines(path=str(path), text_field="text")
+    done = openended("task=texts", f"task.path={path}", "num_examples=1", cwd=tmp_path, verbose=False)
+    assert "or task.prompt_length=35 max_new_tokens=64" in done.stderr
 
 
 def test_either_all_lines_have_an_id_or_none(tmp_path):
@@ -115,7 +148,7 @@ def test_the_field_is_given_by_the_file_or_by_the_user(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"human": "h", "text": "t"}) + "\n")
     assert read(Texts(path=str(path))) == [Example("texts/000000", "", "h")]
-    assert read(Texts(path=str(path), field="text")) == [Example("texts/000000", "", "t")]
+    assert read(Texts(path=str(path), text_field="text")) == [Example("texts/000000", "", "t")]
     for line, message in [('{"human": " "}', r"a\.jsonl:1: the text \('human'\) is empty"), ("", "holds no text")]:
         path.write_text(line)
         with pytest.raises(DataError, match=message):

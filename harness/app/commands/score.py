@@ -18,7 +18,8 @@ _FLAGS = {
     "runtime.device": "--device", "device": "--device", "compat": "--compat", "scoring": "--scoring",
     "scorer": "--scorer", "embedder": "--embedder", "features": "--features", "name": "--name",
     "generations_field": "--field", "generations_role": "--role", "role": "--role",
-    "task.role": "--role", "generations_thinking": "--thinking", "task.field": "--human-field", "metric": "--metrics",
+    "task.role": "--role", "generations_thinking": "--thinking", "task.text_field": "--human-field",
+    "metric": "--metrics",
 }  # fmt: skip
 _RUN_OPTIONS = {*core.GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\

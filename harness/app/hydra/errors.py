@@ -137,7 +137,10 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         if " " in choice:
             return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
         if group == "task" and Path(choice).suffix[1:].isalpha():
-            return f"no task {choice!r}: a file is task=jsonl task.path={choice}, or without prompts task=texts"
+            return (
+                f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
+                "prompt is the beginning of the text, or without prompts task=texts"
+            )
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
