@@ -200,12 +200,22 @@ def write_report(
 
 def compare_scores(
     systems: "Sequence[SystemScores]", metrics: Sequence[str] = (), lower: Sequence[str] = (), *, drop: bool = False,
-    difference: float | None = None, out: Path | None = None,
+    difference: float | None = None, people: "Mapping[str, SystemScores] | None" = None, out: Path | None = None,
 ) -> None:  # fmt: skip
-    """Print the tables of the scores of systems; with a folder, write them (.md, .tex, .csv) and a page into it."""
+    """Print the tables of the scores of systems; with a folder, write them (.md, .tex, .csv) and a page into it.
+
+    With people's scores of some samples of each system, the table of what people would say stands first.
+    """
     from openended.harness.report.tables.score_comparison import build_score_frames, pair_scores
 
-    tables = build_tables(build_score_frames(systems, pair_scores(systems, metrics, lower, drop=drop), difference))
+    frames = []
+    if people:
+        from openended.harness.report.tables.correction import build_correction_frame
+
+        frames.append(build_correction_frame(systems, people, metrics))
+    if len(systems) > 1:
+        frames += build_score_frames(systems, pair_scores(systems, metrics, lower, drop=drop), difference)
+    tables = build_tables(frames)
     console = make_console()
     for table in tables:
         print_table(table, console)

@@ -23,6 +23,7 @@ from .comparisons import (
     read_comparisons as read_comparisons,
 )
 from .corrected import (
+    LEAST_ITEMS as LEAST_ITEMS,
     CorrectedEstimate as CorrectedEstimate,
     ItemEstimate as ItemEstimate,
     correct_judge as correct_judge,

@@ -17,6 +17,8 @@ import numpy as np
 
 from openended.harness.core import F64
 
+LEAST_ITEMS = 20  # that people judged; with fewer, intervals of a correction or an agreement cover nearly everything
+
 
 @dataclass(frozen=True, slots=True)
 class ItemEstimate:

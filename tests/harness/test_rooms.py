@@ -62,7 +62,7 @@ EXTENSIONS = {
     "compare": (
         (
             "harness/app/commands/compare.py harness/imported/scores.py harness/report/analysis/paired_scores.py "
-            "harness/report/tables/score_comparison.py"
+            "harness/report/tables/score_comparison.py harness/report/tables/correction.py"
         ),
         "compar a.eval b.eval",
     ),

@@ -22,6 +22,8 @@ _ARGUMENTS: Arguments = {
                   "help": "column that groups samples, or a field of a log: metadata.topic, doc.passage"},
     "--unmatched": {"choices": ("refuse", "drop"), "default": "refuse", "help": "samples that some files lack"},
     "--difference": {"type": float, "metavar": "X", "help": "difference to resolve; default: each measured one"},
+    "--people": {"action": "append", "default": [], "metavar": "[NAME=]FILE",
+                 "help": "people's scores of some samples of a judged system, by which the judge is corrected"},
     "--out": {"type": Path, "metavar": "DIR", "help": "also write .md, .tex, .csv and a page into this folder"},
 }  # fmt: skip
 
@@ -31,10 +33,30 @@ def _compare(args: argparse.Namespace) -> None:
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
     metrics, lower = ([n.strip() for n in text.split(",") if n.strip()] for text in (args.metrics, args.lower))
     files = name_files(args.systems)
-    if len(files) < 2:
-        raise SpecError(f"expected two systems or more, got {len(files)}: openended compare A B")
+    if len(files) < 2 and not args.people:
+        raise SpecError(
+            f"expected two systems or more, got {len(files)}: openended compare A B, or A --people FILE if A is a judge"
+        )
     systems = [read_system_scores(n, paths, id_column=args.id, cluster=args.cluster) for n, paths in files.items()]
-    compare_scores(systems, metrics, lower, drop=args.unmatched == "drop", difference=args.difference, out=args.out)
+    people = {n: read_system_scores(n, paths, id_column=args.id) for n, paths in _name_people(args.people, [*files])}
+    compare_scores(
+        systems, metrics, lower, drop=args.unmatched == "drop", difference=args.difference, people=people, out=args.out
+    )
+
+
+def _name_people(words: Sequence[str], systems: Sequence[str]) -> list[tuple[str, list[Path]]]:
+    """Return the files of people's scores by system; a file without a name is that of the only system."""
+    files: dict[str, list[Path]] = {}
+    for word in words:
+        name, path = ("", word) if Path(word).exists() else word.rpartition("=")[::2]
+        if not name and len(systems) == 1:
+            name = systems[0]
+        if name not in systems:
+            raise SpecError(f"--people {word}: expected SYSTEM=FILE, of {', '.join(systems)}")
+        files.setdefault(name, []).append(Path(path))
+    if files and (lacking := next((name for name in systems if name not in files), None)):
+        raise SpecError(f"--people: no file for {lacking}: add --people {lacking}=FILE")
+    return [*files.items()]
 
 
 def name_files(words: Sequence[str]) -> dict[str, list[Path]]:

@@ -5,6 +5,7 @@ import re
 import shutil
 import zipfile
 
+import numpy as np
 import pytest
 from pyarrow import csv, parquet
 
@@ -183,3 +184,60 @@ def test_a_file_is_called_as_it_differs(tmp_path):
     stamp, ending = "2026-11-26T22-30-18-00-00_", "_D6rZFagfdq9rxR4GtJNZww.eval"
     assert list(name_files([f"x/{stamp}sums{ending}", f"y/{stamp}sums{ending}"])) == ["x/sums", "y/sums"]
     assert list(name_files(["m/samples_gsm_2026-01-01T00-00-00.1.jsonl", "b=z.csv"])) == ["gsm", "b"]
+
+
+@pytest.fixture
+def judged(tmp_path, monkeypatch):
+    """A judge that says 1 more than people, of 400 samples in pairs; people rated 40 of them."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    quality = rng.normal(size=400)
+    judge, people = quality + 1 + 0.3 * rng.normal(size=400), quality + 0.3 * rng.normal(size=400)
+    write_jsonl(tmp_path / "judge.jsonl", [{"id": i, "score": s, "topic": i // 2} for i, s in enumerate(judge)])
+    rated = range(0, 400, 10)
+    (tmp_path / "people.csv").write_text("id,rating\n" + "".join(f"{i},{people[i]}\n" for i in rated))
+    return judge, people, [*rated]
+
+
+def test_a_judge_is_corrected_by_a_few_scores_of_people(judged, capsys):
+    judge, people, rated = judged
+    printed = compare(capsys, "judge.jsonl", "--people", "people.csv", "--metrics", "score")
+    numbers = re.search(r"score +(\S+) +(\S+) \[(\S+), (\S+)\] +(\S+) \[(\S+), (\S+)\] +40 +(\d+) +(\S+)", printed)
+    said, alone, _, _, value, low, high, worth, rho = map(float, numbers.groups())
+    rest = [i for i in range(400) if i not in rated]
+    # By hand: least squares of people on the judge, shrunk by the rated share, and the judge's mean moved by it.
+    x, y = judge[rated], people[rated]
+    spread = (((x - x.mean()) ** 2).sum() + ((judge[rest] - judge[rest].mean()) ** 2).sum()) / 398
+    weight = ((x - x.mean()) * (y - y.mean())).sum() / 39 / (1 + 40 / 360) / spread
+    assert value == pytest.approx(y.mean() + weight * (judge[rest].mean() - x.mean()), abs=6e-3)
+    assert (said, alone) == pytest.approx((judge.mean(), y.mean()), abs=6e-3)
+    assert low < people.mean() < high
+    assert worth > 40
+    assert rho > 0.8
+    assert "must be a random choice" in " ".join(printed.split())
+
+
+def test_clusters_of_rated_samples_are_corrected_whole(judged, capsys, tmp_path):
+    words = ("judge.jsonl", "--people", "people.csv", "--metrics", "score")
+    clustered = compare(capsys, *words, "--cluster", "topic", "--out", "out")
+    # One sample of each of 40 pairs is rated: the other 40 samples of these pairs are neither rated nor the rest.
+    assert re.search(r"score .*\] +40 ", clustered)
+    (corrected, *_) = [path.name for path in sorted((tmp_path / "out/tables").iterdir())]
+    assert corrected.startswith("corrected")
+    assert clustered != compare(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("people", "words", "message"),
+    [
+        ("id,rating\n1,2\n", [], "people.csv: 1 samples of score rated; expected 20 or more"),
+        ("id,rating\nx,2\n", [], "people.csv: 1 samples have no score in judge.jsonl: x"),
+        ("id,a,b\n1,2,3\n", [], "people.csv: has a, b, and judge.jsonl has score, topic; expected a column"),
+        ("id,rating\n1,2\n", ["--people", "b=people.csv"], "--people b=people.csv: expected SYSTEM=FILE, of judge"),
+        ("id,rating\n1,2\n", ["b=judge.jsonl"], "--people people.csv: expected SYSTEM=FILE, of judge, b"),
+    ],
+)
+def test_people_that_cannot_correct_a_judge_are_one_line(judged, capsys, tmp_path, people, words, message):
+    (tmp_path / "people.csv").write_text(people)
+    metrics = [] if "a,b" in people else ["--metrics", "score"]
+    assert message in compare(capsys, "judge.jsonl", "--people", "people.csv", *metrics, *words, code=2)

@@ -1,0 +1,120 @@
+"""Tables of what people would say of systems, from many scores of a judge and few of people (see `correct_judge`)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openended.harness.core import F64, DataError, SpecError, suggest
+from openended.harness.imported import SystemScores
+from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.metrics.correlation import correlate
+from openended.metrics.judgments import LEAST_ITEMS, CorrectedEstimate, ItemEstimate, correct_judge
+
+EXPLAINED = (
+    "Corrected: what people would say of all samples, by power-tuned prediction-powered inference; the rated samples "
+    "must be a random choice. Worth: the further samples that people would have to rate for the same interval."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedScore:
+    """The scores of one metric of one system, by its judge, by people, and corrected."""
+
+    judge: float  # mean over all samples
+    people: float  # mean over the rated samples
+    low: float  # 95 % interval of `people`
+    high: float
+    rated: int
+    agreement: float  # Spearman's ρ of judge and people over the rated samples
+    corrected: CorrectedEstimate
+
+
+def correct_scores(judged: SystemScores, people: SystemScores, metric: str, rated_as: str) -> CorrectedScore:
+    """Correct a judge's scores of a system by people's scores of some of the same samples.
+
+    Clustered samples are corrected by whole clusters: an unrated sample of a cluster with rated ones is left out.
+
+    Raises:
+        DataError: If too few samples, or clusters of samples, were rated.
+    """
+    by_judge, by_people = judged.values[metric], people.values[rated_as]
+    unknown = [sample for sample in by_people if sample not in by_judge]
+    if unknown:
+        named = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+        raise DataError(f"{people.source}: {len(unknown)} samples have no {metric} in {judged.source}: {named}")
+    group_of = {sample: judged.clusters.get(sample, sample) for sample in by_judge}
+    rated_groups = {group_of[sample] for sample in by_people}
+    if len(rated_groups) < LEAST_ITEMS:
+        what = "clusters of samples" if judged.clusters else "samples"
+        raise DataError(
+            f"{people.source}: {len(rated_groups)} {what} of {metric} rated; expected {LEAST_ITEMS} or more"
+        )
+    both = sorted(by_people)
+    rest = [sample for sample in by_judge if group_of[sample] not in rated_groups]
+
+    def estimate(scores: Mapping[str, float], samples: Sequence[str]) -> ItemEstimate:
+        return estimate_mean_by_groups(np.array([scores[s] for s in samples]), [group_of[s] for s in samples])
+
+    alone = correct_judge(estimate(by_people, both), estimate(by_judge, both), None)
+    corrected = correct_judge(
+        estimate(by_people, both), estimate(by_judge, both), estimate(by_judge, rest) if rest else None
+    )
+    rho = correlate([by_judge[s] for s in both], [by_people[s] for s in both], permutations=1, draws=0)
+    judge = math.fsum(by_judge.values()) / len(by_judge)
+    return CorrectedScore(
+        judge, float(alone.values[0]), float(alone.low[0]), float(alone.high[0]), len(both), rho.value, corrected
+    )
+
+
+def estimate_mean_by_groups(values: F64, groups: Sequence[str]) -> ItemEstimate:
+    """Estimate a mean, shape (samples,), whose independent items are groups of samples."""
+    names, numbers = np.unique(groups, return_inverse=True)
+    sums = np.bincount(numbers, values - values.mean())
+    return ItemEstimate(values.mean(keepdims=True), (sums * len(names) / len(values))[:, None])
+
+
+def pair_metrics(judged: SystemScores, people: SystemScores, metrics: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the metrics of a judge with those of people: of equal names, or the only one of each."""
+    if unknown := next((name for name in metrics if name not in judged.values), None):
+        raise SpecError(f"--metrics: {judged.source} has no scores {unknown!r}{suggest(unknown, judged.values)}")
+    names = [*(metrics or judged.values)]
+    shared = [(name, name) for name in names if name in people.values]
+    if not shared and len(names) == len(people.values) == 1:
+        shared = [(names[0], next(iter(people.values)))]
+    if not shared:
+        raise DataError(
+            f"{people.source}: has {', '.join(people.values)}, and {judged.source} has {', '.join(judged.values)}; "
+            "expected a column of the same name, or --metrics NAME and one column of numbers"
+        )
+    return shared
+
+
+def build_correction_frame(
+    systems: Sequence[SystemScores], people: Mapping[str, SystemScores], metrics: Sequence[str] = ()
+) -> Frame:
+    """Build the frame of systems × what their judge says, what people say, and what people would say of all samples."""
+    labels, rows = [], []
+    for system in systems:
+        pairs = pair_metrics(system, people[system.name], metrics)
+        for metric, rated_as in pairs:
+            score = correct_scores(system, people[system.name], metric, rated_as)
+            labels.append(f"{system.name}: {metric}" if len(pairs) > 1 or len(systems) > 1 else metric)
+            estimate = score.corrected
+            rows.append((
+                score.judge, _make_cell(score.people, score.low, score.high),
+                _make_cell(float(estimate.values[0]), float(estimate.low[0]), float(estimate.high[0])),
+                score.rated, float(estimate.worth[0]), score.agreement,
+            ))  # fmt: skip
+    heads = (
+        Quantity("", "judge", "judge"), Quantity("", "people", "people", interval=True),
+        Quantity("", "corrected", "corrected", interval=True), Quantity("", "rated", "rated", decimals=0),
+        Quantity("", "worth", "worth", decimals=0), Quantity("", "rho", "ρ"),
+    )  # fmt: skip
+    columns = list(zip(heads, zip(*rows, strict=True), strict=True))
+    return Frame.build("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
+
+
+def _make_cell(value: float, low: float, high: float) -> Cell:
+    return Cell(value, interval=(low, high) if math.isfinite(low + high) else None)
