@@ -46,6 +46,7 @@ from .layout import (
 from .runs import Run as Run, find_run as find_run, locate_verified_file as locate_verified_file
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
+    CREATED as CREATED,
     FACTS as FACTS,
     INTERNAL as INTERNAL,
     OF_THE_SIZE as OF_THE_SIZE,

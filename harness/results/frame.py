@@ -80,18 +80,23 @@ class Results:
         return [{n.removeprefix("arrays/"): a for n, a in of.items() if n.startswith("arrays/")} for of in stored]
 
 
-def read_results(paths: Iterable[Path | str], where: Mapping[str, str] | None = None) -> Results:
+def read_results(
+    paths: Iterable[Path | str], where: Mapping[str, str] | None = None, *, by_day: bool = False
+) -> Results:
     """Read every run under the given paths.
 
     Args:
         paths: Run folders, folders that hold them at any depth, or `record.json` files.
         where: Axis (or `system`, `metric`, `experiment`, …) → accepted value as text, several joined by `|`.
+        by_day: Whether the day of a run is its axis `created`, so that runs of several days are several systems.
 
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
     """
     damaged: dict[str, str] = {}
     runs, left_out = read_runs([Path(path) for path in paths], damaged)
+    if by_day:
+        runs = [replace(run, axes={**run.axes, systems.CREATED: run.created[:10]}) for run in runs]
     rows, superseded = list_rows(runs)
     axes = systems.order_axes(name for run in runs for name in run.axes)
     results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, damaged, left_out)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 INTERNAL = "at"  # column with the index into `Results.runs`; not exported
 IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that agree in these differ only in the seed
 # The human text ignores these.
-MODEL_AXES = ("model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens")
+MODEL_AXES = (
+    "model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens", "created",
+)  # fmt: skip
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 SIZE = "num_examples"
 OF_THE_SIZE = (SIZE, "task.texts")  # axes that differ between the looks at one system
 STEP, TRAINING = "model.step", "model.training"  # of a checkpoint
+CREATED = "created"  # the day of a run, an axis where one asks for it: of a history
 STAGE = "training.stage"  # of one of the models of a family, as base, SFT
 # What differs between the steps of a training.
 CHECKPOINT_AXES = ("model", "model.path", "model.revision", "model.digest", "model.weights", STEP)

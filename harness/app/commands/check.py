@@ -1,8 +1,10 @@
 """`openended check BASELINE CANDIDATE…`: exit with 1 if a candidate is worse than the baseline, for scripts and CI."""
 
 import argparse
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,11 +21,13 @@ BASELINE and CANDIDATE are runs, names, folders of runs, a record.json (of an ea
 results.parquet of a report or of `openended export --format parquet`. A candidate is compared with the baseline's
 system of equal task, decoder and other options; a baseline of one system is compared with all.
 
-Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided. A value is not worse if its interval excludes a worsening by
-more than the margin, and worse if the worsening is significant after Holm's correction over all lines.
+Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided (--undecided pass|fail: 0 or 1 instead). A value is not worse
+if its interval excludes a worsening by more than the margin, and worse if the worsening is significant after Holm's
+correction over all lines.
 Examples:
   openended check main candidate
   openended check release.json candidate --worse mauve,loop_rate --margin 0.02 --junit check.xml
+  openended check release/record.json nightly --undecided pass --json
   openended check main step-1000 step-2000 --margin mauve=0.02,gen_ppl=1
 """
 _ARGUMENTS: Arguments = {
@@ -34,6 +38,8 @@ _ARGUMENTS: Arguments = {
                  "help": "the largest worsening that is accepted: of all values, or VALUE=NUMBER,…; default: 0.02"},
     "--alpha": {"type": float, "default": 0.05, "metavar": "LEVEL", "help": "of tests and intervals; default: 0.05"},
     "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE", "help": "keep only these runs"},
+    "--undecided": {"choices": ("pass", "fail"), "help": "exit code of what is undecided: 0 or 1; default: 3"},
+    "--json": {"action": "store_true", "help": "print JSON instead of lines"},
     "--junit": {"type": Path, "metavar": "FILE", "help": "write JUnit XML"},
     "--markdown": {"type": Path, "metavar": "FILE", "help": "write a table for a pull request"},
     **OUTPUTS,
@@ -45,8 +51,13 @@ def main(words: Sequence[str]) -> int:
     args = make_parser("check", __doc__, _ARGUMENTS, "openended check main candidate", EPILOG).parse_args(words)
     worsenings: list[Worsening] = []
     code = core.run_command(COMMAND, lambda: worsenings.extend(_check(args)), after_interrupt="nothing was changed")
-    outcomes = {worsening.outcome for worsening in worsenings}
-    return code or (core.FAILED if WORSE in outcomes else UNDECIDED_CODE if UNDECIDED in outcomes else core.OK)
+    return code or _choose_code({worsening.outcome for worsening in worsenings}, args.undecided)
+
+
+def _choose_code(outcomes: Collection[str], undecided: str | None) -> int:
+    """Return the exit code of some outcomes."""
+    codes = {None: UNDECIDED_CODE, "pass": core.OK, "fail": core.FAILED}
+    return core.FAILED if WORSE in outcomes else codes[undecided] if UNDECIDED in outcomes else core.OK
 
 
 def _check(args: argparse.Namespace) -> list[Worsening]:
@@ -91,13 +102,31 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         raise DataError("nothing can be checked: no value of these runs has a better direction")
     worsenings = report.decide_together(tested, args.alpha)
     rows = [_format_cells(worsening) for worsening in worsenings]
-    for label, outcome, before, after, worse, p_value, reason in rows:
+    if args.json:
+        code = _choose_code({worsening.outcome for worsening in worsenings}, args.undecided)
+        values = [_convert_to_json(worsening) for worsening in worsenings]
+        sys.stdout.write(json.dumps({"exit_code": code, "values": values}, indent=1, allow_nan=False) + "\n")
+    for label, outcome, before, after, worse, p_value, reason in rows if not args.json else ():
         core.print_line(f"{outcome:<10} {label}  {before} → {after}, worse by {worse}, p {p_value}: {reason}")
     if args.markdown:
         core.write_text(args.markdown, format_markdown(rows))
     if args.junit:
-        core.write_text(args.junit, format_junit(worsenings, rows))
+        core.write_text(args.junit, format_junit(worsenings, rows, args.undecided))
     return worsenings
+
+
+def _convert_to_json(worsening: Worsening) -> dict[str, core.Json]:
+    """Return a line for programs; a number that there is not is null."""
+    (metric, key), value = worsening.value.pair, worsening.value
+    numbers = {
+        "baseline": worsening.baseline.mean, "candidate": value.mean, "worse_by": worsening.amount,
+        "low": worsening.low, "high": worsening.high, "p": worsening.p_value, "margin": worsening.margin,
+    }  # fmt: skip
+    return {
+        "system": worsening.system, "metric": metric, "key": key, "outcome": worsening.outcome,
+        **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
+        "reason": worsening.reason,
+    }  # fmt: skip
 
 
 def _read(word: str, outputs: Path, where: Mapping[str, str]) -> Results:
@@ -167,16 +196,26 @@ def format_markdown(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def format_junit(worsenings: Sequence[Worsening], rows: Sequence[Sequence[str]]) -> str:
-    """Format the rows as JUnit XML; what is undecided is an error, since nothing failed and nothing passed."""
-    outcomes = [worsening.outcome for worsening in worsenings]
-    counts = {"tests": len(outcomes), "failures": outcomes.count(WORSE), "errors": outcomes.count(UNDECIDED)}
+def format_junit(worsenings: Sequence[Worsening], rows: Sequence[Sequence[str]], undecided: str | None = None) -> str:
+    """Format the rows as JUnit XML, with sentences as messages.
+
+    What is undecided is an error, since nothing failed and nothing passed; `pass` makes it skipped, `fail` a failure.
+    """
+    tags = {WORSE: "failure", UNDECIDED: {None: "error", "pass": "skipped", "fail": "failure"}[undecided]}
+    used = [tags[worsening.outcome] for worsening in worsenings if worsening.outcome != NOT_WORSE]
+    counts = {"tests": len(worsenings), "failures": used.count("failure"), "errors": used.count("error")}
+    counts["skipped"] = used.count("skipped")
     suite = ElementTree.Element("testsuite", {"name": COMMAND, **{name: str(n) for name, n in counts.items()}})
-    for row, worsening in zip(rows, worsenings, strict=True):
-        names = {"classname": row[0].rpartition(": ")[0], "name": ".".join(worsening.value.pair)}
+    for (label, outcome, before, after, worse, p_value, reason), worsening in zip(rows, worsenings, strict=True):
+        system, _, title = label.rpartition(": ")
+        names = {"classname": system, "name": ".".join(worsening.value.pair)}
         case = ElementTree.SubElement(suite, "testcase", names)
-        if worsening.outcome != NOT_WORSE:
-            tag = "failure" if worsening.outcome == WORSE else "error"
-            ElementTree.SubElement(case, tag, type=worsening.outcome, message="; ".join(row[1:]))
+        if outcome != NOT_WORSE:
+            verdict = "is worse than the baseline's" if outcome == WORSE else "may be worse than the baseline's or not"
+            message = (
+                f"{title} of {system} {verdict}: {after}, and the baseline has {before}. It is worse by {worse}, where "
+                f"{worsening.margin:g} is accepted (p {p_value}): {reason}."
+            )
+            ElementTree.SubElement(case, tags[outcome], type=outcome, message=message)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from openended.harness import results as measured
 from openended.harness.core import parse_signature
-from openended.harness.results import FACTS, STAGE, STEP, TRAINING, SystemValue
+from openended.harness.results import CREATED, FACTS, STAGE, STEP, TRAINING, SystemValue
 
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
 LEAST = 3  # points that make a line
@@ -28,6 +28,8 @@ def group_into_lines(
     skipped = {axis.removeprefix("option."), FIELDS.get(axis, ""), "texts", "min_new_tokens"}
     skipped |= {"task"} if measured.get_parent_axis(axis) == "task" else set()
     varying: tuple[str, ...] = measured.CHECKPOINT_AXES if axis in (STEP, "model") else (axis,)
+    if axis == CREATED:  # the model of a name changes from day to day
+        varying = (axis, *(name for name in measured.CHECKPOINT_AXES if name != "model"))
     if axis == STAGE:  # the family names a line, whatever differs between its models
         skipped |= {"n", "model"}
         varying = (axis, *(name for item in items[:1] for name in item.axes if name.split(".")[0] == "model"))

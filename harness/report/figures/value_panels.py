@@ -8,18 +8,18 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import parse_signature
-from openended.harness.report.analysis.lines import Line, group_into_lines, has_enough_numbers
+from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR
 from openended.harness.report.tables.selection import make_slug, select_pairs
-from openended.harness.results import STAGE, STEP, SystemValue, find_human_value, is_readable
+from openended.harness.results import CREATED, STAGE, STEP, SystemValue, find_human_value, is_readable
 
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
     "num_examples": "N (examples)", "p": "nucleus p", "k": "top-k k", "option.k": "neighbors k", STEP: "training step",
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
-    "model": "size of the model", STAGE: "stage of training",
+    "model": "size of the model", STAGE: "stage of training", CREATED: "day",
 }  # fmt: skip
 FAR = 20  # times the smallest value: an axis is logarithmic from there on
 
@@ -106,8 +106,14 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
             if has_enough_numbers([f.get(option, "") for f in fields]):
                 values = [i for i in items if i.metric == metric]
                 requests[f"-{metric}-{make_slug(option)}"] = values, f"option.{option}"
+    days = sorted({i.axes.get(CREATED, "") for i in models} - {""})
+    if len(days) >= LEAST:
+        requests[f"-{CREATED}"] = items, CREATED
     requested = {n: r for n, r in requests.items() if r[1] in part.declaration.x or not part.declaration.x}
-    plots = {name: show_sweep(part, values, axis) for name, (values, axis) in requested.items()}
+    plots = {
+        name: show_sweep(part, values, axis, dict(zip(days, days, strict=True)) if axis == CREATED else None)
+        for name, (values, axis) in requested.items()
+    }
     return {name: plot for name, plot in plots.items() if plot is not None}
 
 

@@ -105,9 +105,60 @@ def test_a_baseline_may_be_a_record_or_an_exported_file_and_files_are_written(tm
         texts.add(text)
         suite = ElementTree.parse(tmp_path / f"{number}.xml").getroot()
         assert (code, suite.get("failures"), suite.get("errors")) == (1, "1", "0")
-        assert "beyond the margin of 0.02" in suite.find("testcase/failure").get("message")
+        message = (
+            "MAUVE ↑ of nucleus p=0.95 is worse than the baseline's: 0.700, and the baseline has 0.800. It is worse by "
+            "0.100 [0.058, 0.142], where 0.02 is accepted (p <.0001): significantly, beyond the margin of 0.02."
+        )
+        assert suite.find("testcase/failure").get("message") == message
         assert "| worse | 0.800 | 0.700 | 0.100 [0.058, 0.142] | <.0001 |" in (tmp_path / f"{number}.md").read_text()
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "code", "tag", "counts"),
+    [
+        (None, 3, "error", ("0", "1", "0")),
+        ("pass", 0, "skipped", ("0", "0", "1")),
+        ("fail", 1, "failure", ("1", "0", "0")),
+    ],
+)
+def test_what_is_undecided_passes_or_fails_on_request(tmp_path, choice, code, tag, counts):
+    write_system(tmp_path, "main", 0.8, 0.01)
+    write_system(tmp_path, "new", 0.79, 0.01)
+    options = ("--undecided", choice) if choice else ()
+    got, text = check(tmp_path, "main", "new", "--json", "--junit", "check.xml", *options)
+    printed = json.loads(text)
+    assert (got, printed["exit_code"]) == (code, code)
+    (value,) = printed["values"]
+    assert (value["system"], value["metric"], value["outcome"]) == ("nucleus p=0.95", "mauve", "undecided")
+    assert (value["baseline"], value["candidate"], value["margin"]) == (0.8, 0.79, 0.02)
+    assert value["worse_by"] == pytest.approx(0.01)
+    assert value["low"] < value["worse_by"] < value["high"]
+    suite = ElementTree.parse(tmp_path / "check.xml").getroot()
+    assert tuple(suite.get(name) for name in ("failures", "errors", "skipped")) == counts
+    assert "may be worse than the baseline's or not" in suite.find(f"testcase/{tag}").get("message")
+    write_system(tmp_path, "bad", 0.5, 0.01)
+    assert check(tmp_path, "main", "bad", *options)[0] == 1
+
+
+def test_the_history_of_nights_is_a_table_and_a_figure(tmp_path):
+    for night in range(3):
+        rows = [result("model", "mauve", {"mauve": 0.9 - night / 10}, direction="higher")]
+        axes = {"model.digest": f"weights-{night}"}
+        for hour, value in ((1, 0.1), (2, None)):  # the last run of a day counts
+            earlier = [result("model", "mauve", {"mauve": value}, direction="higher")] if value else rows
+            created = f"2026-01-0{night + 1}T0{hour}:00:00+00:00"
+            name = f"nightly-{night}-{hour}"
+            write_run(
+                tmp_path / "outputs", "greedy", None, results=earlier, created=created, axes=axes, experiment=name
+            )
+    names = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "outputs/runs").iterdir())
+    done = openended("report", *names, "--rows", "created", cwd=tmp_path, draw=True, verbose=False, code=0)
+    table = next(tmp_path.glob("outputs/reports/**/tables/*.md")).read_text()
+    assert [re.findall(r"[\d.-]+", line) for line in table.splitlines() if "2026" in line][:3] == [
+        ["2026-01-01", "1", "0.900"], ["2026-01-02", "1", "0.800"], ["2026-01-03", "1", "0.700"],
+    ]  # fmt: skip
+    assert "sweep-created" in done.stdout
 
 
 def test_texts_of_the_same_prompts_are_compared_in_pairs(here):
