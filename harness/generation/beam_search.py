@@ -110,7 +110,7 @@ class _Search:
         self.finished: list[list[tuple[float, list[int]]]] = [[] for _ in range(self.slots.count)]
         """Score and tokens of each text's finished hypotheses, best first, at most num_beams."""
         self.noise: dict[int, np.random.Generator] = {}
-        self.running = torch.zeros(shape, device=lm.device)
+        self.running = torch.zeros(shape, dtype=torch.float32, device=lm.device)
         """Scores of the hypotheses that go on."""
         self.last = torch.zeros(shape, dtype=torch.int64, device=lm.device)
 

@@ -65,6 +65,8 @@ _UNSTATED: dict[str, dict[str, tuple[core.Json, ...]]] = {
         **dict.fromkeys(("continuing_subword_prefix", "end_of_word_suffix"), (None, "")),
     },
 }
+# What stands in place of a file that Git LFS has not fetched.
+_POINTER, _POINTER_SIZE = b"version https://git-lfs", 1024
 # Files of a sentence-transformers folder that are not loaded.
 _UNREAD = (".md", ".lock", ".gitattributes")
 
@@ -73,6 +75,13 @@ def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
     """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template."""
     named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
     return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
+
+
+def suggest_inner_model(folder: Path) -> str:
+    """Return a hint for a folder that is no model, but has one inside: a checkpoint, a snapshot or a GGUF."""
+    inner = sorted(path for pattern in ("*/config.json", "snapshots/*/config.json") for path in folder.glob(pattern))
+    paths = [*(path.parent for path in inner), *sorted(folder.glob("*.gguf"))]
+    return f"; name {paths[-1]}" if paths else ""
 
 
 def list_tokenizer_files(folder: Path) -> list[Path]:
@@ -130,6 +139,8 @@ def _digest_cached(path: str, size: int, mtime: int) -> str:  # noqa: ARG001 - p
         with contextlib.suppress(ValueError, TypeError, RecursionError):  # no tokenizer; loading it says so
             content = json.loads(Path(path).read_text(encoding="utf-8"), object_hook=_normalize_part)
             return core.digest_bytes(json.dumps(content, sort_keys=True).encode())
+    if size < _POINTER_SIZE and Path(path).read_bytes().startswith(_POINTER):
+        raise core.DataError(f"{path}: a pointer of Git LFS, not the file itself; fetch it with `git lfs pull`")
     return core.digest_file(Path(path))
 
 

@@ -105,8 +105,8 @@ def _pack(matrix: Tensor) -> Tensor | None:
 def _passes_trial(outputs: int, inputs: int) -> bool:
     """Return whether a row's result is right, and the same in products of different sizes."""
     generator = torch.Generator().manual_seed(0)
-    matrix = torch.rand(outputs, inputs, generator=generator)
-    rows = torch.randn(max(_TRIED), inputs, generator=generator)
+    matrix = torch.rand(outputs, inputs, generator=generator, dtype=torch.float32)
+    rows = torch.randn(max(_TRIED), inputs, generator=generator, dtype=torch.float32)
     packed = torch.ops.mkldnn._reorder_linear_weight(matrix, _HINT)
     plain = torch.nn.functional.linear(rows, matrix)
     together = _multiply(rows, packed, None)

@@ -284,7 +284,8 @@ class ModelSpec(BackendSpec):
         if not path.parent.is_dir():
             raise core.DataError(f"model {self.path}: no such folder")
         if not path.is_file():
-            raise core.DataError(f"model {self.path}: no config.json in {path.parent}")
+            hint = files.suggest_inner_model(path.parent)
+            raise core.DataError(f"model {self.path}: no config.json in the folder{hint}")
         return _read_config(path)
 
     def tokenizer_config(self) -> dict[str, Any]:
@@ -322,12 +323,11 @@ class ModelSpec(BackendSpec):
             return
         if not folder.is_dir():
             raise core.DataError(f"model {self.path}: no such folder")
-        if not (folder / "config.json").is_file():
-            raise core.DataError(f"model {self.path}: no config.json in the folder")
+        self.end_ids()
         if not self.is_gguf and not any((folder / name).is_file() for name in WEIGHTS):
             advice = "; pickled weights (.bin) are not read: convert them with save_pretrained of transformers"
-            pickled = advice if any(folder.glob("*.bin")) else ""
-            raise core.DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){pickled}")
+            hint = advice if any(folder.glob("*.bin")) else files.suggest_inner_model(folder)
+            raise core.DataError(f"model {self.path}: no weights in the folder (expected model.safetensors){hint}")
         if (folder / files.INDEX).is_file():
             list_shards(folder / files.INDEX)
         if not any((folder / name).is_file() for name in files.TOKENIZERS):

@@ -98,6 +98,12 @@ class TextTokenizer:
     def vocabulary(self) -> dict[str, int]:
         return dict(self.inner.get_vocab())
 
+    def special_tokens(self) -> dict[int, str]:
+        """Return id → text of the special tokens; written out in a text, each is read as that one token."""
+        added = getattr(self.inner, "added_tokens_decoder", None)
+        tokens = self.inner.get_added_tokens_decoder() if added is None else added
+        return {int(i): token.content for i, token in tokens.items() if token.special}
+
     def encode(self, text: str) -> list[int]:
         try:
             if self.pieces is not None:
@@ -122,6 +128,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     try:
         if path is not None and path.is_file():
             description = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(description, dict):
+                raise DataError(f"{path}: expected a JSON object")
             check_normalizer(spec.path, path, description)
             inner = read_tokenizer_file(path)
             byte_level = (description.get("decoder") or {}).get("type") == "ByteLevel"
@@ -132,7 +140,8 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
     except DataError:
         raise
     except Exception as err:
-        raise DataError(f"model {spec.path}: cannot load its tokenizer ({shorten_error(err)})") from err
+        name = "tokenizer" if path is None else path.name
+        raise DataError(f"model {spec.path}: cannot load its {name} ({shorten_error(err)})") from err
     bos_prefix = find_bos_prefix(spec, slow)
     end_ids = _find_end_ids(spec, lambda _: slow.eos_token_id)
     return TextTokenizer(slow, end_ids, byte_level=False, bos_prefix=bos_prefix)
@@ -312,8 +321,13 @@ def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> 
     return tuple(i for i in candidates if i is not None)[:1]
 
 
-def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int) -> None:
-    """Refuse a tokenizer with ids that the model has no embedding for."""
+def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int, end_ids: Sequence[int] = ()) -> None:
+    """Refuse a tokenizer with ids that the model has no embedding for, and end tokens that it cannot write."""
+    if beyond := [i for i in end_ids if i >= vocab_size]:
+        raise DataError(
+            f"model {name}: eos_token_id of its config.json or generation_config.json is {beyond[0]}, its weights have "
+            f"{vocab_size} embeddings; no text would end"
+        )
     token, largest = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
     if largest >= vocab_size:
         raise DataError(

@@ -181,7 +181,8 @@ def wrap_model(model: Module, spec: ModelSpec, device: torch.device) -> Language
     import torch
 
     tokenizer = load_tokenizer(spec)
-    check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    check_ids(spec.path, tokenizer.vocabulary(), rows, tokenizer.eos_ids)
     return LanguageModel(
         model=model, tokenizer=tokenizer, device=device, dtype=getattr(torch, spec.dtype),
         eos_ids=find_eos_ids(spec, tokenizer), vocab_size=int(model.get_output_embeddings().weight.shape[0]),
@@ -198,6 +199,9 @@ def _read_causal_weights(spec: ModelSpec, device_map: DeviceMap | None) -> Modul
         config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
     except Exception as err:
         kind = str(spec.config().get("model_type"))
+        if spec.config().get("auto_map"):
+            reason = "its config.json names code of its own (auto_map), which is not run"
+            raise DataError(f"model {spec.path}: {reason}") from err
         if "model type" in str(err) and kind in str(err):
             raise DataError(
                 f"model {spec.path}: the installed transformers does not know model_type {kind!r} of its config.json; "

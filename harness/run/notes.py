@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from openended.harness import core, imported
-from openended.harness.models import BackendSpec, LengthLimit, ModelSpec
+from openended.harness.models import BackendSpec, LengthLimit, ModelSpec, TextTokenizer
 from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
 from openended.harness.run.features import FeatureTable
@@ -59,13 +59,24 @@ def list_notes(
         )
     has_file = texts.generations is not None and not imported.is_built_in_system(texts.generations)
     same = warn_of_human_texts(name, *sides) if has_file else None
+    tokenizer = features.passes.session.row_tokenizer(dataset.tokenizer_spec)
+    special = None
+    if isinstance(tokenizer, TextTokenizer):
+        human_side, model_side = sides
+        columns = {
+            "prompts": (human_side.prompt_ids, human_side.each("prompt")),
+            "human texts": (human_side.token_ids, human_side.each("text")),
+        }
+        if has_file:
+            columns[f"texts of {name}"] = (model_side.token_ids, model_side.each("text"))
+        special = warn_of_special_tokens(tokenizer, columns)
     unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
-    notes += filter(None, [same, unit])
+    notes += filter(None, [same, special, unit])
     # A table says of texts of one length that they have exactly so many tokens.
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
-    for warning in filter(None, (far, few, same, unit if is_warning else None)):
+    for warning in filter(None, (far, few, same, special, unit if is_warning else None)):
         features.passes.session.warn_once(warning)
     return [
         *notes,
@@ -81,6 +92,27 @@ def warn_of_human_texts(name: str, human: RowFile, model: RowFile) -> str | None
     if not shared or shared < _SAME * len(model):
         return None
     return f"{shared:,} of {len(model):,} texts of {name} are human texts of this comparison, letter for letter"
+
+
+def warn_of_special_tokens(
+    tokenizer: TextTokenizer, columns: Mapping[str, tuple[core.Ragged, Iterable[str]]]
+) -> str | None:
+    """Return a note if special tokens are written out in texts of the user: the tokenizer reads each as that token."""
+    tokens = tokenizer.special_tokens()
+    counts, names = list[str](), set[str]()
+    for what, (ids, texts) in columns.items():
+        at = np.flatnonzero(np.isin(ids.values, list(tokens)))
+        rows = set(np.searchsorted(ids.offsets, at, side="right") - 1)
+        written = [[t for t in tokens.values() if t in text] for row, text in enumerate(texts) if row in rows]
+        if number := sum(map(bool, written)):
+            counts.append(f"{number:,} of {len(ids):,} {what}")
+            names.update(*written)
+    if not names:
+        return None
+    return (
+        f"{' and '.join(counts)} hold {min(names)!r}, which the tokenizer reads as that special token, as in "
+        "transformers, and not as its characters; remove it from the texts if it is not meant"
+    )
 
 
 def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None = None) -> list[str]:

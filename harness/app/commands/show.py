@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
         yield f"texts      no longer in the store ({entry}); the same command computes them again"
         return
     rows = RowFile(file)
-    yield f"texts      {len(rows)} in {file.parent}"
+    yield f"texts      {len(rows)} in {os.path.normpath(file.parent)}"
     for name, text in list(zip(rows.ids, rows.texts, strict=True))[:texts]:
         yield f"  {name}: {text!r}"
 

@@ -167,7 +167,7 @@ class DenoiserBackend:
         options: dict[str, Any] = dict(self._options)
         if self._takes_time:
             level = min(noise_level, _MOST_NOISE) if self.spec.time_input == "sigma" else 0.0
-            options["timesteps"] = torch.full((len(ids),), level, device=ids.device)
+            options["timesteps"] = torch.full((len(ids),), level, dtype=torch.float32, device=ids.device)
         out = self.model(input_ids=ids, **options)
         logits: Tensor = (out if isinstance(out, torch.Tensor) else out.logits).float()
         return torch.cat([logits[:, :1], logits[:, :-1]], dim=1) if self.spec.shifted else logits

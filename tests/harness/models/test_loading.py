@@ -13,6 +13,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from openended.harness import models as harness_models
+from openended.harness.backends.transformers import make_backend
 from openended.harness.core import DataError, Runtime, SpecError, build, digest, load_members
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
@@ -25,8 +26,8 @@ from openended.harness.models.files import INDEX, digest_files, list_model_files
 from openended.harness.models.isolated_process import run_isolated
 from openended.harness.models.tokenizer import check_ids, check_normalizer, load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
-from tests.helpers import copy_without, generation, q_request, ragged, tiny_model
-from tests.lazy import LazyModule
+from tests.helpers import copy_without, generation, q_request, ragged, scoring, tiny_model
+from tests.lazy import LazyModule, torch
 
 # Loading a model: its files, their digests, weights that do not fit, untrusted code, and what is missing
 
@@ -164,6 +165,95 @@ def test_an_adapter_is_refused_wherever_a_model_is_named(original, tmp_path, nam
                 DataError, match=rf"{name} belongs to an adapter .* merge it into its base model with merge_"
             ):
                 act()
+
+
+def put(name: str, content: str | bytes) -> Any:
+    def act(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+    return act
+
+
+def merge(name: str, **changes: Any) -> Any:
+    return lambda folder: put(name, json.dumps(json.loads((folder / name).read_text()) | changes))(folder)
+
+
+def remove(*names: str) -> Any:
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+WEIGHTS = "model.safetensors"
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+BROKEN = "cannot be loaded (Error while deserializing header"
+BAD_FOLDERS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "gone": ((shutil.rmtree,), "no such folder"),
+    "no config": ((remove("config.json"),), "no config.json in the folder"),
+    "a checkpoint inside": ((remove("config.json"), put("step-9/config.json", "{}")), "in the folder; name FOLDER/step-9"),
+    "config of no JSON": ((put("config.json", "{"),), "FOLDER/config.json: not JSON"),
+    "config of a list": ((put("config.json", "[]"),), "FOLDER/config.json: expected a JSON object"),
+    "config without a type": ((put("config.json", "{}"),), "Should have a `model_type` key in its config.json"),
+    "unknown type": ((merge("config.json", model_type="nothing"),), "does not know model_type 'nothing'"),
+    "its own code": ((merge("config.json", model_type="x", auto_map={"AutoConfig": "c.C"}),), "code of its own (auto_map)"),
+    "encoder": ((merge("config.json", model_type="bert"),), "family bert are encoders"),
+    "no language model": ((merge("config.json", model_type="vit"),), "the family vit has no causal language model"),
+    "no weights": ((remove(WEIGHTS),), "no weights in the folder (expected model.safetensors)"),
+    "pickle": ((remove(WEIGHTS), put("pytorch_model.bin", "x")), "pickled weights (.bin) are not read: convert them"),
+    "GGUF inside": ((remove(WEIGHTS), put("x.gguf", "x")), "(expected model.safetensors); name FOLDER/x.gguf"),
+    "empty weights": ((put(WEIGHTS, ""),), BROKEN),
+    "half a download": ((lambda folder: os.truncate(folder / WEIGHTS, 2000),), BROKEN),
+    "a pointer of LFS": ((put(WEIGHTS, POINTER),), "FOLDER/model.safetensors: a pointer of Git LFS, not the file itself"),
+    "lost shard": (
+        (remove(WEIGHTS), put(INDEX, '{"weight_map": {"a": "1.safetensors"}}')), "names the shard 1.safetensors, which is not in"
+    ),
+    "quantization": ((merge("config.json", quantization_config={"quant_method": "gptq", "bits": 4}),), "pip install"),
+    "no tokenizer": ((remove("tokenizer.json", "tokenizer_config.json"),), "no tokenizer in the folder (expected tokenizer.json)"),
+    "tokenizer of no JSON": ((put("tokenizer.json", "{"),), "cannot load its tokenizer.json"),
+    "tokenizer of a list": ((put("tokenizer.json", "[]"),), "FOLDER/tokenizer.json: expected a JSON object"),
+    "unknown tokenizer": ((merge("tokenizer.json", model={"type": "Magic"}),), "cannot load its tokenizer.json"),
+    "tokenizer_config": ((put("tokenizer_config.json", "{"),), "FOLDER/tokenizer_config.json: not JSON"),
+    "generation_config": ((put("generation_config.json", "[1]"),), "FOLDER/generation_config.json: expected a JSON object"),
+    "an end beyond": ((merge("generation_config.json", eos_token_id=[0, 999]),), "is 999, its weights have 257 embeddings"),
+    "template": ((put("chat_template.jinja", "{% for %}"),), "its chat template does not take the prompt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD_FOLDERS)
+def test_a_bad_folder_is_one_line_that_names_what_is_wrong(original, tmp_path, kind):
+    model = copy_without(original, tmp_path)
+    acts, message = BAD_FOLDERS[kind]
+    for act in acts:
+        act(Path(model.path))
+    spec = ModelSpec(path=model.path, chat_template=kind == "template")
+
+    def use() -> None:
+        spec.demand("score")
+        spec.identity()
+        load_model(spec)
+
+    with pytest.raises((DataError, SpecError)) as caught:
+        use()
+    assert message.replace("FOLDER", model.path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_default_dtype_of_torch_changes_nothing(original, monkeypatch):
+    def run() -> list[Any]:
+        monkeypatch.setattr("openended.harness.models.onednn._TRIALS", {})
+        lm = make_backend(load_model(ModelSpec(path=str(original))))
+        out: list[Any] = []
+        for decoder in (Nucleus(), Beam(num_beams=2), ContrastiveSearch()):
+            request = generation([Prompt("a", 0, (5, 6))], decoder, seed=0, max_new_tokens=6, batch_size=1)
+            generate_texts(lm, request, out.extend)
+        nll = lm.score(scoring(ragged([[5]]), ragged([[6, 7, 8]]), batch_size=1))
+        return [*(row.token_ids for row in out), *nll.values.tolist()]
+
+    want = run()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert run() == want
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 SENTENCE = ["modules.json", "config_sentence_transformers.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "0_Transformer/model.safetensors"]  # fmt: skip

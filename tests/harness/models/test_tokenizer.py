@@ -26,6 +26,7 @@ from openended.harness.models.spec import ModelSpec, list_bundled_models
 from openended.harness.models.tokenizer import LengthLimit, load_tokenizer
 from openended.harness.models.transformers import load_embedder, load_model
 from openended.harness.run.dataset import build_human_row
+from openended.harness.run.notes import warn_of_special_tokens
 from tests.helpers import (
     copy_without,
     embed_one,
@@ -305,6 +306,15 @@ def test_a_masked_embedder_reads_texts_without_the_padding_of_its_file(tmp_path)
         rows = tokenization.tokenize_texts(lm.tokenizer, ["a", "a text of more than four tokens"])
         vectors.append(embed_one(lm, embedder, ragged([[], []]), rows, batch_size=2).vectors)
     np.testing.assert_array_equal(*vectors)
+
+
+def test_special_tokens_that_are_written_out_in_texts_are_counted():
+    tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
+    texts = ["a <|endoftext|> b", "plain", "<|endoftext|>", "<|endoftext"]
+    ids = tokenization.tokenize_texts(tokenizer, texts)
+    columns = {"prompts": (ragged([[], []]), ["", ""]), "human texts": (ids, texts)}
+    assert warn_of_special_tokens(tokenizer, columns).startswith("2 of 4 human texts hold '<|endoftext|>', which")
+    assert warn_of_special_tokens(tokenizer, {"prompts": (ids, ["written by a model"] * 4)}) is None
 
 
 def test_ids_beyond_the_models_embeddings_are_refused_at_load(spec, tmp_path):

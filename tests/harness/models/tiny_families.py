@@ -149,7 +149,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
     transformers.logging.set_verbosity_error()
     rows = [f"| `{kind}` | {how(kind)} |" for kind in sorted(names)]
-    DOCS.write_text("\n".join([HEAD.format(version=transformers.__version__), *rows]) + "\n", encoding="utf-8")
+    _, heading, rest = DOCS.read_text(encoding="utf-8").partition("\n## ")  # what follows the table stays
+    text = "\n".join([HEAD.format(version=transformers.__version__), *rows]) + "\n"
+    DOCS.write_text(text + heading + rest, encoding="utf-8")
 
 
 def table() -> dict[str, str]:

@@ -21,6 +21,7 @@ def test_a_run_is_found_by_the_end_of_its_name(here, capsys):
     assert "model      distinct_n: " in said
     assert "distinct_n|v:2|" in said
     assert "texts      8 in " in said
+    assert "/.." not in said
 
 
 @pytest.mark.slow
