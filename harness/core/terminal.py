@@ -12,8 +12,11 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +25,8 @@ from openended.harness.core.text import escape_controls, escape_controls_in_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+log = logging.getLogger(__name__)
 
 OK = 0
 FAILED = 1  # a job failed, or an unexpected error
@@ -190,21 +195,83 @@ Advance = Callable[[int], None]
 _shown: "list[Progress]" = []  # one live display per terminal; it shows the innermost step
 
 
+@dataclass
+class _LoggedStep:
+    """A step whose progress is logged, because standard error is no terminal."""
+
+    title: str
+    total: int | None
+    unit: str
+    tokens: int
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+
+    def describe(self) -> str:
+        """Return what is done, the rate and the time left; of a step that counts nothing, its time alone."""
+        seconds = max(time.monotonic() - self.started, 1e-9)
+        if not self.total:
+            return f"{self.title}: since {format_duration(seconds)}"
+        rate, unit = self.done / seconds, self.unit
+        words = [f"{self.done:,} of {self.total:,} {unit}"]
+        if self.tokens:
+            share = self.tokens / self.total
+            words += [f"about {self.done * share:,.0f} tokens", f"{rate * share:,.0f} tokens/s"]
+        else:
+            words += [f"{rate:,.0f} {unit}/s"]
+        words += [f"{format_duration((self.total - self.done) / rate)} left"] if self.done else []
+        return f"{self.title}: {', '.join(words)}"
+
+
+_logged: list[_LoggedStep] = []  # from the outermost to the innermost
+_LOG_SECONDS = 60.0
+
+
 @contextmanager
-def show_progress(title: str, total: int | None = None, *, unit: str = "", enabled: bool) -> Iterator[Advance]:
+def _log_progress(step: _LoggedStep) -> Iterator[Advance]:
+    """Log a line about the innermost step every minute while the outermost one runs, in a thread of its own."""
+    _logged.append(step)
+    ended = threading.Event()
+
+    def write_lines() -> None:
+        while not ended.wait(_LOG_SECONDS):
+            steps = [*_logged] or [step]
+            log.info("progress   %s", " › ".join([*(outer.title for outer in steps[:-1][:1]), steps[-1].describe()]))
+
+    if len(_logged) == 1:
+        threading.Thread(target=write_lines, daemon=True).start()
+    try:
+        yield step.advance
+    finally:
+        ended.set()
+        _logged.remove(step)
+
+
+@contextmanager
+def show_progress(
+    title: str, total: int | None = None, *, unit: str = "", tokens: int = 0, enabled: bool
+) -> Iterator[Advance]:
     """Show a progress line while the block runs; yield the function that advances it.
 
-    Inside another block, the line shows the titles of the outermost and of this block.
+    Inside another block, the line shows the titles of the outermost and of this block. Where standard error is not a
+    terminal, a line is logged every minute.
 
     Args:
         title: What is being done.
         total: Number of units, or an upper bound; None if nothing is counted.
         unit: What is counted, for the rate.
-        enabled: If false, or if standard error is not a terminal, nothing is shown.
+        tokens: Number of tokens of all units, for the rate; 0 if it is not known.
+        enabled: If false, nothing is shown.
     """
-    # An open display replaces standard error, so isatty() is false then.
-    if not enabled or not (_shown or sys.stderr.isatty()):
+    if not enabled:
         yield lambda _: None
+        return
+    # An open display replaces standard error, so isatty() is false then.
+    if not (_shown or sys.stderr.isatty()):
+        with _log_progress(_LoggedStep(title, total, unit, tokens)) as advance:
+            yield advance
         return
     with _display() as bar:
         above = [task.id for task in bar.tasks if task.visible]

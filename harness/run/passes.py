@@ -120,7 +120,7 @@ class ModelPasses:
             for other, entries in self._find_earlier_passes(source, steps if "score" in requested else ())
         ]
         builds: dict[str, Build] = {}
-        with self._show_progress(f"score {source.title}", len(texts)) as advance:
+        with self._show_progress(f"score {source.title}", texts) as advance:
             if embedder is not None and "embed" in requested:
                 both = models.EmbeddingRequest(
                     prompts=prompts, continuations=texts, embedder=embedder, include_prompt=whole, ranks=ranks,
@@ -144,7 +144,7 @@ class ModelPasses:
         """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._read_ids(source, spec, options)
-        with self._show_progress(f"gradients of {source.title}", len(texts)) as advance:
+        with self._show_progress(f"gradients of {source.title}", texts) as advance:
             request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
             sketches = lm.sketch_gradients(request, advance)
         storage.save_array(folder / storage.VECTORS, sketches)
@@ -158,7 +158,7 @@ class ModelPasses:
         spec = specs[0]
         model = self.session.embedder(spec, self.runtime)
         batch = self._choose_batch_size(model)
-        with self._show_progress(f"embed {source.title}", len(RowFile(source.path))) as advance:
+        with self._show_progress(f"embed {source.title}", RowFile(source.path).token_ids) as advance:
             if spec.reading.kind == "sentence":
                 embedded = models.embed_texts(model, spec, list(source.iterate_texts(scope)), batch_size=batch)
                 return [partial(_save_vectors, embedded, model)]
@@ -200,7 +200,7 @@ class ModelPasses:
     ) -> tuple[core.NextToken, dict[str, Any]]:
         lm = self.session.model(spec, self.runtime)
         rows = RowFile(source.path)
-        with self._show_progress(f"read Q on {source.title}", len(rows)) as advance:
+        with self._show_progress(f"read Q on {source.title}", rows.token_ids) as advance:
             request = models.QStatisticsRequest(
                 prompts=_read_prompt_ids(source, spec), continuations=rows.token_ids, decoders=[decoder],
                 min_new_tokens=min_new_tokens, batch_size=self._choose_batch_size(lm), entropy=entropy,
@@ -260,8 +260,9 @@ class ModelPasses:
         tokenizer = self.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _read_texts(source, options, tokenizer))
 
-    def _show_progress(self, title: str, total: int) -> Any:  # noqa: ANN401 - a context manager
-        return core.show_progress(title, total, unit="texts", enabled=self.runtime.progress)
+    def _show_progress(self, title: str, texts: core.Ragged) -> Any:  # noqa: ANN401 - a context manager
+        tokens = len(texts.values)
+        return core.show_progress(title, len(texts), unit="texts", tokens=tokens, enabled=self.runtime.progress)
 
 
 def _read_texts(source: TextRows, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`

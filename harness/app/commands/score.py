@@ -115,6 +115,7 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
+    logging.getLogger(core.terminal.__name__).setLevel(logging.ERROR if args.quiet else logging.INFO)  # of progress
     systems = {
         name: path if imported.is_built_in_system(path) else imported.download_if_on_hub(path)
         for name, path in parse_systems(args.systems).items()

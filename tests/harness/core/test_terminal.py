@@ -2,9 +2,11 @@
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,34 @@ def test_without_a_terminal_or_switched_off_there_is_no_line(screen, enabled, mo
     with show_progress("a step", 10, unit="tokens", enabled=enabled) as advance:
         advance(5)
     assert screen.getvalue() == ""
+
+
+def test_without_a_terminal_the_innermost_step_is_logged_again_and_again(monkeypatch, caplog):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    monkeypatch.setattr(terminal, "_LOG_SECONDS", 0.01)
+    caplog.set_level("INFO", logger=terminal.__name__)
+
+    def wait_for(pattern):
+        for _ in range(1000):
+            lines = [record.getMessage() for record in caplog.records]
+            if found := [line for line in lines if re.fullmatch(pattern, line)]:
+                return found
+            time.sleep(0.01)
+        raise AssertionError(lines)
+
+    with show_progress("job 1 of 2", enabled=True):
+        wait_for(r"progress   job 1 of 2: since 0 s")
+        with show_progress("greedy", 100, unit="tokens", enabled=True) as advance:
+            wait_for(r"progress   job 1 of 2 › greedy: 0 of 100 tokens, 0 tokens/s")
+            advance(50)
+            wait_for(r"progress   job 1 of 2 › greedy: 50 of 100 tokens, [\d,]+ tokens/s, \d+ s left")
+        with show_progress("score", 4, unit="texts", tokens=80, enabled=True) as advance:
+            advance(1)
+            wait_for(r"progress   job 1 of 2 › score: 1 of 4 texts, about 20 tokens, [\d,]+ tokens/s, \d+ s left")
+    count = len(caplog.records)
+    time.sleep(0.05)
+    assert len(caplog.records) <= count + 1, "the thread ends with the outermost step"
+    assert not terminal._logged
 
 
 def test_the_innermost_step_has_the_line(monkeypatch):

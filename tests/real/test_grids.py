@@ -1,0 +1,40 @@
+"""A grid of two pretrained models with different tokenizers: one table, from the command line."""
+
+from openended.harness.core import parse_signature
+from openended.harness.models import ModelSpec, load_tokenizer
+from openended.harness.results import read_results
+from openended.harness.storage import RowFile
+from tests.helpers import openended
+
+
+def test_two_models_stand_in_one_table(real_models, tmp_path):
+    shared = [f"task.path={real_models}/texts/sotu.jsonl", "num_examples=8", "max_new_tokens=12", "embedder=none"]
+    shared += ["scorer=docs-m", f"scorer.path={real_models}/gemma3", "metric=[distinct_n,length,gen_ppl]"]
+    models = f"model.path={real_models}/smollm2,{real_models}/gemma3"
+    words = ["task=webtext", "model=folder", *shared]
+    done = openended("-m", *words, models, "decoder=greedy,nucleus", "name=two", cwd=tmp_path, code=0)
+    assert "generated texts are cut in the tokens of the scorer gemma3" in done.stderr.splitlines()[0]
+    (table,) = (tmp_path / "outputs/reports/two/tables").glob("*.md")
+    labels = [line.split("|")[1].strip() for line in table.read_text().splitlines() if line.startswith("|")][2:]
+    names = ["gemma3 greedy", "gemma3 nucleus p=0.95", "smollm2 greedy", "smollm2 nucleus p=0.95"]
+    assert labels == ["*human*", *names]
+    results = read_results([tmp_path / "outputs/runs"])
+    lengths = {value.signature for value in results.values if value.metric == "length"}
+    assert len(lengths) == 1
+    tokenizer = load_tokenizer(ModelSpec(path=f"{real_models}/gemma3"))
+    unit = parse_signature(lengths.pop())["length"]
+    assert unit.startswith("12 tokens@")
+    for run in results.runs:
+        name = next(name for name in run.inputs if name.startswith("generate"))
+        texts = RowFile(run.store / run.inputs[name] / "data.arrow").each("text")
+        assert all(len(tokenizer.encode(text)) <= 12 for text in texts)
+    alone = [*words, f"model.path={real_models}/smollm2", "decoder=greedy", f"task.tokens={real_models}/gemma3"]
+    done = openended(*alone, cwd=tmp_path, code=0)
+    assert " 0 computed" in done.stderr, "a run made alone is that of the grid"
+
+
+def test_own_texts_whose_beginning_is_the_prompt(real_models, tmp_path):
+    words = [f"task.path={real_models}/texts/sotu.jsonl", "task.prompt_length=20", f"model.path={real_models}/smollm2"]
+    words += ["model=folder", "decoder=greedy", "num_examples=3", "max_new_tokens=8", "scoring=none", "metric=[length]"]
+    done = openended("task=jsonl", *words, cwd=tmp_path, code=0)
+    assert "human" in done.stdout
