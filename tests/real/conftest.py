@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real import models
+from scripts import real_models as models
 
 
 @pytest.hookimpl(tryfirst=True)
