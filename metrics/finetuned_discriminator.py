@@ -47,12 +47,17 @@ class FinetunedDiscriminator(ComparisonMetric):
     test_share: float = ranged(0.2, "(0, 1)", "a share in (0, 1)")
     """Of the prompts, held out."""
     epochs: int = ranged(3, "[1, inf)", "at least 1")
+    """Passes over the training texts."""
     learning_rate: float = ranged(2e-5, "(0, 1)", "a number in (0, 1)")
+    """Of AdamW."""
     batch_size: int = ranged(16, "[1, inf)", "at least 1")
+    """Texts per step."""
     max_length: int = ranged(512, "[1, inf)", "at least 1")
     """Tokens read of a text."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
+    """Of the split, the order of the texts and the new layer."""
     scope: Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def target_of(self, key: str) -> float | None:
         return 0.5  # chance

@@ -81,6 +81,7 @@ class AgNews(TopicTask, PublicFileTask):
     )
 
     split: Literal["train", "test"] = "train"
+    """`train` or `test`."""
     topics: tuple[Topic, ...] = ("world", "sports")
     """The reference."""
 

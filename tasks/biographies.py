@@ -41,6 +41,7 @@ class Biographies(UserFileTask):
     chat_header: str = "Here are a few examples:"
     """A second line for models with a chat template."""
     instruction: str = core.option("- Biography of", str.strip, "some text")
+    """Begins each line that asks for a biography."""
     min_words: int = 80
     """Le Bronnec et al., appendix B.5."""
     max_words: int = 350
@@ -48,7 +49,9 @@ class Biographies(UserFileTask):
     max_title_words: int = core.ranged(10, "[1, inf)", "1 or more")
     """Of an example in the prompt."""
     title_field: str = "title"
+    """The field with the name of the person."""
     content_field: str = "content"
+    """The field with the biography."""
     seed: int = 0
     """Draws the examples of each prompt."""
 

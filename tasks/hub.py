@@ -43,12 +43,15 @@ class Hub(CutTask):
     config: str | None = None
     """task.config=wikitext-103-raw-v1."""
     split: str = "test"
+    """A split of the dataset."""
     revision: str | None = None
     """Branch, tag or commit; null: the default branch, as first resolved."""
     text_field: str | None = "text"
     """null, if the next two are given."""
     prompt_field: str | None = None
+    """The field with the prompt; null: the text is cut."""
     human_field: str | None = None
+    """The field with the human continuation; null: the text is cut."""
     id_field: str | None = "auto"
     """`id` or `example_id` if present; a field name; null: the row number."""
     group_field: str | None = core.option(None, is_null_or_text, "a field name or null")
@@ -56,13 +59,17 @@ class Hub(CutTask):
     group_value: str | None = None
     """Its value in the examples that are used."""
     prompt_unit: PromptUnit = "tokens"
+    """Of the model under test; `words` to compare models with different tokenizers."""
     prompt_length: int = 35
     """As for WebText."""
     max_length: int | None = 1024
+    """Including the prompt, in the same unit."""
     order: Literal["hash", "file"] = "hash"
+    """`hash`: in the order of the digests of the ids, so that the first N are a fair sample; `file`: as they come."""
     cache_dir: str | None = None
     """Folder of the ledger; the data are in HF_HOME."""
     offline: bool = False
+    """true: download nothing."""
 
     def check(self) -> None:
         self.require(

@@ -39,6 +39,7 @@ class JsonLines(CutTask, _files.UserFileTask):
     path: str = option(REQUIRED, bool, "the path of a JSON-lines file")
     """task.path=FILE.jsonl."""
     prompt_field: str = option("prompt", bool, "a field name")
+    """The field with the prompt."""
     human_field: str = option(_HUMAN, bool, "a field name")
     """Where the first line has none of this name: detected."""
     prompt_length: int | None = None

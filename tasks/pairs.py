@@ -45,6 +45,7 @@ class Pairs(UserFileTask):
     prompt_fields: tuple[str, ...] = ("prompt",)
     """Joined by a space."""
     human_field: str = option("human", bool, "a field name")
+    """The field with the response."""
     template: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
     """How the context is shown to the model."""
     group_field: str | None = option(None, is_null_or_text, "a field name or null")

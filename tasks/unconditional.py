@@ -87,7 +87,9 @@ class Unconditional(Task):
     start: int = ranged(0, "[0, inf)", "0 or more")
     """Texts to pass over: another set of human texts."""
     cache_dir: str | None = None
+    """null: OPENENDED_CACHE, HF_HOME, XDG_CACHE_HOME or ~/.cache, the first that is set."""
     offline: bool = False
+    """true: download nothing; missing files are an error."""
 
     def check(self) -> None:
         self.corpus()

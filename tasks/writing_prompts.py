@@ -35,6 +35,7 @@ class WritingPrompts(CutTask, PublicFileTask):
     split: Literal["train", "valid", "test"] = "test"
     """MAUVE, section 4."""
     prompt_unit: PromptUnit = "tokens"
+    """Of the model under test; `words` to compare models with different tokenizers."""
     prompt_length: int = 50
     """MAUVE, Table 2."""
     max_length: int | None = 512

@@ -1,4 +1,17 @@
 from . import errors as errors, temporary_files as temporary_files, terminal as terminal
+from .choices import (
+    GROUPS as GROUPS,
+    find_class as find_class,
+    format_options as format_options,
+    is_shared as is_shared,
+    list_bundled_choices as list_bundled_choices,
+    list_choices as list_choices,
+    list_config_packages as list_config_packages,
+    list_options as list_options,
+    read_node as read_node,
+    read_option_yaml as read_option_yaml,
+    resolve_metric_names as resolve_metric_names,
+)
 from .commands import (
     OUTPUTS as OUTPUTS,
     Arguments as Arguments,
@@ -64,31 +77,19 @@ from .io import (
     write_json as write_json,
     write_text as write_text,
 )
+from .members import ENTRIES as ENTRIES
 from .registry import (
-    GROUPS as GROUPS,
     build as build,
     construct as construct,
     decoder as decoder,
-    defaults as defaults,
     find_broken_plugin as find_broken_plugin,
     find_member as find_member,
     is_bundled as is_bundled,
-    is_shared as is_shared,
-    list_bundled_choices as list_bundled_choices,
-    list_choices as list_choices,
-    list_config_packages as list_config_packages,
     list_members as list_members,
-    list_options as list_options,
-    list_plugins as list_plugins,
     load_member as load_member,
     load_members as load_members,
     metric as metric,
     model as model,
-    read_full_yaml as read_full_yaml,
-    read_node as read_node,
-    read_option_yaml as read_option_yaml,
-    read_plugin_yaml as read_plugin_yaml,
-    resolve_metric_names as resolve_metric_names,
     task as task,
 )
 from .resampling import (

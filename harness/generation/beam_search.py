@@ -73,6 +73,7 @@ class BeamSample(Beam):
     no_q_reason = "beam sampling draws among sequences: it has no distribution over the next token"
 
     temperature: float = ranged(1.0, "[1e-6, 1e6]", TEMPERATURES)
+    """Logits are divided by it; 1 leaves them."""
     top_k: int = ranged(0, "[0, inf)", "0 (off) or a positive integer")
     """0: off; no hidden top-k."""
     top_p: float = ranged(1.0, "(0, 1]", "a number in (0, 1]")

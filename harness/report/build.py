@@ -236,7 +236,6 @@ def _load_layouts(
 ) -> list[tuple[str, Layout]]:
     if layout is None and options:
         return [("results", measured.build_layout(options, "report"))]
-    options = {k: v for k, v in options.items() if k != "_target_"}
     if isinstance(layout, Layout):
         return [("results", measured.load_layout(layout, **options))]
     names = [layout] if isinstance(layout, (str, Path)) else list(layout or ["full"])

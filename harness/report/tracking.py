@@ -19,6 +19,7 @@ class TrackerOptions(Spec):
     name: ClassVar[str] = "tracker"
 
     kind: Literal["none", "trackio", "wandb", "mlflow", "tensorboard"] = "none"
+    """Which tracker."""
     project: str = "openended"
     """Project of Trackio and Weights & Biases, experiment of MLflow."""
     uri: str | None = None

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 from openended.harness import core
 from openended.harness.core import Spec, SpecError, list_bundled_choices
 
-TARGET = "openended.harness.results.layout.Layout"
 ANALYSES = {
     "values": "tables.values:build_value_frames",  # systems × metrics
     "leaderboard": "tables.values:build_value_frames",  # the same, as a page to publish
@@ -41,6 +40,7 @@ class Layout(Spec):
     name: ClassVar[str] = "report"
 
     title: str = "Results"
+    """What stands above the table."""
     analysis: str = "values"
     """What the table shows: a name of `ANALYSES`."""
     metrics: tuple[str, ...] = ()
@@ -162,20 +162,16 @@ def load_layout(name: str | Path | Layout, **changes: Any) -> Layout:  # noqa: A
     if name.endswith((".yaml", ".yml")):
         if not Path(name).is_file():
             raise SpecError(f"no such layout file: {name}")
-        text, where = Path(name).read_text(encoding="utf-8"), name
-    elif name in list_bundled_choices("report"):
-        text, where = core.read_full_yaml("report", name), f"layout {name}"
-    else:
+        node = dict(core.read_options(Path(name).read_text(encoding="utf-8"), name, core.shorten_error))
+        node.pop("defaults", None)  # present in copies of built-in layouts
+        return build_layout(node, name, changes)
+    if name not in list_bundled_choices("report"):
         raise SpecError(
             f"no layout {name!r}{core.suggest(name, list_bundled_choices('report'))}, or the path of a .yaml"
         )
-    node = dict(core.read_options(text, where, core.shorten_error))
-    node.pop("defaults", None)  # present in copies of built-in layouts; the dataclass has the defaults of `_base`
-    return build_layout(node, where, changes)
+    return build_layout(core.read_node("report", name), f"layout {name}", changes)
 
 
 def build_layout(node: Mapping[str, Any], where: str, changes: Mapping[str, Any] | None = None) -> Layout:
     """Build a layout from a YAML node."""
-    if node.get("_target_", TARGET) != TARGET:
-        raise SpecError(f"{where}: expected _target_ {TARGET}, got {node['_target_']!r}")
     return core.construct(Layout, {**node, **(changes or {})}, where)

@@ -174,7 +174,7 @@ def _run(_: Composer, config: DictConfig) -> None:
         node["split"] = "train"  # a task's own default is the split that models are tested on
     task = core.build("task", node)
     if not isinstance(task, core.Task):
-        raise core.SpecError(f"task: {node['_target_']} is no task")
+        raise core.SpecError(f"task: {node['name']} is no task")
     model = require_model(core.build("model", to_plain(config.model)), "model")
     if type(model) is not ModelSpec:
         raise core.SpecError(f"model {model.title}: expected a causal language model in transformers, as model=gpt2")

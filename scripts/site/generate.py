@@ -7,8 +7,9 @@ from pathlib import Path
 
 import mkdocs_gen_files
 
+from openended.harness.core.choices import format_options, list_bundled_choices, list_choices
 from openended.harness.core.interfaces import Metric
-from openended.harness.core.registry import list_bundled_choices, list_choices, load_members, read_full_yaml
+from openended.harness.core.registry import load_members
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -25,11 +26,9 @@ def write(name: str, text: str) -> None:
         page.write(text)
 
 
-def format_options(group: str, name: str) -> str:
-    """Format the YAML options of a name."""
-    source = read_full_yaml(group, name).splitlines()
-    lines = [line for line in source if "_target_" not in line and "@package" not in line]
-    return "## Options\n\n```yaml\n" + "\n".join(lines).strip() + "\n```\n"
+def format_option_section(group: str, name: str) -> str:
+    """Format the options of a name, as YAML."""
+    return f"## Options\n\n```yaml\n{format_options(group, name).strip()}\n```\n"
 
 
 def format_metric_page(name: str, cls: type) -> str:
@@ -53,13 +52,13 @@ def format_metric_page(name: str, cls: type) -> str:
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
     words = source.read_text(encoding="utf-8").rstrip()
-    return f"{words}\n\n{table}\n\n{format_options('metric', name)}\n## In Python\n\n::: {module}\n"
+    return f"{words}\n\n{table}\n\n{format_option_section('metric', name)}\n## In Python\n\n::: {module}\n"
 
 
 def format_class_page(group: str, name: str, cls: type) -> str:
     """Format a decoder's or task's page from its docstring and options."""
     docstring = inspect.getdoc(cls) or ""
-    return f"# {name}\n\n{list_choices(group)[name]}.\n\n{docstring}\n\n{format_options(group, name)}"
+    return f"# {name}\n\n{list_choices(group)[name]}.\n\n{docstring}\n\n{format_option_section(group, name)}"
 
 
 def rewrite_links(text: str) -> str:

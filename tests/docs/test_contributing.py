@@ -40,10 +40,14 @@ ADDED = {  # group → name, class, and the file of the plug-in with its code
 }
 
 
-def files_of_errand(errand: str, name: str) -> list[str]:
-    """Read the files of an errand from the table: code, configuration, test."""
+def errand_row(errand: str) -> str:
     (row,) = re.findall(rf"^\| {re.escape(errand)} \| (.*) \|$", PAGE, flags=re.MULTILINE)
-    paths = [path for path in re.findall(r"`([\w/.]+)`", row) if re.search(r"\bx\b|test_x", path)]
+    return row
+
+
+def files_of_errand(errand: str, name: str) -> list[str]:
+    """Read the files of an errand from the table: code and test."""
+    paths = [path for path in re.findall(r"`([\w/.]+)`", errand_row(errand)) if re.search(r"\bx\b|test_x", path)]
     return [re.sub(r"(?<![a-z])x(?=\.)", name, path) for path in paths]
 
 
@@ -73,22 +77,23 @@ def test_the_order_of_layers_is_that_of_the_architecture_test():
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """Copy the project and add a metric, a decoder, a task and a backend with the code and YAML files of the table."""
+    """Copy the project and add a metric, a decoder, a task and a backend with the code and the line of the table."""
     copy = tmp_path_factory.mktemp("checkout")
     for top in ("conf", "harness", "metrics", "tasks", "hydra_plugins"):
         shutil.copytree(ROOT / top, copy / top)
     shutil.copytree(ROOT / "openended", copy / "openended", symlinks=True)
     for group, (name, cls, example) in ADDED.items():
         paths = files_of_errand(errand_of(group), name)
-        source, config = paths[0], f"conf/{group}/{name}.yaml"
-        assert config in paths
+        source = paths[0]
+        assert "harness/core/members.py" in errand_row(errand_of(group))
         (copy / source).write_text(
             BACKEND if example is None else example.read_text(encoding="utf-8"), encoding="utf-8"
         )
-        module = source.removesuffix(".py").replace("/", ".")
-        target = f"_target_: openended.{module}.{cls}\n"
-        text = f"{name}:\n  {target}" if group == "metric" else target
-        (copy / config).write_text(f"# {cls}, added as CONTRIBUTING.md describes.\n{text}", encoding="utf-8")
+        members, line = copy / "harness/core/members.py", f'"{name}": "{source[:-3].replace("/", ".")}:{cls}",'
+        text = members.read_text(encoding="utf-8")
+        members.write_text(
+            text.replace(f'    "{group}": {{\n', f'    "{group}": {{\n        {line}\n'), encoding="utf-8"
+        )
     return copy
 
 
@@ -101,15 +106,11 @@ def call(checkout: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize("group", ADDED)
-def test_the_table_names_code_configuration_and_test(group):
+def test_the_table_names_code_and_test(group):
     name = ADDED[group][0]
     paths = [Path(path) for path in files_of_errand(errand_of(group), name)]
-    code, config, test = (
-        paths[0],
-        next(p for p in paths if p.parts[0] == "conf"),
-        next(p for p in paths if p.parts[0] == "tests"),
-    )
-    assert (code.name, config, test.name) == (f"{name}.py", Path(f"conf/{group}/{name}.yaml"), f"test_{name}.py")
+    test = next(p for p in paths if p.parts[0] == "tests")
+    assert (paths[0].name, test.name) == (f"{name}.py", f"test_{name}.py")
 
 
 @pytest.mark.slow

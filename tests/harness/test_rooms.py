@@ -28,22 +28,17 @@ main()
 """
 # Extension → the files and folders that are all of it, and a command that asks for it.
 EXTENSIONS = {
-    "vllm": ("harness/backends/vllm conf/model/vllm.yaml conf/embedder/vllm.yaml", "model=vllm model.path=x"),
-    "servers": ("harness/backends/openai conf/model/openai.yaml", "model=openai model.path=x"),
+    "vllm": ("harness/backends/vllm conf/embedder/vllm.yaml", "model=vllm model.path=x"),
+    "servers": ("harness/backends/openai", "model=openai model.path=x"),
     "ray": ("harness/backends/ray conf/hydra/launcher/ray.yaml", "-m seed=0,1 hydra/launcher=ray"),
     "denoisers": (
-        (
-            "harness/backends/denoiser conf/model/denoiser.yaml conf/model/docs-mlm.yaml conf/decoder/_denoising.yaml "
-            "conf/decoder/_diffusion.yaml conf/decoder/duo.yaml conf/decoder/first_hitting.yaml conf/decoder/llada.yaml "
-            "conf/decoder/mdlm.yaml conf/decoder/remdm.yaml"
-        ),
+        "harness/backends/denoiser conf/model/docs-mlm.yaml",
         "decoder=mdlm",
     ),
     "rating": ("harness/rating harness/app/commands/rate.py harness/app/hydra/score_study.py", "rate new"),
     "judgments": (
         (
-            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating harness/app/commands/rate.py "
-            "conf/metric/bradley_terry.yaml conf/metric/huse.yaml conf/metric/mean_rating.yaml"
+            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating harness/app/commands/rate.py"
         ),
         "metric=[huse]",
     ),
@@ -83,8 +78,7 @@ EXTENSIONS = {
     "search decoders": (
         (
             "harness/generation/beam_search.py harness/generation/contrastive.py harness/generation/adversarial.py "
-            "conf/decoder/beam.yaml conf/decoder/beam_no_repeat.yaml conf/decoder/beam_sample.yaml "
-            "conf/decoder/contrastive_search.yaml conf/decoder/contrastive_decoding.yaml conf/decoder/adversarial.yaml"
+            "conf/decoder/beam_no_repeat.yaml"
         ),
         "decoder=beam",
     ),

@@ -1,24 +1,25 @@
 """`openended describe NAME`: what a metric, decoder, task, model or experiment is: formula, sources, options."""
 
+import argparse
 import difflib
-import importlib
 import inspect
-import re
 import sys
 
 from openended.harness import core
 from openended.harness.app.stress_reference import describe_stress_results
 from openended.harness.core import SpecError, make_main
 
-_TARGET = re.compile(r"_target_:\s*([\w.]+)")
 _KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
 
 
-_ARGUMENTS = {"name": {"help": "as in `openended list`; where two groups have it, as decoder/nucleus"}}
+_ARGUMENTS: core.Arguments = {
+    "name": {"help": "as in `openended list`; where two groups have it, as decoder/nucleus"},
+    "--yaml": {"action": "store_true", "help": "print the options alone, to copy into a YAML file"},
+}
 
 
-def describe_option(word: str) -> str:
-    """Describe an option, given by `name` or `group/name`."""
+def find_choice(word: str) -> tuple[str, str]:
+    """Return the group and the name of a choice, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
     groups = [g for g in core.GROUPS if name in core.list_choices(g) and group in ("", g)]
     if not groups:
@@ -30,35 +31,46 @@ def describe_option(word: str) -> str:
         groups = [g for g in groups if g in ("metric", "decoder", "task", "model")]
     if len(groups) > 1:
         raise SpecError(f"{word!r} is in {' and '.join(groups)}: type {' or '.join(f'{g}/{name}' for g in groups)}")
-    group = groups[0]
-    text = _read_yaml(group, name)
+    return groups[0], name
+
+
+def describe_option(word: str) -> str:
+    """Describe a choice, given by `name` or `group/name`."""
+    group, name = find_choice(word)
     docstrings = []
-    if group in _KINDS and (target := _TARGET.search(text)) is not None:
-        module, _, class_name = target[1].rpartition(".")
-        home = importlib.import_module(module)
-        described = [*([home] if group in ("metric", "task") else []), getattr(home, class_name)]
+    if group in _KINDS and (cls := _find_described_class(group, name)) is not None:
+        home = sys.modules[cls.__module__]
+        described = [*([home] if group in ("metric", "task") else []), cls]
         docstrings = [docstring for part in described if (docstring := inspect.getdoc(part))]
     chosen = f"{group}=[{name}]" if group == "metric" else f"{group}={name}"
     parts = [f"{chosen}: {core.list_choices(group)[name]}", *docstrings]
     if group == "metric" and (stress := describe_stress_results(name)):
         parts.append(stress)
-    lines = [line for line in text.splitlines() if not line.startswith("#") and "_target_" not in line]
+    lines = _format_yaml(group, name).splitlines()
     parts.append("\n".join(["Options and their defaults:", "", *(f"  {line}" for line in lines)]))
     return "\n\n".join(parts) + "\n"
 
 
-def _read_yaml(group: str, name: str) -> str:
-    """Return the YAML text of an option; for a plug-in its own file, else the defaults of its class."""
-    if name in core.list_bundled_choices(group):
-        return core.read_full_yaml(group, name)
-    if text := core.read_plugin_yaml(group, name):
-        return text
-    import yaml
-
-    return yaml.safe_dump(core.defaults(core.load_member(group, name)), sort_keys=False)
+def _find_described_class(group: str, name: str) -> type | None:
+    """Return the class whose options a choice has; None of a set, and of a choice without options."""
+    if group == "embedder":
+        return core.load_member(group, "_base")
+    node = core.read_node(group, name) if name in core.list_members(group) or group != "metric" else {}
+    class_name = node.get(name if group == "metric" else group, node).get("name")
+    return core.load_member(group, class_name) if class_name else None
 
 
-main = make_main(
-    "describe", __doc__, _ARGUMENTS, lambda args: sys.stdout.write(describe_option(args.name)),
-    example="openended describe mauve",
-)  # fmt: skip
+def _format_yaml(group: str, name: str) -> str:
+    """Return what a choice is composed of as YAML, to copy into a file of one's own."""
+    if group in ("experiment", "using", "scoring", "compat"):
+        lines = core.read_option_yaml(group, name).splitlines()
+        return "\n".join(line for line in lines if not line.startswith("#")) + "\n"
+    return core.format_options(group, name)
+
+
+def _describe(args: argparse.Namespace) -> None:
+    text = _format_yaml(*find_choice(args.name)) if args.yaml else describe_option(args.name)
+    sys.stdout.write(text)
+
+
+main = make_main("describe", __doc__, _ARGUMENTS, _describe, example="openended describe mauve")

@@ -105,11 +105,11 @@ class Composer:
         options = {word.lstrip("+~").partition("=")[0] for word in words}
         unused: list[str] = []
         if "metric" in options and isinstance(node.get("metric"), dict):
-            # An experiment's options of metrics that are left out have no `_target_`.
+            # An experiment's options of metrics that are left out have no `name`.
             by_grid = not any(word.lstrip("+").startswith("metric=") for word in self.line.words)
             typed = {option.split(".")[1] for option in options if option.startswith("metric.") and not by_grid}
             nodes = node["metric"].items()
-            lost = [n for n, m in nodes if n not in typed and isinstance(m, dict) and m and "_target_" not in m]
+            lost = [n for n, m in nodes if n not in typed and isinstance(m, dict) and m and "name" not in m]
             node = {**node, "metric": {n: m for n, m in nodes if n not in lost}}
             unused = [f"metric.{n}" for n in lost]
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})

@@ -92,7 +92,7 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
             # The key may contain dots; only its last part is unknown.
-            names = [str(key) for key in parent if key != "hydra"]
+            names = [str(key) for key in parent if key != ("name" if parent._key() else "hydra")]
             owners = _find_owners(key, config, has_metric=str(parent._key()) != "metric")
             return f"no option {key!r}{owners}{core.suggest(str(cause.key), names)}"
         cause = cause.__cause__
@@ -120,13 +120,19 @@ def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> st
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
     choices = core.list_bundled_choices(group) if group in core.GROUPS and option else {}
-    line = re.compile(rf"^{re.escape(option)}:", re.MULTILINE)
-    owners = [name for name in choices if line.search(core.read_full_yaml(group, name))]
+    owners = [name for name in choices if option in _read_options(group, name)]
     names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
     if not owners and option:
         others = _find_paths(option, config)
         return f"; there is {' and '.join(others)}" if others else ""
     return f"; it is an option of {names}" if owners else ""
+
+
+def _read_options(group: str, name: str) -> Mapping[str, Any]:
+    """Return the options of a choice, without those that it sets of the run."""
+    node = core.read_node(group, name)
+    options: Mapping[str, Any] = node.get(group, node)
+    return options
 
 
 def _explain_missing_choice(file: str, message: str) -> str | None:

@@ -1,8 +1,9 @@
-"""What Hydra finds beside `conf/`: experiments on other data than the paper's, and installed plug-in packages.
+"""What Hydra finds besides `conf/`: the options of classes, and experiments on other data than the paper's.
 
-The section `using=docs:` of an experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is also the
-name of its runs. An entry point `openended.metrics` (`tasks`, …) names a class, whose YAML is optional, and
-`openended.conf` a package with YAML files.
+A choice without a YAML file has the options of its class with their defaults, those of plug-ins included; a file builds
+on them by `defaults: [nucleus, _self_]`, or one of the same name by `_nucleus`. The section `using=docs:` of an
+experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is also the name of its runs. An entry point
+`openended.conf` names a package with YAML files.
 """
 
 import re
@@ -20,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from openended.harness import core
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
-PLUGIN_GROUPS = ("metric", "task", "decoder", "model")
+SCHEME = "openended"
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
@@ -65,28 +66,25 @@ def apply_using(words: Sequence[str]) -> list[str]:
 
 
 class ComputedConfigs(ConfigSource):  # type: ignore[misc]
-    """Gives Hydra configurations that no file holds: sections of experiments, and plug-ins without a YAML.
+    """Gives Hydra configurations that no file holds: options of classes, and sections of experiments.
 
-    An experiment with sections is given without them. A plug-in is imported when it is chosen.
+    An experiment with sections is given without them. A class is imported when it is chosen.
     """
 
     __module__ = PLUGINS
 
     @staticmethod
     def scheme() -> str:
-        return GROUP
+        return SCHEME
 
     def load_config(self, config_path: str) -> ConfigResult:
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
         group, name = _split_path(config_path)
         if group != CHOICE:
-            node = core.defaults(core.load_member(group, name))
-            # A run can have several metrics, so each needs its own key.
-            config: Any = OmegaConf.create({name: node} if group == "metric" else node)
-            return self._give(config, package=None)
+            return self._give(OmegaConf.create(dict(core.read_node(group, name))), package=None)
         experiment, using = split_name(name)
-        config = OmegaConf.create(core.read_option_yaml(CHOICE, experiment))
+        config: Any = OmegaConf.create(core.read_option_yaml(CHOICE, experiment))
         parts = {option: config.pop(f"{GROUP}={option}") for option in sections(experiment)}
         if using:
             base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
@@ -100,21 +98,18 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return True
 
     def is_group(self, config_path: str) -> bool:
-        return config_path in PLUGIN_GROUPS and bool(core.list_plugins(config_path))
+        return config_path in core.ENTRIES
 
     def is_config(self, config_path: str) -> bool:
         group, name = _split_path(config_path)
         if group == CHOICE:
             return bool(sections(name) or split_name(name)[1])
-        return (
-            group in PLUGIN_GROUPS
-            and name in core.list_plugins(group)
-            and core.read_plugin_yaml(group, name) is None
-            and core.find_member(group, name) is not None
-        )
+        class_name = core.find_class(group, name)
+        return class_name is not None and core.find_member(group, class_name) is not None
 
-    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:  # noqa: ARG002
-        return sorted(core.list_plugins(config_path))  # all else that can be chosen is listed by `conf/`
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        is_listed = config_path in core.ENTRIES and results_filter != ObjectType.GROUP
+        return core.list_members(config_path) if is_listed else []  # all else that can be chosen is listed by `conf/`
 
 
 def _split_path(config_path: str) -> tuple[str, str]:

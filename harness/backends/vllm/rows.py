@@ -59,7 +59,7 @@ def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
     cls = type(decoder)
     options = cast("dict[str, Any]", canonicalize(decoder))
     fields = {f.name: options[f.name] for f in dataclasses.fields(cls)}
-    return {"_target_": f"{cls.__module__}.{cls.__qualname__}", **fields}
+    return {"name": cls.name, **fields}
 
 
 def make_group(request: GenerationRequest | QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:

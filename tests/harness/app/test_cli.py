@@ -6,13 +6,14 @@ import sys
 import tomllib
 
 import pytest
+import yaml
 
 from openended import __version__
 from openended.harness.app import cli
 from openended.harness.app.commands import completion
 from openended.harness.app.commands.describe import describe_option, main as describe
 from openended.harness.app.commands.list import STATES, main as list_choices_of, read_papers
-from openended.harness.core.registry import GROUPS, list_choices
+from openended.harness.core import GROUPS, list_choices
 from tests.helpers import ROOT, exit_code, openended
 
 
@@ -70,12 +71,24 @@ def test_a_list_in_the_plural(capsys):
 def test_a_metric_has_formula_options_and_sources(capsys):
     assert describe(["mauve"]) == 0
     said = capsys.readouterr().out
-    for part in ("metric=[mauve]", "KL(q || r)", "Source: Pillutla et al. 2021", "scaling_factor: 5.0 # the paper's c"):
+    for part in (
+        "metric=[mauve]",
+        "KL(q || r)",
+        "Source: Pillutla et al. 2021",
+        "scaling_factor: 5.0 # The paper's c.",
+    ):
         assert part in said
 
 
+def test_the_options_alone_are_yaml(capsys):
+    assert describe(["decoder/nucleus", "--yaml"]) == 0
+    said = capsys.readouterr().out
+    assert yaml.safe_load(said)["p"] == 0.95
+    assert "p: 0.95 # Pillutla et al. 2021, Table 3." in said
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("group", ["metric", "decoder", "task", "model", "embedder", "experiment"])
+@pytest.mark.parametrize("group", GROUPS)
 def test_everything_can_be_described(group):
     for name in list_choices(group):
         assert describe_option(f"{group}/{name}").startswith(group)

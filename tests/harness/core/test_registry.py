@@ -7,19 +7,43 @@ import sys
 
 import pytest
 
-from openended.harness.core import SpecError, find_member, list_members, load_member, registry
+from openended.harness.core import ENTRIES, SpecError, find_member, list_members, load_member, registry
 from tests.helpers import ROOT
 
+FOLDERS = {
+    "metric": ("metrics",),
+    "task": ("tasks",),
+    "decoder": ("harness.decoders", "harness.generation", "harness.backends"),
+    "model": ("harness.models", "harness.backends"),
+}  # where classes are registered
 
-@pytest.mark.parametrize("group", registry._FOLDERS)
-def test_the_index_names_every_registered_class(group):
-    for folder in registry._FOLDERS[group]:
-        package = importlib.import_module(f"openended.{folder.replace('/', '.')}")
+
+@pytest.mark.parametrize("group", FOLDERS)
+def test_every_registered_class_is_listed(group):
+    for folder in FOLDERS[group]:
+        package = importlib.import_module(f"openended.{folder}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.rpartition(".")[2].startswith("_"):  # may need packages that are not installed
                 importlib.import_module(module.name)
-    classes = {n: registry._get_class_path(c) for n, c in registry._members[group].items() if registry.is_bundled(c)}
-    assert registry.list_bundled_members(group) == classes
+    classes = {
+        n: f"{c.__module__}:{c.__qualname__}" for n, c in registry._members[group].items() if registry.is_bundled(c)
+    }
+    assert {name: f"openended.{path}" for name, path in ENTRIES[group].items()} == classes
+
+
+@pytest.mark.parametrize("group", ENTRIES)
+def test_what_is_listed_exists(group):
+    assert registry.list_bundled_members(group).keys() == ENTRIES[group].keys()
+    assert all(isinstance(load_member(group, name), type) for name in ENTRIES[group])
+
+
+def test_a_class_whose_file_was_taken_away_is_unknown(monkeypatch):
+    registry.list_bundled_members.cache_clear()
+    monkeypatch.setitem(registry.ENTRIES, "decoder", {"greedy": "harness.decoders.gone:Greedy"})
+    try:
+        assert not registry.list_bundled_members("decoder")
+    finally:
+        registry.list_bundled_members.cache_clear()
 
 
 def test_a_member_is_loaded_alone():

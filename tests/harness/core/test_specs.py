@@ -77,10 +77,12 @@ def test_a_name_is_held_by_one_class_and_unknown_ones_are_refused():
     with pytest.raises(SpecError, match="no option 'limt'; did you mean 'limit'"):
         core.construct(Toy, {"limt": 3}, "toy")
 
-    with pytest.raises(SpecError, match="is not a registered metric"):
-        core.build("metric", {"_target_": "os.system"})
-    with pytest.raises(SpecError, match=r"did you mean 'openended\.metrics\.mauve\.Mauve'"):
-        core.build("metric", {"_target_": "openended.metrics.mauve.Mauv"})
+    with pytest.raises(SpecError, match=r"no metric 'os\.system'; known: "):
+        core.build("metric", {"name": "os.system"})
+    with pytest.raises(SpecError, match="no metric 'mauv'; did you mean 'mauve'"):
+        core.build("metric", {"name": "mauv"})
+    with pytest.raises(SpecError, match="mauve: no option '_target_'"):
+        core.build("metric", {"name": "mauve", "_target_": "os.system"}, "mauve")
 
     held = next(iter(core.load_members("metric").values()))
     with pytest.raises(SpecError, match="taken by"):

@@ -573,10 +573,10 @@ def test_the_registry_holds_the_backends(folder):
         assert issubclass(cls, harness_models.BackendSpec)
         assert cls.name == name
         assert cls.loader or cls.load is not harness_models.BackendSpec.load
-    node = {"_target_": "openended.harness.models.spec.ModelSpec", "path": str(folder)}
+    node = {"name": "transformers", "path": str(folder)}
     assert build("model", node) == ModelSpec(path=str(folder))
-    with pytest.raises(SpecError, match="is not a registered model"):
-        build("model", {"_target_": "openended.harness.models.embedder.EmbedderSpec", "path": "x"})
+    with pytest.raises(SpecError, match="no model 'embedder'"):
+        build("model", {"name": "embedder", "path": "x"})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
-from openended.harness.core.registry import list_choices
+from openended.harness.core.choices import list_choices
 from openended.harness.report import build_report
 from openended.harness.report.cli import _parse_width, main
 from openended.harness.report.methods import CITED, read_entries, write_methods
@@ -71,7 +71,7 @@ def test_layout_options_and_layouts_of_a_grid(runs, tmp_path, capsys):
     text = (tmp_path / "ci/tables/full.md").read_text()
     assert r"m ↑ \[95 % CI\]" in text
     assert "0.500 [0.400, 0.600]" in text
-    node = {"_target_": "openended.harness.results.layout.Layout", "title": "Mine", "metrics": ["mauve"]}
+    node = {"title": "Mine", "metrics": ["mauve"]}
     report = build_report([runs], tmp_path, figures=False, page=False, **node)
     assert (report.tables[0].name, report.tables[0].title) == ("results", "Mine on docs, model=docs-s")
     capsys.readouterr()

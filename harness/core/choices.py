@@ -1,0 +1,184 @@
+"""The choices of each group: YAML files of `conf/` and of plug-in packages, and classes with their defaults."""
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import resources
+from itertools import takewhile
+from typing import Any
+
+from openended.harness.core import registry
+from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.io import parse_yaml
+from openended.harness.core.members import ENTRIES
+
+GROUPS = (
+    "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
+    "experiment", "using", "compat",
+)  # fmt: skip
+LONGEST = 180  # maximum length of a one-line description, in characters
+_CONF = "openended.conf"
+_WIDE = 120  # columns of a line of YAML with its comment
+_END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
+
+
+def list_choices(group: str) -> dict[str, str]:
+    """Return choice → one-line description, sorted by name; plug-ins are listed without being imported."""
+    plugins = {name: registry.read_summary(group, name) for name in registry.list_plugins(group)}
+    return dict(sorted({**plugins, **list_bundled_choices(group)}.items()))
+
+
+@lru_cache
+def list_bundled_choices(group: str) -> dict[str, str]:
+    """Return the choices of a group that ship with the harness, each with its one-line description."""
+    folder = resources.files(_CONF) / group
+    names = (
+        {p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml")}
+        if folder.is_dir()
+        else set()
+    )
+    titles = {name: extract_summary(read_option_yaml(group, name)) for name in names}
+    titles |= {
+        name: registry.read_summary(group, name) for name in registry.list_bundled_members(group) if name not in names
+    }
+    return {name: titles[name] for name in sorted(titles) if not is_shared(name)}
+
+
+def is_shared(name: str) -> bool:
+    """Return whether a name is no choice: what others inherit, such as `_base`."""
+    return name.startswith("_")
+
+
+def read_option_yaml(group: str, name: str) -> str:
+    """Return the YAML text of a choice that has a file in `conf/`."""
+    return (resources.files(_CONF) / group / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def has_yaml(group: str, name: str) -> bool:
+    """Return whether a choice has a YAML file, in `conf/` or in a plug-in package."""
+    is_bundled = (resources.files(_CONF) / group / f"{name}.yaml").is_file()
+    return is_bundled or read_plugin_yaml(group, name) is not None
+
+
+def find_class(group: str, name: str) -> str | None:
+    """Return the name of the class whose options a choice without a file is: `NAME`, and `_NAME` for other files."""
+    members = registry.list_members(group) if group in ENTRIES else []
+    return (
+        next((word for word in (name, name.removeprefix("_")) if word in members), None)
+        if not has_yaml(group, name)
+        else None
+    )
+
+
+def list_config_packages() -> list[str]:
+    """Return the packages with YAML files of plug-ins."""
+    return [point.value for point in registry.list_entry_points("openended.conf")]
+
+
+def read_plugin_yaml(group: str, name: str) -> str | None:
+    """Return the YAML text that a plug-in package ships for a choice; None if there is none."""
+    for package in list_config_packages():
+        path = resources.files(package) / group / f"{name}.yaml"
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return None
+
+
+@lru_cache
+def read_node(group: str, name: str) -> Mapping[str, Any]:
+    """Return the node of a choice with what it inherits, without interpolation; raise `SpecError` for other names."""
+    if class_name := find_class(group, name):
+        node = registry.build_class_node(group, class_name)
+        return {class_name: node} if group == "metric" else node
+    text = read_plugin_yaml(group, name)
+    if text is None and not has_yaml(group, name):
+        raise SpecError(f"no {group} {name!r}{suggest(name, list_bundled_choices(group))}")
+    written = parse_yaml(text if text is not None else read_option_yaml(group, name)) or {}
+    merged: dict[str, Any] = {}
+    for item in written.pop("defaults", ()):
+        parent, _, package = item.partition("@") if isinstance(item, str) else ("_self_", "", "")
+        if parent != "_self_":
+            parent_group, _, parent_name = parent.removeprefix("/").rpartition("/")
+            inherited = read_node(parent_group or group, parent_name)
+            _merge(merged, inherited if package in ("", "_here_") else {package: inherited})
+    _merge(merged, written)
+    return merged
+
+
+def _merge(target: dict[str, Any], source: Mapping[str, Any]) -> None:
+    for key, value in source.items():
+        if isinstance(value, Mapping) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        else:
+            target[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def format_options(group: str, name: str) -> str:
+    """Return the options of a choice as YAML, each with the comment that its class has for it."""
+    if group == "metric" and name not in registry.list_members("metric"):
+        return f"defaults: [{', '.join(read_set(name))}]\n"
+    node = dict(read_node(group, name))
+    inner = node.pop(group if group in node else name, None) if group in ("metric", "task") else None
+    lines = _format_node(group, inner or node)
+    if group == "metric":
+        return "\n".join([f"{name}:", *(f"  {line}" for line in lines), ""])
+    if inner is not None:  # a task that sets options of the run too
+        return "\n".join([f"{group}:", *(f"  {line}" for line in lines), *_format_node("", node), ""])
+    return "\n".join([*lines, ""])
+
+
+def _format_node(group: str, node: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a node; a comment that is too long for its line stands above it."""
+    import yaml
+
+    holder = {"scorer": "model"}.get(group, group)
+    names = registry.list_bundled_members(holder) if holder not in registry.NAMED else ()
+    class_name = node.get("name") if holder in registry.NAMED else next(iter(names), None)
+    docs = registry.read_option_docs(registry.load_member(holder, class_name)) if class_name else {}
+    lines: list[str] = []
+    for option, value in node.items():
+        text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+        line, doc = f"{option}: {text.removesuffix('...' + chr(10)).strip()}", docs.get(option, "")
+        if doc and len(line) + len(doc) + 3 > _WIDE:
+            lines += [f"# {part}" for part in textwrap.wrap(doc, _WIDE - 2)]
+            doc = ""
+        lines.append(f"{line} # {doc}" if doc else line)
+    return lines
+
+
+def extract_summary(text: str) -> str:
+    """Return the first sentence of the comment at the top of a YAML text, or an empty string."""
+    lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    comment = " ".join(line.removeprefix("#").strip() for line in lines if not line.startswith("# @package"))
+    end = _END.search(comment)
+    return textwrap.shorten(comment[: end.start()] if end else comment, LONGEST, placeholder=" …")
+
+
+def list_options() -> list[str]:
+    """Return the lines of the root configuration that are options of a run, comments included."""
+    lines = (resources.files(_CONF) / "config.yaml").read_text(encoding="utf-8").splitlines()
+    options = [line for line in lines if line and line[0].isalpha() and ": " in line]
+    return [line for line in options if line.split(":", 1)[0] not in ("defaults", "hydra")]
+
+
+def read_set(name: str) -> list[str]:
+    """Return what a set of metrics names: metrics and other sets."""
+    return list(parse_yaml(read_option_yaml("metric", name))["defaults"])
+
+
+def resolve_metric_names(requested: Iterable[str]) -> list[str]:
+    """Expand names of metrics (plug-ins included) and of sets into a sorted list; raise `SpecError` for others."""
+    metrics, sets = registry.list_members("metric"), list_bundled_choices("metric")
+    names: set[str] = set()
+    for name in requested:
+        if name in sets and name not in metrics:
+            names.update(resolve_metric_names(read_set(name)))
+        elif name.endswith(".py"):
+            raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
+        elif name not in metrics:
+            raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
+        else:
+            registry.load_member("metric", name)
+            names.add(name)
+    return sorted(names)
