@@ -81,6 +81,10 @@ class EndpointTrust:
         self._last = name
         if not self.spec.probe or name in self._reports:
             return endpoints
+        log.info(
+            "probe      %s: a few prompts with known answers, and samples that must fit its log-probabilities; one "
+            "request per sample where the server takes no n (model.probe=false leaves it out)", self.spec.title
+        )  # fmt: skip
         reports = await asyncio.gather(*(self._make_probe(client, i, decoder).run() for i in endpoints))
         for endpoint, report in zip(endpoints, reports, strict=True):
             if report.faults:
