@@ -18,7 +18,7 @@ from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.models import load_tokenizer
 from openended.harness.models.spec import ModelSpec
-from openended.harness.run.axes import _collect_model_axes as axes_of
+from openended.harness.run.axes import collect_model_axes as axes_of
 
 # What servers are sent and how their replies are read, in each dialect's words
 
