@@ -1,6 +1,5 @@
 from .backend import (
     Backend as Backend,
-    EarlierPass as EarlierPass,
     EmbeddingRequest as EmbeddingRequest,
     GradientRequest as GradientRequest,
     QStatisticsRequest as QStatisticsRequest,
@@ -29,7 +28,13 @@ from .families import (
     rescale_logits as rescale_logits,
 )
 from .files import ModelSize as ModelSize
-from .forward import ForwardRow as ForwardRow, Pool as Pool, Pooling as Pooling, allocate_vectors as allocate_vectors
+from .forward import (
+    ForwardRow as ForwardRow,
+    Pool as Pool,
+    Pooling as Pooling,
+    allocate_vectors as allocate_vectors,
+    is_steady as is_steady,
+)
 from .isolated_process import limit_memory as limit_memory
 from .messages import (
     REASONING_FIELDS as REASONING_FIELDS,

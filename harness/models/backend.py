@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Advance, NextToken, Ragged, Tokenizer
+from openended.harness.core import Advance, NextToken, Ragged, Tokenizer
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.models.embedder import EmbedderSpec
 
@@ -26,17 +26,6 @@ class TextRequest:
 
     prompts: Ragged  # one row per text; rows may be empty
     continuations: Ragged  # the tokens that follow, whose losses or statistics count; as many rows
-    earlier: Sequence["EarlierPass"] = ()  # for a model in this process: results that it need not compute again
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EarlierPass:
-    """Texts, and what a pass with the same model and options gave for all of them."""
-
-    prompts: Ragged
-    continuations: Ragged
-    scores: F64 | None = None  # the values of the scores, if the pass scored them
-    vectors: Sequence[NDArray[np.float32]] = ()  # for each length that the embedder lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +70,7 @@ class EmbeddingRequest(TextRequest):
         """Return the request that scores the tokens of the same texts."""
         return ScoringRequest(
             prompts=self.prompts, continuations=self.continuations, include_prompt=self.include_prompt,
-            ranks=self.ranks, batch_size=self.batch_size, earlier=self.earlier,
+            ranks=self.ranks, batch_size=self.batch_size,
         )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ A bidirectional model gets the true mask.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ from openended.harness.models.families import get_body
 
 if TYPE_CHECKING:
     import torch
-
-    from openended.harness.models.backend import EarlierPass
 
 
 Pooling = Literal["last", "first", "mean"]
@@ -92,35 +89,6 @@ def is_steady(lm: CausalModel) -> bool:
     from openended.harness.models.onednn import is_packed
 
     return lm.device.type == "cpu" and is_packed(lm.model)
-
-
-def copy_earlier_results(
-    jobs: Sequence[ForwardRow], earlier: Sequence[tuple[Sequence[ForwardRow], EarlierPass]], *, rows: int,
-    pool: Pool | None, nll: F64 | None,
-) -> list[ForwardRow]:  # fmt: skip
-    """Fill in the results of sequences that an earlier pass has read; return the jobs that are left to run."""
-    stored = {_identify_result(job): (job, texts) for earlier_jobs, texts in earlier for job in earlier_jobs}
-    left: list[ForwardRow] = []
-    for job in jobs:
-        hit = stored.get(_identify_result(job))
-        if hit is None:
-            left.append(job)
-            continue
-        source, texts = hit
-        if nll is not None and texts.scores is not None:
-            count = len(job.ids) - job.first
-            nll[job.out : job.out + count] = texts.scores[source.out : source.out + count]
-        if pool is not None and job.row >= 0:
-            if not pool.vectors:
-                pool.vectors.extend(allocate_vectors(rows, vectors.shape[1]) for vectors in texts.vectors)
-            for vectors, earlier_vectors in zip(pool.vectors, texts.vectors, strict=True):
-                vectors[job.row] = earlier_vectors[source.row]
-    return left
-
-
-def _identify_result(job: ForwardRow) -> tuple[bytes, int, bool]:
-    """Return what the bits of a job's result depend on: its ids and what it gives."""
-    return hashlib.sha256(as_ids(job.ids).tobytes()).digest(), job.first, job.row >= 0
 
 
 def _pad(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,12 @@ from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ra
 from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_finite
-from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids, copy_earlier_results, is_steady
+from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
 
 if TYPE_CHECKING:
     import torch
 
 log = logging.getLogger(__name__)
-Request = TypeVar("Request", ScoringRequest, EmbeddingRequest)
 _CHUNK = 1 << 22  # parameters hashed at once
 
 
@@ -52,7 +50,8 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
         Float64 rows, one value per scored token; with `request.ranks` of shape (tokens, 2): loss and rank.
     """
     jobs, out = plan_scoring(lm, request)
-    _run_missing(lm, request, jobs, lambda other: plan_scoring(lm, other)[0], None, out.values, advance)
+    rows, size = len(request.continuations), request.batch_size
+    lm.forward(jobs, rows=rows, pool=None, nll=out.values, batch_size=size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return out
 
@@ -66,41 +65,12 @@ def embed_and_score(
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {kind!r}")
     limit = spec.limit(lm.context_length)
 
-    def plan(request: EmbeddingRequest) -> tuple[list[ForwardRow], Ragged, I64]:
-        lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
-        return (*plan_scoring(lm, request.make_scoring_request()), lengths)
-
-    jobs, out, lengths = plan(request)
+    lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
+    jobs, out = plan_scoring(lm, request.make_scoring_request())
     pool = make_pool(spec, (limit or int(lengths.max(initial=1)),))
-
-    def plan_earlier(other: EmbeddingRequest) -> list[ForwardRow]:
-        earlier, _, earlier_lengths = plan(other)
-        # A text that is cut for its vector has another length here than where vectors alone were asked for.
-        is_cut = limit is not None and max(earlier_lengths.max(initial=0), lengths.max(initial=0)) > limit
-        return [] if is_cut else earlier
-
-    _run_missing(lm, request, jobs, plan_earlier, pool, out.values, advance)
+    lm.forward(jobs, rows=len(lengths), pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
     return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
-
-
-def _run_missing(
-    lm: CausalModel, request: Request, jobs: Sequence[ForwardRow], plan: Callable[[Request], list[ForwardRow]],
-    pool: Pool | None, nll: F64 | None, advance: Advance | None,
-) -> None:  # fmt: skip
-    """Run what the request's earlier passes do not give; `plan` returns the jobs of a request."""
-    rows, size = len(request.continuations), request.batch_size
-    if request.earlier and is_steady(lm):
-        earlier = [
-            (plan(replace(request, prompts=e.prompts, continuations=e.continuations)), e) for e in request.earlier
-        ]
-        todo = copy_earlier_results(jobs, earlier, rows=rows, pool=pool, nll=nll)
-        if reused := len(jobs) - len(todo):
-            log.info("%s has read %d of %d sequences in another run", lm.spec.title, reused, len(jobs))
-        if advance is not None:
-            advance(reused)
-        jobs = todo
-    lm.forward(jobs, rows=rows, pool=pool, nll=nll, batch_size=size, advance=advance)
 
 
 def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
@@ -192,23 +162,19 @@ def _embed(
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
 
-    def plan(request: EmbeddingRequest) -> tuple[list[ForwardRow], I64, tuple[int, ...]]:
-        """Return the sequences to run, the lengths of the texts and the lengths to cut at."""
-        rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
-        lengths = rows.lengths + special
-        longest = int(lengths.max(initial=special))
-        cuts = tuple(longest if limit is None else limit for limit in limits)
-        room = max(cuts, default=0) - special
-        if room < 1:
-            raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
-        if special:
-            rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
-        cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
-        return [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)], lengths, cuts
-
-    jobs, lengths, cuts = plan(request)
+    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
+    lengths = rows.lengths + special
+    longest = int(lengths.max(initial=special))
+    cuts = tuple(longest if limit is None else limit for limit in limits)
+    room = max(cuts, default=0) - special
+    if room < 1:
+        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
+    if special:
+        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
+    cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
+    jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
     pool = make_pool(spec, cuts)
-    _run_missing(lm, request, jobs, lambda other: plan(other)[0], pool, None, advance)
+    lm.forward(jobs, rows=len(lengths), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
     return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
 
 

@@ -43,7 +43,14 @@ from .layout import (
     build_layout as build_layout,
     load_layout as load_layout,
 )
-from .runs import Run as Run, find_run as find_run, locate_verified_file as locate_verified_file
+from .runs import (
+    Run as Run,
+    find_losses as find_losses,
+    find_run as find_run,
+    find_vectors as find_vectors,
+    locate_verified_file as locate_verified_file,
+    name_vectors as name_vectors,
+)
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,
     CREATED as CREATED,

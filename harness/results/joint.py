@@ -17,7 +17,14 @@ import numpy as np
 
 from openended.harness import core, storage
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
-from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file
+from openended.harness.results.runs import (
+    ROW_FILES,
+    Run,
+    find_vectors,
+    locate_verified_file,
+    name_vectors,
+    read_verified_entry,
+)
 from openended.harness.results.systems import SystemValue
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
@@ -159,13 +166,13 @@ def _build_metric(runs: list[Run], name: str) -> TwoSample:
 
 
 def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tuple[dict[str, str], core.Side]:
-    """Return the store entries of all human texts of the runs, and one side of them."""
-    if len({run.inputs.get(_name_entry("human", need)) for run in runs}) > 1:
-        raise _NoSpaceError("their human texts differ")
+    """Return the digests of the vectors of all human texts of the runs, and one side of them."""
     parts = dict[str, core.Side]()
     for role in HUMAN_FILES:
-        holders = [run for run in runs if _name_entry(role, need) in run.inputs]
+        holders = [run for run in runs if find_vectors(run, role, need.scope) is not None]
         sides = {side.system: side for side in (read_vectors(results, run, need, role) for run in holders)}
+        if role == "human" and (len(sides) > 1 or len(holders) < len(runs)):
+            raise _NoSpaceError("their human texts differ")
         parts |= {f"{role} {number}": side for number, (_, side) in enumerate(sorted(sides.items()))}
     rows: dict[tuple[str, int], Any] = {}  # a conversation has several texts
     for side in parts.values():
@@ -180,10 +187,10 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
 
 
 def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
-    """Read the embeddings of a role and the ids of its texts from the store; the side is named by its entry."""
+    """Read the embeddings of a role and the ids of its texts from the store; the side is named by their digest."""
     stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in storage.MODEL_STAGES}
-    entry = run.inputs.get(_name_entry(role, need), "")
-    vectors = locate_verified_file(run.store, entry, "embeddings.npy", results.damaged)
+    file = name_vectors(run)
+    vectors = read_verified_entry(run.store, find_vectors(run, role, need.scope), file, results.damaged)
     inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]
     holders = [(stage, artifact) for stage, artifact in inputs if stage in stages]
     # The human texts beyond the ceiling are in an entry of their own, the last by its name.
@@ -191,15 +198,10 @@ def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core
     rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
     if vectors is None or rows is None:
         raise _NoSpaceError("its embeddings are not stored")
-    ids, loaded = storage.RowFile(rows).ids, storage.load_vectors(vectors.parent)
+    ids, loaded = storage.RowFile(rows).ids, storage.load_array(vectors.path / file)
     if len(ids) != len(loaded):
         raise _NoSpaceError("its embeddings do not fit its texts")
-    return core.Side(entry, ids, {need: loaded})
-
-
-def _name_entry(role: str, need: core.Need) -> str:
-    """Return the name under which a record has the embeddings of a role."""
-    return f"embed:{role} {need.scope}"
+    return core.Side(vectors.files[file], ids, {need: loaded})
 
 
 def _load_or_compute(

@@ -12,7 +12,17 @@ from typing import Any
 
 from openended.harness.core import DataError, HarnessError, make_shareable, read_json
 from openended.harness.results.systems import make_natural_sort_key
-from openended.harness.storage import ITSELF, RECORD, STAGES, ResultRow, RunRecord, read_entry, read_record
+from openended.harness.storage import (
+    ITSELF,
+    RECORD,
+    STAGES,
+    VECTORS,
+    Entry,
+    ResultRow,
+    RunRecord,
+    read_entry,
+    read_record,
+)
 
 log = logging.getLogger(__name__)
 
@@ -235,6 +245,14 @@ def locate_verified_file(
         name: File name.
         damaged: Collects artifact → what is wrong with it; each is logged once.
     """
+    entry = read_verified_entry(store, artifact, name, damaged)
+    return entry.path / name if entry is not None else None
+
+
+def read_verified_entry(
+    store: Path | None, artifact: str | None, name: str, damaged: MutableMapping[str, str]
+) -> Entry | None:
+    """Return an artifact after verifying the bytes of one of its files; see `locate_verified_file`."""
     if store is None or not artifact:
         return None
     parts = Path(artifact).parts
@@ -245,12 +263,31 @@ def locate_verified_file(
     if not os.path.lexists(folder) or artifact in damaged:
         return None
     try:
-        read_entry(folder, only=name)
+        return read_entry(folder, only=name)
     except HarnessError as err:
         damaged[artifact] = str(err)
         log.warning("%s is damaged (%s): skipped; rerun the run that wrote it to compute it again", folder, err)
         return None
-    return folder / name
+
+
+def find_losses(run: Run, role: str) -> str | None:
+    """Return the artifact with the scorer's losses of the texts of a role; None if there is none."""
+    return _find_input(run, rf"read:{re.escape(role)} losses(?: and ranks)? of continuation(?:, vectors of \w+)?")
+
+
+def find_vectors(run: Run, role: str, scope: str = r"\w+") -> str | None:
+    """Return the artifact with the embedder's vectors of the texts of a role; None if there is none."""
+    return _find_input(run, rf"read:{re.escape(role)} (?:.*, )?vectors of {scope}(?: by .*)?")
+
+
+def name_vectors(run: Run) -> str:
+    """Return the file of an artifact that has the vectors of a run, at its maximum length."""
+    has_several = run.axes.get("embedder.lengths") not in (None, "[]")
+    return f"embeddings_{run.axes['embedder.max_length']}.npy" if has_several else VECTORS
+
+
+def _find_input(run: Run, pattern: str) -> str | None:
+    return next((artifact for name, artifact in run.inputs.items() if re.fullmatch(pattern, name)), None)
 
 
 def _check_artifact(record: Path, store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> None:

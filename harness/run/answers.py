@@ -13,41 +13,45 @@ from openended.harness import models
 from openended.harness.core import DataError, Thinking, Tokenizer, digest
 from openended.harness.models import BackendSpec, Markup, ReasoningCounts
 from openended.harness.run.dataset import CHAT, Dataset
-from openended.harness.run.session import Session
-from openended.harness.run.steps import Step, TextRows
-from openended.harness.storage import Entry, Row, RowFile, write_rows
+from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows
+from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
-_OF_ROWS = ("batch_dependent", "device", "batch_size", "reused_from")  # facts of the generation that notes read
+_OF_ROWS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
 
 
-def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, session: Session) -> TextRows:
-    """Declare what is scored of generated texts; texts without reasoning, or only planned ones, stay as they are."""
-    if generated.entry is None:
+def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:
+    """Declare what is scored of generated texts; texts without reasoning stay as they are."""
+    chat = generated.chat
+
+    def find(path: Path) -> tuple[Markup | None, list[str]] | None:
+        rows = RowFile(path)
+        found = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
+        return found if found[0] is not None or rows.has_reasoning else None
+
+    if (found := executor.read(generated.rows, find, None)) is None:
         return generated
-    facts, chats = generated.entry.meta, generated.chat.entry if generated.chat is not None else None
-    rows = RowFile(generated.path)
-    markup, prompts = find_markup(model, rows, chats)
-    if markup is None and not rows.has_reasoning:
-        return generated
-    thinking = model.thinking
+    (markup, prompts), thinking, facts = found, model.thinking, executor.get(generated.step).meta
 
-    def write(folder: Path) -> Mapping[str, Any]:
-        splitter = AnswerRows(thinking, markup, session.row_tokenizer(dataset.tokenizer_spec))
-        answers = splitter.split_rows(rows, prompts)
-        count = write_rows(folder / generated.file, answers, reasoning=True)
+    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+        splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer_spec))
+        answers = splitter.split_rows(RowFile(inputs["rows"]), prompts)
+        count = write_rows(folder / generated.file, answers, reasoning=True, facts={"thinking": thinking})
         notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
         if not count:
             raise DataError(f"{'; '.join(notes)}; no text is left to score")
         facts_of_rows = {name: facts[name] for name in _OF_ROWS if name in facts}
-        return {**facts_of_rows, "n": count, "notes": [*facts.get("notes", ()), *notes], "thinking": thinking}
+        return {**facts_of_rows, "n": count, "notes": [*facts.get("notes", ()), *notes]}
 
     spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}
-    inputs = {"rows": generated.digest, "tokenizer": generated.tokenizer, "prompts": digest(prompts)}
-    return replace(generated, step=Step("answers", generated.step.what, "model", spec, inputs, write))
+    inputs: dict[str, Input] = {
+        "rows": generated.rows, "tokenizer": generated.tokenizer, "prompts": digest(prompts)
+    }  # fmt: skip
+    step = Step("answers", generated.step.what, "model", spec, inputs, write, extent=("rows", "prompts"))
+    return replace(generated, step=step)
 
 
-def drop_reasoning(model: BackendSpec, path: Path, chats: Entry | None) -> Iterator[Row]:
+def drop_reasoning(model: BackendSpec, path: Path, chats: Path | None) -> Iterator[Row]:
     """Yield replies without their reasoning; those that ended inside it are empty."""
     rows = RowFile(path)
     markup, prompts = find_markup(model, rows, chats)
@@ -56,9 +60,9 @@ def drop_reasoning(model: BackendSpec, path: Path, chats: Entry | None) -> Itera
         yield replace(row, generation=replace(row.generation, text=parts.answer))
 
 
-def find_markup(model: BackendSpec, rows: RowFile, chats: Entry | None) -> tuple[Markup | None, list[str]]:
+def find_markup(model: BackendSpec, rows: RowFile, chats: Path | None) -> tuple[Markup | None, list[str]]:
     """Return the tags of generated texts, None where they have none, and the ends of the prompts that were read."""
-    read = RowFile(chats.path / CHAT) if chats is not None else rows
+    read = RowFile(chats) if chats is not None else rows
     start, search = _find_start(model) if not rows.has_reasoning else "", models.MarkupSearch()
     by_id = {name: (prompt + start)[-_PROMPT_END:] for name, prompt in zip(read.ids, read.each("prompt"), strict=True)}
     prompts = [by_id[name] for name in rows.ids]

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from openended.harness import audit, core
+from openended.harness import audit, core, storage
 from openended.harness.models import BackendSpec, LanguageModel, ModelCache, ModelSpec
-from openended.harness.run.passes import CPU_ROWS
+from openended.harness.run.read import CPU_ROWS
 from openended.harness.run.session import Session
-from openended.harness.run.steps import Step, TextRows, digest_model
+from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows, digest_model
 
 AUDIT = "audit.json"
 SIZE = 0.001
@@ -39,18 +39,16 @@ def declare_audit(
 ) -> Step:
     """Declare the audit of generated texts."""
 
-    def write(folder: Path) -> Mapping[str, Any]:
-        entry, chat = rows.step.entry, rows.chat.entry if rows.chat is not None else None
-        if entry is None:
-            raise core.SpecError("the texts of the audit were not made yet")
-        texts = audit.EngineTexts.from_entry(entry, chat, model=model.title, backend=model.name)
+    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+        entry, chat = (storage.read_entry(inputs[name]) if name in inputs else None for name in ("texts", "chat"))
+        texts = audit.EngineTexts.from_entry(cast("storage.Entry", entry), chat, model=model.title, backend=model.name)
         lm = cast("LanguageModel", ModelCache.model(session, reference, runtime))  # here, not on workers
         rows_at_once = CPU_ROWS if lm.device.type == "cpu" else runtime.feature_batch_size
         done = audit.audit_texts(texts, lm, batch_size=rows_at_once, size=SIZE, progress=runtime.progress)
         core.write_json(folder / AUDIT, asdict(done) | {"findings": [finding._asdict() for finding in done.findings]})
         return {"n": done.texts, "tokens": done.tokens, "device": str(lm.device)}
 
-    inputs = {"texts": rows.step, "reference": partial(digest_model, reference)}
+    inputs: dict[str, Input] = {"texts": rows.step, "reference": partial(digest_model, reference)}
     inputs |= {"chat": rows.chat} if rows.chat is not None else {}
     return Step(
         "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": SIZE},
@@ -58,11 +56,12 @@ def declare_audit(
     )  # fmt: skip
 
 
-def describe_audit(step: Step) -> tuple[str, bool]:
+def describe_audit(step: Step, executor: Executor) -> tuple[str, bool]:
     """Return a note on an audit, and whether it failed."""
-    if step.entry is None:
-        return f"not audited: {step.undefined}", False
-    fields = core.read_json(step.entry.path / AUDIT)
+    try:
+        fields = core.read_json(executor.get(step).path / AUDIT)
+    except core.UndefinedMetric as err:
+        return f"not audited: {err}", False
     done = audit.Audit(**fields | {"findings": [audit.Finding(**finding) for finding in fields["findings"]]})
     if done.failures:
         return f"{core.DO_NOT_REPORT}: {done.describe()}; openended audit RUN lists all checks", True

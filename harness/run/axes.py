@@ -11,9 +11,7 @@ from pathlib import Path
 from openended.harness import core, imported
 from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
-from openended.harness.run.facts import digest_texts
 from openended.harness.run.settings import Settings
-from openended.harness.storage import Entry
 
 TOKENS = "task.tokens"
 _LONG = 12  # hexadecimal digits of a digest in an axis
@@ -23,11 +21,11 @@ _TRAINER_STATE = "trainer_state.json"  # of transformers
 
 
 def collect_axes(
-    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, human: Entry | None = None
+    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, texts: str | None = None
 ) -> dict[str, core.Json]:
     """Return the flat identity of the run: everything that can change a text or a number.
 
-    The decoder is the resolved one; `fingerprint` is the digest of the task's data, `human` the artifact of its texts.
+    The decoder is the resolved one; `fingerprint` is the digest of the task's data, `texts` that of its human side.
     """
     task = settings.task
     path = Path(settings.judgments) if settings.judgments is not None else None
@@ -40,7 +38,7 @@ def collect_axes(
         out |= collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
         if task.needs_tokenizer() or settings.max_new_tokens is not None:
             out |= _name_tokens(settings.models.cutting_tokenizer)
-        out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(digest_texts(human))}
+        out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(texts)}
     if settings.generations is not None:
         out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
         chosen = {"role": settings.generations_role, "thinking": settings.generations_thinking}

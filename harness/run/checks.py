@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 from openended.harness import core, imported, models
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.run.dataset import NO_TOKENIZER, Dataset
+from openended.harness.run.dataset import CHAT, NO_TOKENIZER, Dataset
 from openended.harness.run.facts import reads_q
 from openended.harness.run.players import JudgmentSource
-from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, Settings, TextOptions
-from openended.harness.run.steps import Executor
+from openended.harness.run.steps import Executor, File
 from openended.harness.storage import RowFile
 
 # Kind of feature → what the model that computes it must be able to do.
@@ -70,35 +69,36 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
     return CheckResult(fingerprint, tokenizer, cutter, judgments, readers, remarks)
 
 
-def check_dataset(
-    dataset: Dataset, checked: CheckResult, metrics: Sequence[core.Metric], texts: TextOptions, run_models: RunModels,
-    decoder: Decoder | None,
-) -> None:  # fmt: skip
+def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, executor: Executor) -> None:
     """Check what depends on the examples, before any text is generated; a plan knows them if they are cached."""
-    human, judgments = dataset.human.entry, checked.judgments
-    num_human = int(human.meta["n"]) if human is not None else texts.num_planned
+    texts, judgments, decoder = settings.texts, checked.judgments, settings.decoder
+    ids = executor.read(dataset.human_rows.rows, lambda path: RowFile(path).ids, tuple[str, ...]())
+    num_human = len(ids) or texts.num_planned
     num_model = num_human * texts.samples if texts.generations is None else texts.num_planned
-    for metric in metrics if num_human and num_model else ():  # else all texts of a file, which is not read yet
+    for metric in (
+        settings.metrics if num_human and num_model else ()
+    ):  # else all texts of a file, which is not read yet
         if reason := metric.explain_too_few(num_human, num_model):
             raise core.SpecError(f"metric.{metric.name}.{reason}")
-    for reader in checked.readers if human is not None and judgments.path is not None else ():
+    for reader in checked.readers if ids and judgments.path is not None else ():
         with suppress(core.UndefinedMetric):
-            reader.check_examples(*judgments.read_player(reader), RowFile(dataset.human_rows.path).ids)
-    model, length = run_models.model, texts.reply_length
+            reader.check_examples(*judgments.read_player(reader), ids)
+    model, length = settings.model, texts.reply_length
     if texts.generations is None and model is not None and decoder is not None and length is not None:
-        read = dataset.chat.entry if dataset.chat is not None else human
-        longest = int(read.meta["longest_prompt"]) if read is not None else 0
+        read = File(dataset.chat, CHAT) if dataset.chat is not None else dataset.prompts
+        longest = executor.read(read, lambda path: int(RowFile(path).prompt_ids.lengths.max(initial=0)), 0)
         context = None
         with suppress(core.DataError):  # a plan without the model, as was noted
             context = model.context_length()
         decoder.check_context_length(context, length, longest)
 
 
-def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, session: Session) -> None:
+def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, executor: Executor) -> None:
     """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
     path = Path(str(texts.generations))
     is_readable = task.reads_own_file and not task.needs_tokenizer()
-    if dataset.fingerprint and dataset.examples.entry is None and is_readable:
+    is_cached = executor.state(dataset.examples).entry is not None
+    if dataset.fingerprint and not is_cached and is_readable:
         used = texts.num_planned + texts.num_model_texts or _CHECKED_TEXTS
         deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
     if texts.generations is None or not task.paired or not path.is_file():
@@ -109,7 +109,7 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, sess
     ):
         key = (text.identity, text.sample, text.prompt)
         if text.identity is not None and key in seen:
-            session.warn_once(
+            executor.session.warn_once(
                 f"{text.where}: a second text for {text.identity!r}; a run of this example stops there: number several "
                 "texts of one prompt by `sample`: 0, 1, …"
             )

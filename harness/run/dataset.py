@@ -13,6 +13,7 @@ from openended.harness.core import (
     DataError,
     Example,
     Generation,
+    Json,
     SpecError,
     Stop,
     Task,
@@ -23,7 +24,7 @@ from openended.harness.core import (
 from openended.harness.generation import PromptForm
 from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, TextOptions
-from openended.harness.run.steps import Role, Step, TextRows
+from openended.harness.run.steps import File, Input, Inputs, Role, Step, TextRows
 from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
@@ -60,22 +61,15 @@ class Dataset:
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
     steps: Sequence[Step]  # all, in order
 
-    def list_further_human(self) -> list[TextRows]:
-        """List the human texts of other prompts that differences of systems rest on."""
-        if self.other_rows is None:
-            return []
-        both = (self.spare_rows, self.other_rows)
-        return [rows for rows in both if rows.entry is None or rows.entry.meta["more"]]
-
-    def limit_length(self, most: int | None) -> models.LengthLimit:
-        """Return the length limit of the texts of systems, in the unit in which the human texts are cut."""
-        by_chars = self.human.entry is not None and "by_chars" in self.human.entry.meta
-        return models.LengthLimit(most, by_chars, self.cut.load())
-
     @property
-    def prompts(self) -> Path:
-        """Where the prompts are."""
-        return self.human_rows.path.with_name(PROMPTS)
+    def prompts(self) -> File:
+        """The prompts, as an input of a step."""
+        return File(self.human, PROMPTS)
+
+    def limit_length(self, most: int | None, human: Path | None = None) -> models.LengthLimit:
+        """Return the length limit of the texts of systems, in the unit in which the human texts of a folder are cut."""
+        by_chars = human is not None and RowFile(human / HUMAN_ROWS).facts.get("unit") == "chars"
+        return models.LengthLimit(most, by_chars, self.cut.load())
 
 
 def declare_dataset(
@@ -97,19 +91,19 @@ def declare_dataset(
         cut = TokenCut({"cut": cutting_tokenizer}, partial(session.row_tokenizer, run_models.tokens))
 
     def declare(what: str, count: int | str, more: int | str, may_lack: bool = False) -> tuple[Step, Step]:
-        def write_examples(folder: Path) -> Mapping[str, Any]:
+        def write_examples(folder: Path, _: Inputs) -> Mapping[str, Any]:
             most, spare = (None if number == "all" else int(number) for number in (count, more))
             return make_examples(folder, task, session.row_tokenizer(cuts), most, spare, may_lack)
 
-        def write_human(folder: Path) -> Mapping[str, Any]:
+        def write_human(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
             loaded, several = session.row_tokenizer(spec), task.has_references()
-            return make_human(folder, _get_path(examples), loaded, length, cut.load(), references=several)
+            return make_human(folder, inputs["examples"], loaded, length, cut.load(), references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
-        examples = Step("examples", what, "human", options, source, write_examples)
+        examples = Step("examples", what, "human", options, source, write_examples, extent=("count", "more"))
         inputs = {"examples": examples, "tokenizer": tokenizer, **cut.inputs}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
-        return examples, Step("human", what, "human", limit, inputs, write_human)
+        return examples, Step("human", what, "human", limit, inputs, write_human, extent=("examples",))
 
     examples, human = declare(task.name, count, spare)
     steps, other, requested = [examples, human], None, texts.human_examples
@@ -188,8 +182,9 @@ def make_human(
     def rows(file: Path) -> Iterator[Row]:
         return (build_human_row(e, tokenizer, limit) for e in read_examples(file))
 
-    count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES))
-    spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES))
+    unit: dict[str, Json] = {"unit": "chars"} if limit.by_chars else {}
+    count = write_rows(folder / HUMAN_ROWS, rows(examples / EXAMPLES), facts=unit)
+    spare = write_rows(folder / SPARE_ROWS, rows(examples / SPARE_EXAMPLES), facts=unit)
     if references:
         write_rows(folder / REFERENCE_ROWS, (
             build_human_row(replace(e, human=text), tokenizer, limit, sample)
@@ -201,8 +196,7 @@ def make_human(
         folder / PROMPTS, (_make_prompt_row(r.generation.example_id, r.prompt, r.prompt_ids) for r in human_rows)
     )
     longest = int(human_rows.prompt_ids.lengths.max(initial=0))
-    facts = {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": spare}
-    return facts | ({"by_chars": True} if limit.by_chars else {})
+    return {"n": count, "cut": int(human_rows.stops.sum()), "longest_prompt": longest, "more": spare}
 
 
 def build_human_row(example: Example, tokenizer: Tokenizer | None, limit: models.LengthLimit, sample: int = 0) -> Row:
@@ -246,9 +240,9 @@ def _declare_chat(
         user = example.meta.get("user") if chat_model is not None else None
         return models.Turns(prompting.render(user if isinstance(user, str) else example.prompt), prompting.start)
 
-    def write(folder: Path) -> Mapping[str, Any]:
+    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         inner = session.row_tokenizer(rows)
-        requested = list(read_examples(_get_path(examples) / EXAMPLES))
+        requested = list(read_examples(inputs["examples"] / EXAMPLES))
         turns = [ask(example) for example in requested]
         texts = [turn.user + turn.assistant for turn in turns]
         if chat_model is not None:
@@ -258,25 +252,19 @@ def _declare_chat(
         write_rows(folder / CHAT, chats)
         return {"n": len(chats), "longest_prompt": max((len(r.prompt_ids) for r in chats), default=0)}
 
-    inputs: dict[str, Any] = {"examples": examples, "tokenizer": tokenizer}
+    inputs: dict[str, Input] = {"examples": examples, "tokenizer": tokenizer}
     inputs |= {"template": declare_template(chat_model, tokenizer)} if chat_model is not None else {}
     what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
     options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
-    return Step("chat", what, "human", options, inputs, write)
+    return Step("chat", what, "human", options, inputs, write, extent=("examples",))
 
 
-def read_conversations(dataset: Dataset) -> dict[str, tuple[Mapping[str, str], ...]]:
-    """Read the turns of each prompt that is a conversation."""
-    examples = read_examples(_get_path(dataset.examples) / EXAMPLES)
+def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]:
+    """Read the turns of each prompt of an artifact of examples that is a conversation."""
+    examples = read_examples(folder / EXAMPLES)
     return {e.id: tuple(models.split_into_turns(e.prompt, e.meta).messages) for e in examples}
 
 
 def declare_template(spec: models.ModelSpec, tokenizer: str | None) -> Callable[[], str] | None:
     """Return what computes the digest of a chat template; None where its tokenizer is missing, as was noted."""
     return (lambda: models.load_template(spec).digest) if tokenizer is not None else None
-
-
-def _get_path(examples: Step) -> Path:
-    if examples.entry is None:
-        raise SpecError("examples were not made yet")
-    return examples.entry.path

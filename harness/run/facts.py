@@ -10,8 +10,8 @@ from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
 from openended.harness.run.settings import RunModels, TextOptions, read_preset
-from openended.harness.run.steps import TextRows
-from openended.harness.storage import Entry, RowFile
+from openended.harness.run.steps import Executor, File, TextRows
+from openended.harness.storage import RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
 _TOKEN_IDS = {
@@ -34,7 +34,9 @@ class FactOptions:
     thinking: core.Thinking | None = None  # what is scored of texts with reasoning; None: they have none
 
 
-def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, str]:
+def collect_facts(
+    options: FactOptions, metric: core.Metric, human: TextRows, model: TextRows, executor: Executor
+) -> dict[str, str]:
     """Return the facts of the data that identify a number, equal for all systems of a column.
 
     The digest of prompts and human texts identifies the data: no path, line ends or compression do.
@@ -58,7 +60,7 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
         out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
     if "icu" in roles:
         out["tokens"] = core.describe_icu()
-    n_human, n_model = (str(len(RowFile(rows.path))) if rows.entry is not None else "?" for rows in (human, model))
+    n_human, n_model = (executor.read(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model))
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
     if "judgments" in roles and options.judgments is not None and Path(options.judgments).is_file():
         path = Path(options.judgments)
@@ -85,9 +87,9 @@ def collect_facts(options: FactOptions, metric: core.Metric, human: TextRows, mo
     if options.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
         out["thinking"] = str(options.thinking)
     out["task"] = task.name
-    out["texts"] = (digest_texts(human.entry) or "?")[:_SHORT]
+    out["texts"] = executor.read(File(human.step, HUMAN_ROWS), digest_texts, "?")[:_SHORT]
     if human.file == REFERENCE_ROWS:
-        out["references"] = (_digest_rows(human.path, str(human.digest)) if human.entry is not None else "?")[:_SHORT]
+        out["references"] = executor.read(human.rows, digest_texts, "?")[:_SHORT]
     return out
 
 
@@ -119,24 +121,20 @@ def _mark_domain(spec: BackendSpec | EmbedderSpec, task: core.Task) -> str:
     return f" ({core.OUT_OF_DOMAIN})" if is_out_of_domain(spec, task) else ""
 
 
-def digest_texts(human: Entry | None) -> str | None:
-    """Return the digest of prompts and truncated human continuations; None while they are only planned.
+@lru_cache(maxsize=64)  # the path of an artifact has its key
+def digest_texts(path: Path) -> str:
+    """Return the digest of the prompts and texts of a file of rows.
 
     Of texts, not of token ids: two tokenizers that cut alike give one human side, whatever they are called. GPT-2 small
     and large are two repositories on the hub.
     """
-    return _digest_rows(human.path / HUMAN_ROWS, human.files[HUMAN_ROWS]) if human is not None else None
+    rows = RowFile(path)
+    return core.digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
 @lru_cache(maxsize=64)
 def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
     return core.digest(imported.load_corpus(path))
-
-
-@lru_cache(maxsize=64)
-def _digest_rows(path: Path, content: str) -> str:  # noqa: ARG001 - part of the cache's key
-    rows = RowFile(path)
-    return core.digest_columns(rows.each(name) for name in ("example_id", "prompt", "text"))
 
 
 def compute_perplexity(nll: core.Ragged) -> float:
@@ -145,10 +143,10 @@ def compute_perplexity(nll: core.Ragged) -> float:
 
 
 def describe_token_ids(
-    metric: core.Metric, source: TextRows, run_models: RunModels, *, is_imported: bool
+    metric: core.Metric, source: TextRows, run_models: RunModels, executor: Executor, *, is_imported: bool
 ) -> str | None:
     """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
-    ids = source.entry.meta.get("ids") if source.entry is not None else None
+    ids = executor.read(source.rows, lambda path: RowFile(path).facts.get("ids"), None)
     embedder, specs = run_models.embedder, set[ModelSpec | None]()
     for need in metric.needs():
         always = {name for name, value in need.options if value} & {"retokenize", "without_end"}

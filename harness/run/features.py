@@ -8,20 +8,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.run.dataset import SPARE_ROWS
-from openended.harness.run.passes import ModelPasses, ScoringOptions, has_ids_for
+from openended.harness.run.dataset import CHAT, SPARE_ROWS
+from openended.harness.run.read import NLL, RANK, Reading, ScoringOptions, TextReader, name_vectors
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
-from openended.harness.run.steps import Build, Step, StepGroup, TextRows, digest_model, resolve_input
-from openended.harness.storage import Entry, RowFile
+from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model
+from openended.harness.storage import RowFile
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
 FOR_DECODER = core.Need("token_nll", by="decoder")
@@ -36,102 +36,97 @@ _STAGES = (
 _WHOLE: core.Scope = "prompt_and_continuation"
 
 
-@dataclass(frozen=True)
-class LazyFeature:
+@dataclass(frozen=True, slots=True)
+class Feature:
     """One feature of one source."""
 
-    content: Any  # the step that makes it, or a digest or what computes it: an input of the steps of metrics
-    load: Callable[[], Any]
-
-    @classmethod
-    def from_step(cls, step: Step, load: Callable[[Entry], Any]) -> Self:
-        """Return a feature that is read from the artifact of a step."""
-
-        def load_entry() -> Any:  # noqa: ANN401 - each kind has its own
-            if step.entry is None:
-                raise core.SpecError(f"{step.stage} {step.what}: was not made yet")
-            return load(step.entry)
-
-        return cls(step, load_entry)
-
-    @cached_property
-    def value(self) -> Any:  # noqa: ANN401 - each kind has its own
-        """The loaded feature; arrays are memory-mapped."""
-        return self.load()
+    content: Input
+    """The step that makes it, a file, or a digest or what computes it: an input of the steps of metrics."""
+    load: Callable[[Path, Path], Any]
+    """Loads it, by memory map where it is an array: path of the content, or of the rows if it is a digest, and rows."""
 
 
 class FeatureTable:
     """The features of a run's sources (human, model and ceiling texts), declared once each."""
 
-    def __init__(self, run_models: RunModels, texts: TextOptions, passes: ModelPasses) -> None:
+    def __init__(self, run_models: RunModels, texts: TextOptions, runtime: core.Runtime, executor: Executor) -> None:
         self.models = run_models
         self.texts = texts
-        self.passes = passes
-        self._features: dict[tuple[object, core.Need], LazyFeature | str] = {}
+        self.executor = executor
+        self.reader = TextReader(executor.session, runtime)
+        self._features: dict[tuple[object, core.Need], Feature | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
-    def list_contents(self, source: TextRows, needs: Iterable[core.Need]) -> dict[str, Any]:
-        """Return each needed feature as an input of a step."""
-        return {_label(need): self._get_feature(source, need).content for need in needs}
+    def list_inputs(self, side: str, source: TextRows, needs: Iterable[core.Need]) -> dict[str, Input]:
+        """Return the rows of a side and each needed feature as inputs of a step, which `load_side` reads."""
+        features = {_name_input(side, need): self._get_feature(source, need).content for need in needs}
+        return {f"{side} rows": File(source.step, source.file, _digest_ids), **features}
 
-    def side(self, source: TextRows, needs: Iterable[core.Need]) -> core.Side:
-        """Return the `Side` that a metric reads, with these features loaded.
+    def load_side(self, side: str, source: TextRows, needs: Iterable[core.Need], inputs: Inputs) -> core.Side:
+        """Return the `Side` that a metric reads, from the inputs of its step.
 
         Sides are cached by the content of their features, so that values derived from one are shared between metrics.
         """
+        rows = inputs[f"{side} rows"]
         features = {need: self._get_feature(source, need) for need in needs}
-        contents = sorted([_label(need), str(resolve_input(f.content))] for need, f in features.items())
-        key = core.digest([source.role, source.digest, contents])
+        paths = {need: inputs.get(_name_input(side, need), rows) for need in features}
+        contents = sorted(
+            [_name_input("", need), str(paths[need]), self.executor.digest(f.content)] for need, f in features.items()
+        )
 
         def load() -> core.Side:
-            values = {need: feature.value for need, feature in features.items()}
+            values = {need: feature.load(paths[need], rows) for need, feature in features.items()}
             _lock_arrays(values.values())  # all metrics read the same arrays
-            return core.Side(source.role, RowFile(source.path).ids, values)
+            return core.Side(source.role, RowFile(rows).ids, values)
 
-        return self.passes.session.side_cache.get(key, load, lasting=source.role == core.HUMAN)
+        key = core.digest([source.role, str(rows), contents])
+        return self.reader.session.side_cache.get(key, load, lasting=source.role == core.HUMAN)
 
-    def value(self, source: TextRows, need: core.Need) -> Any:  # noqa: ANN401 - each kind has its own
-        """Return one feature, or None if it is not computed yet."""
+    def read(self, source: TextRows, need: core.Need, load: Callable[[Any], Any], otherwise: Any) -> Any:  # noqa: ANN401 - each kind has its own
+        """Return what is read of one feature; in a plan of a feature that is not there, the other value."""
         feature = self._get_feature(source, need)
-        return feature.value if resolve_input(feature.content) is not None else None
 
-    def declare(
-        self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None
-    ) -> list[Step | StepGroup]:
+        def load_feature(rows: Path) -> Any:  # noqa: ANN401
+            def load_content(path: Path) -> Any:  # noqa: ANN401
+                return load(feature.load(path, rows))
+
+            if isinstance(feature.content, Step | File):
+                return self.executor.read(feature.content, load_content, otherwise)
+            return load_content(rows)
+
+        return self.executor.read(source.rows, load_feature, otherwise)
+
+    def declare(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None) -> list[Step]:
         """Declare all needed features of each source; `decoder` is the resolved one whose Q is measured."""
         if self.models.vector_files:  # also where no metric asks for vectors
-            vectors = {source.role: self._read_user_vectors(source) for source, _ in requests}
-            wide = {role: part.value.shape[1] for role, part in vectors.items() if part.content is not None}
-            if len(set(wide.values())) > 1:
-                got = ", ".join(f"{width} ({role})" for role, width in wide.items())
-                raise core.DataError(f"features: expected vectors of the same number of dimensions, got {got}")
+            self._check_user_vectors([source for source, _ in requests])
         missing: dict[object, dict[core.Need, TextRows]] = defaultdict(dict)
         for source, needs in requests:
             for need in needs:
                 if (self._identify(source), need) not in self._features:
                     missing[self._identify(source)].setdefault(need, source)
-        steps: list[Step | StepGroup] = []
+        steps: list[Step] = []
         for kinds in _STAGES:
             for needs_of in missing.values():
                 for need, source in needs_of.items():
                     kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (self._identify(source), need) not in self._features:
-                        declared: Mapping[core.Need, LazyFeature | str]
+                        declared: Mapping[core.Need, Feature | str]
                         try:
-                            declared, further = self._declare_feature(source, need, tuple(needs_of), decoder)
+                            declared = self._declare_feature(source, need, tuple(needs_of), decoder)
                         except core.UndefinedMetric as err:
-                            declared, further = {need: str(err)}, []
-                        self._features |= {
-                            (self._identify(source), each): feature for each, feature in declared.items()
-                        }
-                        steps += further
+                            declared = {need: str(err)}
+                        self._features |= {(self._identify(source), each): of for each, of in declared.items()}
+                        contents = (of.content for of in declared.values() if isinstance(of, Feature))
+                        made = (c.step if isinstance(c, File) else c for c in contents)
+                        steps += dict.fromkeys(s for s in made if isinstance(s, Step) and s is not source.step)
         return steps
 
     def _identify(self, source: TextRows) -> object:
         """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
         return (source.identity, source.role == "model") if self.models.vector_files else source.identity
 
-    def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
+    def _get_feature(self, source: TextRows, need: core.Need) -> Feature:
         feature = self._features[self._identify(source), need]
         if isinstance(feature, str):
             raise core.UndefinedMetric(feature)
@@ -139,47 +134,46 @@ class FeatureTable:
 
     def _declare_feature(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need], decoder: Decoder | None
-    ) -> tuple[dict[core.Need, LazyFeature], Sequence[Step | StepGroup]]:
-        """Return the feature, others that the same pass gives, and the steps that make them."""
+    ) -> dict[core.Need, Feature]:
+        """Return the feature, and others that the same pass gives."""
         if need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
             return self._declare_scores(source, need, needs)
         if need.kind == "embeddings":
-            return self._declare_embeddings(source, need)
+            return {need: self._declare_embeddings(source, need)}
         declare = {"tokens": self._declare_tokens, "gradients": self._declare_gradients}.get(need.kind)
         if need.kind in ("next_token", "q_entropy", "token_nll"):
             declare = partial(self._declare_q, decoder=decoder)
-        feature = declare(source, need) if declare is not None else self._read_feature(source, need)
-        return {need: feature}, [feature.content] if isinstance(feature.content, Step) else []
+        return {need: declare(source, need) if declare is not None else self._read_feature(source, need)}
 
-    def _read_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
+    def _read_feature(self, source: TextRows, need: core.Need) -> Feature:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            return LazyFeature(partial(imported.digest_corpus, path), partial(imported.load_corpus, path))
+            return Feature(partial(imported.digest_corpus, path), lambda *_: imported.load_corpus(path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
-            device = self.passes.runtime.device
+            device = self.reader.runtime.device
 
-            def load_classifier() -> Callable[..., NDArray[np.bool_]]:
+            def load_classifier(*_: Path) -> Callable[..., NDArray[np.bool_]]:
                 return partial(models.finetune_classifier, model, models.pick_device(device))
 
-            return LazyFeature(partial(digest_model, model), load_classifier)
+            return Feature(partial(digest_model, model), load_classifier)
         if need.kind == "texts":
-            return LazyFeature(source.digest, lambda: list(source.iterate_texts(need.scope)))
+            return Feature(source.rows, lambda path, _: list(RowFile(path).iterate_texts(need.scope)))
         if need.kind == "stops":
-            return LazyFeature(source.digest, lambda: RowFile(source.path).stops)
+            return Feature(source.rows, lambda path, _: RowFile(path).stops)
         if need.kind == "log_prob":
-            _refuse_answers(source)
-            return LazyFeature(source.digest, lambda: RowFile(source.path).log_probs)
+            self._refuse_answers(source)
+            return Feature(source.rows, lambda path, _: RowFile(path).log_probs)
         spec = self._find_tokenizer(need)  # of `end_tokens`
         if spec is None:
             raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
 
-        def load_end_tokens() -> core.I64:
-            loaded: Any = self.passes.session.tokenizer(spec)
+        def load_end_tokens(*_: Path) -> core.I64:
+            loaded: Any = self.reader.session.tokenizer(spec)
             return np.array(loaded.eos_ids, dtype=np.int64)
 
-        return LazyFeature(partial(_digest_ends, spec), load_end_tokens)
+        return Feature(partial(_digest_ends, spec), load_end_tokens)
 
     def _find_tokenizer(self, need: core.Need) -> models.ModelSpec | None:
         """Return whose tokens a need counts; None: those of no model."""
@@ -187,108 +181,130 @@ class FeatureTable:
             return None
         return self.models.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
-    def _declare_tokens(self, source: TextRows, need: core.Need) -> LazyFeature:
+    def _declare_tokens(self, source: TextRows, need: core.Need) -> Feature:
         """Declare token ids; a step tokenizes if the rows have the tokens of another tokenizer."""
+        stored = Feature(source.rows, lambda path, _: RowFile(path).load_tokens(need.scope))
         if need.by == "rows":
-            return LazyFeature(source.digest, partial(source.load_tokens, need.scope))
+            return stored
         spec, options = self._find_tokenizer(need), ScoringOptions.from_need(need)
         if spec is None:
 
-            def load_words() -> core.Ragged:
+            def load_words(path: Path, _: Path) -> core.Ragged:
                 by = need.by if need.by in core.SPLITTERS else "words"
-                return core.number_words(source.iterate_texts(need.scope), by)
+                return core.number_words(RowFile(path).iterate_texts(need.scope), by)
 
-            digest = core.digest([source.digest, core.describe_icu()]) if need.by == "icu" else source.digest
-            return LazyFeature(digest, load_words)
+            rows = File(source.step, source.file, _digest_with_icu) if need.by == "icu" else source.rows
+            return Feature(rows, load_words)
         if has_ids_for(source, spec, options):
-            return LazyFeature(source.digest, partial(source.load_tokens, need.scope))
-
-        inputs = {"rows": source.digest, "tokenizer": partial(models.digest_encoding, spec)}
+            return stored
+        inputs: dict[str, Input] = {"tokenizer": partial(models.digest_encoding, spec)}
         if options.without_end:
             inputs["ends"] = partial(_digest_ends, spec)
-        compute = partial(self.passes.write_tokens, spec, source, options)
-        step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, compute)
-        return LazyFeature.from_step(step, lambda entry: storage.load_ragged(entry.path))
 
-    def _declare_embeddings(
-        self, source: TextRows, need: core.Need
-    ) -> tuple[dict[core.Need, LazyFeature], Sequence[StepGroup]]:
-        """Declare embeddings at the maximum length, and in the same pass at the embedder's other lengths."""
+        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+            return self.reader.write_tokens(folder, inputs, spec, options)
+
+        step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, write)
+        return Feature(step, _load_ragged)
+
+    def _declare_embeddings(self, source: TextRows, need: core.Need) -> Feature:
+        """Declare embeddings at the embedder's maximum lengths, which one pass gives."""
         if self.models.vector_files:
-            return {need: self._read_user_vectors(source)}, []
+            return self._read_user_vectors(source)
         spec = self.models.embedder
         if spec is None:
             raise core.UndefinedMetric(format_hint("embedder"))
-        lengths = {self._declare_vectors(source, need, spec): spec.max_length}
-        for number in spec.lengths:
-            if number != spec.max_length:
-                step = self._declare_vectors(source, need, replace(spec, max_length=number))
-                step.what += f" cut to {number}"
-                lengths[step] = number
-        specs = [spec, *(replace(spec, max_length=number) for number in list(lengths.values())[1:])]
+        options = ScoringOptions(scope=need.scope)
+        reading = self._make_reading(source, spec.model_spec(), options, embedder=spec, vector_scope=need.scope)
+        wider: list[Reading] = []
+        if self._joins_pass(spec, self.models.scorer) and need.scope == _WHOLE:
+            scored = self._make_reading(
+                source, spec.model_spec(), ScoringOptions(scope="continuation"), embedder=spec, losses=True
+            )
+            wider = [scored, replace(scored, ranks=True)]
+        return self._get_vectors(self._declare_reading(source, reading, wider))
 
-        def compute(missing: Sequence[Step]) -> Sequence[Build]:
-            return self.passes.embed(specs, source, need.scope, {step: lengths[step] for step in missing})
+    def _get_vectors(self, step: Step) -> Feature:
+        spec = self.models.embedder
+        name = name_vectors(spec, spec.max_length) if spec is not None else storage.VECTORS
+        return Feature(File(step, name), lambda path, _: storage.load_array(path))
 
-        first, *others = lengths
-        reuses = not others and spec.kind != "sentence"
-        find_family = partial(self.passes.find_family, source, first) if reuses else None
-        return {need: _read_vectors(first)}, [StepGroup(list(lengths), compute, find_family)]
-
-    def _read_user_vectors(self, source: TextRows) -> LazyFeature:
+    def _read_user_vectors(self, source: TextRows) -> Feature:
         """Read the user's own vectors of a source, in place of an embedder's."""
         path = self.models.vector_files["model" if source.role == "model" else "human"]
-        if source.entry is None or not path.is_file():
-            return LazyFeature(None, dict)
         whole = self.texts.num_examples == "all" and source.file != SPARE_ROWS
-        if len(set(RowFile(source.path).ids)) < len(RowFile(source.path)):
-            raise core.DataError("features: expected one text per record, got conversations of several turns")
-        row_numbers = [int(name.rpartition("/")[2]) for name in RowFile(source.path).ids]
-        vectors = load_user_vectors(path, row_numbers, whole=whole)
-        return LazyFeature(core.digest(["own vectors", core.digest_file(path), source.digest]), lambda: vectors)
+
+        def load(_: Path, rows_path: Path) -> NDArray[np.float32]:
+            rows = RowFile(rows_path)
+            if len(set(rows.ids)) < len(rows):
+                raise core.DataError("features: expected one text per record, got conversations of several turns")
+            return load_user_vectors(path, [int(name.rpartition("/")[2]) for name in rows.ids], whole=whole)
+
+        return Feature(lambda: core.digest(["own vectors", core.digest_file(path)]), load)
+
+    def _check_user_vectors(self, sources: Sequence[TextRows]) -> None:
+        """Refuse vectors of the user's own that do not belong to the texts, or differ in their dimensions."""
+        wide: dict[str, int] = {}
+        for source in sources:
+            path = self.models.vector_files["model" if source.role == "model" else "human"]
+            load = partial(self._read_user_vectors(source).load, path)
+            if path.is_file() and (width := self.executor.read(source.rows, partial(_get_width, load), 0)):
+                wide[source.role] = width
+        if len(set(wide.values())) > 1:
+            got = ", ".join(f"{width} ({role})" for role, width in wide.items())
+            raise core.DataError(f"features: expected vectors of the same number of dimensions, got {got}")
 
     def _declare_scores(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need]
-    ) -> tuple[dict[core.Need, LazyFeature], Sequence[StepGroup]]:
+    ) -> dict[core.Need, Feature]:
         """Declare token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
+        nll, rank = (replace(need, kind=kind) for kind in ("token_nll", "token_rank"))
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
-        embedder = self.models.embedder if vectors in needs and not self.models.vector_files else None
+        embedder = self.models.embedder if options.is_plain and not self.models.vector_files else None
+        embedder = embedder if embedder is not None and self._joins_pass(embedder, spec) else None
+        wants_vectors = vectors in needs and (self._identify(source), vectors) not in self._features
+        reading = self._make_reading(
+            source, spec, options, losses=True, ranks=rank in (need, *needs),
+            embedder=embedder if wants_vectors else None,
+        )  # fmt: skip
+        wider = [replace(reading, ranks=True)]
         if embedder is not None:
-            is_one_pass = options.is_plain and embedder.reading.kind == "causal" and not embedder.lengths
-            is_done = (self._identify(source), vectors) in self._features
-            if is_done or not is_one_pass or not _is_same_model(embedder.model_spec(), spec):
-                embedder = None
-        stages = {replace(need, kind="token_nll"): "score", replace(need, kind="token_rank"): "rank"}
-        steps = {
-            each: self._declare_reading(source, options, spec, stage)
-            for each, stage in stages.items()
-            if each == need or each in needs
-        }
-        features = {each: LazyFeature.from_step(step, _read_ragged) for each, step in steps.items()}
-        if embedder is not None:
-            steps[vectors] = self._declare_vectors(source, vectors, embedder)
-            features[vectors] = _read_vectors(steps[vectors])
+            wider += [replace(reading, embedder=embedder), replace(reading, embedder=embedder, ranks=True)]
+        step = self._declare_reading(source, reading, [each for each in wider if each != reading])
+        features = {nll: _get_scores(step, NLL)}
+        if reading.ranks:
+            features[rank] = _get_scores(step, RANK)
+        if reading.embedder is not None:
+            features[vectors] = self._get_vectors(step)
+        return features
 
-        def compute(missing: Sequence[Step]) -> Sequence[Build]:
-            return self.passes.score_and_embed(spec, embedder, source, options, missing)
+    def _joins_pass(self, embedder: models.EmbedderSpec, spec: models.BackendSpec | None) -> bool:
+        """Return whether one pass of a model gives losses and the vectors of an embedder."""
+        if embedder.lengths or not _is_same_model(embedder.model_spec(), spec):
+            return False
+        return embedder.reading.kind == "causal"
 
-        group = list(steps.values())
-        return features, [StepGroup(group, compute, partial(self.passes.find_family, source, group[0]))]
-
-    def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
+    def _declare_gradients(self, source: TextRows, need: core.Need) -> Feature:
         """Declare sketches of the gradients of the scorer's losses of texts."""
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
         options = ScoringOptions.from_need(replace(need, options=tuple(further.items())))
-        step = self._declare_reading(source, options, spec, "gradients", size=size)
-        step.compute = partial(self.passes.sketch_gradients, spec, source, options, size)
-        return _read_vectors(step)
+        stored_ids = has_ids_for(source, spec.tokenizer_spec(), options)
 
-    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
+        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+            title = f"gradients of {source.title}"
+            return self.reader.sketch_gradients(folder, inputs, spec, options, size, stored_ids, title)
+
+        facts = {**options.facts(), "stored_ids": stored_ids, "size": size}
+        inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
+        step = _make_step(source, "gradients", options.title + self._name_model(spec), facts, inputs, write, spec)
+        return Feature(step, lambda path, _: storage.load_vectors(path))
+
+    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> Feature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model, least = self.models.model, self.texts.least_length
-        _refuse_answers(source)
+        self._refuse_answers(source)
         if model is None or decoder is None:
             raise core.UndefinedMetric("needs the generating model and its decoder; these texts come from a file")
         if not isinstance(decoder, QDecoder):
@@ -299,41 +315,58 @@ class FeatureTable:
             if reason := model.cannot("q_entropy" if is_entropy else "q_statistics", decoder):
                 raise core.UndefinedMetric(reason)
 
-        def load_negative_log(entry: Entry) -> core.Ragged:
-            q = storage.load_next_token(entry.path, entry.meta)
+        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+            title = f"read Q on {source.title}"
+            return self.reader.write_q(folder, inputs, model, decoder, least, title, entropy=is_entropy)
+
+        def load_negative_log(path: Path, _: Path) -> core.Ragged:
+            q = storage.load_next_token(path)
             with np.errstate(divide="ignore"):
                 return core.Ragged(-np.log(q.gold_prob), q.offsets)
 
         facts = {"decoder": core.canonicalize(decoder), "min_new_tokens": least}
-        inputs = {"rows": source.digest, "model": partial(digest_model, model), **_get_chat(source, model)}
+        inputs = {"model": partial(digest_model, model), **_get_chat(source, model)}
+        stage, what = ("entropy", "of Q") if is_entropy else ("next_token", "")
+        step = _make_step(source, stage, what, facts, inputs, write, model)
         if is_entropy:
-            write = partial(self.passes.write_entropy, model, decoder, source, least)
-            step = _make_step(source, "score", "entropy of Q", {**facts, "entropy": True}, inputs, write, model)
-            return LazyFeature.from_step(step, _read_ragged)
-        compute = partial(self.passes.read_q, model, decoder, source, least)
-        step = _make_step(source, "next_token", "", facts, inputs, compute, model)
+            return Feature(step, _load_ragged)
         if need.kind == "next_token":
-            return LazyFeature.from_step(step, lambda entry: storage.load_next_token(entry.path, entry.meta))
-        return LazyFeature.from_step(step, load_negative_log)
+            return Feature(step, lambda path, _: storage.load_next_token(path))
+        return Feature(step, load_negative_log)
 
-    def _declare_vectors(self, source: TextRows, need: core.Need, spec: models.EmbedderSpec) -> Step:
-        """Return the step of an embedder's vectors, which a group computes."""
-        inputs = {"rows": source.digest, "embedder": partial(digest_model, spec)}
-        facts: dict[str, Any] = {"scope": need.scope}
-        if spec.kind != "sentence":  # it reads texts
-            facts["stored_ids"] = has_ids_for(source, spec.model_spec(), ScoringOptions(scope=need.scope))
-        return _make_step(source, "embed", need.scope, facts, inputs, _compute_nothing, spec.model_spec())
+    def _make_reading(
+        self,
+        source: TextRows,
+        spec: models.BackendSpec,
+        options: ScoringOptions,
+        **outputs: Any,  # noqa: ANN401
+    ) -> Reading:
+        stored_ids = has_ids_for(source, spec.tokenizer_spec(), options)
+        return Reading(model=spec, options=options, stored_ids=stored_ids, **outputs)
 
-    def _declare_reading(
-        self, source: TextRows, options: ScoringOptions, spec: models.BackendSpec, stage: str, **further: int
-    ) -> Step:
-        """Return a step of what a model says of texts, which a group computes."""
-        what = options.title
-        if spec is not self.models.scorer and not _is_same_model(spec, self.models.scorer):
-            what += f" by {spec.title}"
-        inputs = {"rows": source.digest, "scorer": partial(digest_model, spec), **_get_chat(source, spec)}
-        facts = {**options.facts(), "stored_ids": has_ids_for(source, spec.tokenizer_spec(), options), **further}
-        return _make_step(source, stage, what, facts, inputs, _compute_nothing, spec)
+    def _declare_reading(self, source: TextRows, reading: Reading, wider: Sequence[Reading] = ()) -> Step:
+        """Return the step of what a model reads; artifacts of `wider` readings are as good."""
+        spec, embedder = reading.model, reading.embedder
+        inputs: dict[str, Input] = {}
+        if reading.losses or reading.ranks:
+            inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
+        if embedder is not None:  # one pass gives all of its lengths
+            shared = replace(embedder, max_length=embedder.lengths[0]) if embedder.lengths else embedder
+            inputs["embedder"] = partial(digest_model, shared)
+
+        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+            return self.reader.write_reading(folder, inputs, reading, f"read {source.title}")
+
+        of_vectors = embedder is not None and not reading.losses
+        what = reading.title + ("" if of_vectors else self._name_model(spec))
+        step = _make_step(source, "read", what, reading.facts(), inputs, write, spec)
+        others = tuple(self._declare_reading(source, each) for each in wider)
+        return replace(step, extent=("rows", "chat"), shares_rows=True, wider=others)
+
+    def _name_model(self, spec: models.BackendSpec) -> str:
+        """Return ` by` a model other than the scorer."""
+        is_scorer = spec is self.models.scorer or _is_same_model(spec, self.models.scorer)
+        return "" if is_scorer else f" by {spec.title}"
 
     def _choose_model(self, need: core.Need) -> models.BackendSpec:
         spec = self.models.find_model(need)
@@ -342,12 +375,23 @@ class FeatureTable:
             raise core.UndefinedMetric(by_model if need.by in BY_MODEL else format_hint("scorer"))
         return spec
 
+    def _refuse_answers(self, source: TextRows) -> None:
+        """Refuse what the model thinks of its answers alone: it drew them after its reasoning."""
+        thinking = self.executor.read(source.rows, lambda path: RowFile(path).facts.get("thinking", "keep"), "keep")
+        if thinking != "keep":
+            raise core.UndefinedMetric(
+                f"the model reasoned before its answers (thinking={thinking}); set thinking=keep"
+            )
 
-def _refuse_answers(source: TextRows) -> None:
-    """Refuse what the model thinks of its answers alone: it drew them after its reasoning."""
-    thinking = source.entry.meta.get("thinking", "keep") if source.entry is not None else "keep"
-    if thinking != "keep":
-        raise core.UndefinedMetric(f"the model reasoned before its answers (thinking={thinking}); set thinking=keep")
+
+def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
+    """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
+    if spec is None or options.tokenizes_again:
+        return False
+    try:
+        return source.tokenizer == models.digest_encoding(spec)
+    except core.DataError:  # no tokenizer; the step that needs it says so
+        return False
 
 
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
@@ -375,25 +419,27 @@ def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDA
     return vectors
 
 
+def _get_width(load: Callable[[Path], Any], rows: Path) -> int:
+    return int(load(rows).shape[1])
+
+
 def _make_step(
-    source: TextRows, stage: str, what: str, spec: Mapping[str, Any], inputs: Mapping[str, Any], compute: Build,
-    model: models.BackendSpec | None = None,
+    source: TextRows, stage: str, what: str, spec: Mapping[str, Any], inputs: Mapping[str, Input],
+    make: Callable[[Path, Inputs], Mapping[str, Any]], model: models.BackendSpec | None = None,
 ) -> Step:  # fmt: skip
     """Return a step for which a model reads the texts of a source."""
-    title = f"{source.title} {what}".rstrip()
-    return Step(stage, title, source.role, spec, inputs, compute, source.num_texts, source.num_tokens, model)
+    title, inputs = f"{source.title} {what}".rstrip(), {"rows": source.rows, **inputs}
+    return Step(stage, title, source.role, spec, inputs, make, source.num_texts, source.num_tokens, model)
 
 
-def _compute_nothing(folder: Path) -> Mapping[str, Any]:
-    raise core.SpecError(f"{folder.name}: a step of a group is computed with its group")
+def _get_scores(step: Step, prefix: str) -> Feature:
+    """Return the losses or ranks of a reading."""
+    content = File(step, f"{prefix}values.npy", beside=(f"{prefix}offsets.npy",))
+    return Feature(content, lambda path, _: storage.load_ragged(path.parent, prefix))
 
 
-def _read_ragged(entry: Entry) -> core.Ragged:
-    return storage.load_ragged(entry.path)
-
-
-def _read_vectors(step: Step) -> LazyFeature:
-    return LazyFeature.from_step(step, lambda entry: storage.load_vectors(entry.path))
+def _load_ragged(path: Path, _: Path) -> core.Ragged:
+    return storage.load_ragged(path)
 
 
 def _is_same_model(spec: models.BackendSpec, other: models.BackendSpec | None) -> bool:
@@ -426,10 +472,20 @@ def _digest_ends(spec: models.ModelSpec) -> str:
     return core.digest([models.digest_encoding(spec), spec.end_ids()])
 
 
-def _get_chat(source: TextRows, spec: models.BackendSpec) -> dict[str, Step | None]:
+def _digest_with_icu(path: Path) -> str:
+    """Return a digest of a file of rows, and of the library that finds their words."""
+    return core.digest([core.digest_file(path), core.describe_icu()])
+
+
+def _digest_ids(path: Path) -> str:
+    """Return a digest of the example ids of a file of rows."""
+    return core.digest_columns([RowFile(path).each("example_id")])
+
+
+def _get_chat(source: TextRows, spec: models.BackendSpec) -> dict[str, Input]:
     """Return the chat template's field of a key, if the model reads the prompts through one."""
-    return {"chat": source.chat} if spec.chat_template else {}
+    return {"chat": File(source.chat, CHAT) if source.chat is not None else None} if spec.chat_template else {}
 
 
-def _label(need: core.Need) -> str:
-    return f"{need.kind}:{need.by}:{need.scope}:{core.digest(list(need.options))[:8]}"
+def _name_input(side: str, need: core.Need) -> str:
+    return f"{side} {need.kind}:{need.by}:{need.scope}:{core.digest(list(need.options))[:8]}"

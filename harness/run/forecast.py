@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -12,9 +12,9 @@ from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.run_record import Outcome
 from openended.harness.run.settings import RunModels, Settings, TextOptions
+from openended.harness.run.steps import Step
 from openended.harness.storage import MANIFEST
 
-PASSES = ("score", "embed", "next_token")  # stages in which a model reads texts
 MOST = 2000  # entries of a stage that are read
 # Bytes per token of generations and of scores, and per text of embeddings, in the store: texts and ids, float64, a
 # thousand float32.
@@ -60,9 +60,11 @@ class Forecast:
                 self.missing[str(missing)] = None
         human, model = _make_placeholders(settings.task, settings.models, settings.decoder, settings.texts)
         for line in outcome.plan:
-            rows = model if line.role == "model" else human
-            reader = line.model.without_label() if line.stage in PASSES and line.model is not None else None
-            key = line.key or core.digest([line.stage, line.what, rows, reader])
+            step = line.step
+            rows = model if step.role == "model" else human
+            passes = list_passes(step)
+            reader = step.model.without_label() if passes and step.model is not None else None
+            key = line.key or core.digest([step.stage, step.what, rows, reader])
             if key in self._steps:
                 continue
             self._steps.add(key)
@@ -71,13 +73,14 @@ class Forecast:
                 continue
             self.make += line.state == "make"
             self.waits += line.state == "waits"
-            if line.stage == "generate" and settings.decoder is not None:
-                self.generate[rows] = (line.model, settings.decoder.name, line.num_texts, line.num_tokens)
+            if step.stage == "generate" and settings.decoder is not None:
+                self.generate[rows] = (step.model, settings.decoder.name, line.num_texts, line.num_tokens)
             elif reader is not None:
-                read = (line.stage, "more" if line.role == "more human" else rows, reader)
-                self.reads[read] = max(self.reads.get(read, (0, 0)), (line.num_texts, line.num_tokens))
-            elif line.metric is not None:
-                self.measures[line.metric] += 1
+                for name in passes:
+                    read = (name, "more" if step.role == "more human" else rows, reader)
+                    self.reads[read] = max(self.reads.get(read, (0, 0)), (line.num_texts, line.num_tokens))
+            elif step.metric is not None:
+                self.measures[step.metric] += 1
 
     def _add_models(self, models: RunModels, decoder: Decoder | None, metrics: Iterable[core.Metric]) -> None:
         """Add the models that a job needs, and the servers that get its texts."""
@@ -147,6 +150,15 @@ class Forecast:
         return seconds + sum(rates.measures[name] * count for name, count in self.measures.items())
 
 
+def list_passes(step: Step) -> list[str]:
+    """Return what a model reads texts for in a step: `score`, `embed` or `next_token`."""
+    if step.stage == "next_token":
+        return ["next_token"]
+    if step.stage != "read" or not isinstance(step.spec, Mapping):
+        return []
+    return [*(["score"] if step.spec["losses"] else []), *(["embed"] if "vectors" in step.spec else [])]
+
+
 def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
     """Add up the plans of jobs."""
     total = Forecast()
@@ -203,7 +215,7 @@ def read_rates(store: Path) -> Rates:
     # The more tokens, the less of the time went into loading.
     generated: dict[tuple[str, str], tuple[int, float]] = {}
     passed: dict[str, tuple[int, float]] = {}
-    for stage in ("generate", "score"):
+    for stage in ("generate", "read"):
         for manifest in _iterate_manifests(store / stage):
             took, facts = float(manifest["seconds"]), manifest["meta"]
             tokens = int(facts.get("tokens") or 0) - int(facts.get("reused_tokens") or 0)

@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import imported
-from openended.harness.core import DataError, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
-from openended.harness.run.dataset import Dataset, build_cut_row, describe_words
+from openended.harness.core import DataError, Json, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
+from openended.harness.run.dataset import HUMAN_ROWS, PROMPTS, SPARE_ROWS, Dataset, build_cut_row, describe_words
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
-from openended.harness.run.steps import Step, TextRows
-from openended.harness.storage import Row, RowFile, write_rows
+from openended.harness.run.steps import Input, Inputs, Step, TextRows
+from openended.harness.storage import Row, RowFile, write_in_order, write_rows
 
 NAIVE_VERSION = 1  # increased when the texts of a naive system change; enters their keys
 DAMAGE_VERSION = 1  # increased when damaged texts change; enters their keys
 _UNCUT = ("longer", "none")
 
-MakeRows = Callable[[Tokenizer | None], tuple[Iterable[Row], str]]
-"""Tokenizer of the rows → the rows, and a note for the reader of a table; imported rows have notes of their own."""
+MakeRows = Callable[[Tokenizer | None, Inputs], tuple[Iterable[Row], str]]
+"""Tokenizer of the rows, inputs → rows, and a note for the reader of a table; imported rows have notes of their own."""
 
 
 def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: Session) -> TextRows:
     """Declare the texts that `generations` names, as the system under test."""
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
-    inputs: dict[str, Any] = {"tokenizer": dataset.tokenizer, **dataset.cut.inputs}
+    inputs: dict[str, Input] = {"tokenizer": dataset.tokenizer, **dataset.cut.inputs}
     what = name
     make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
     spec: Any
@@ -42,7 +42,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
         spec |= describe_words(dataset.tokenizer, length is not None)
         inputs["file"] = dataset.fingerprint
     elif naive is not None:
-        make_rows = partial(_make_naive_texts, options, task, naive, dataset)
+        make_rows = partial(_make_naive_texts, options, task, naive)
         spec = {"naive": [naive.kind, naive.number], "seed": seed, "version": NAIVE_VERSION}
         spec |= describe_words(dataset.tokenizer, is_cut=True)
     else:
@@ -52,10 +52,10 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     if naive is not None or damage is not None or not is_unpaired(options, task) or is_cut_like_human:
         inputs["human"] = dataset.human
 
-    def write(folder: Path) -> Mapping[str, Any]:
-        rows, note = make_rows(session.row_tokenizer(dataset.tokenizer_spec))
+    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+        rows, note = make_rows(session.row_tokenizer(dataset.tokenizer_spec), inputs)
         reasoning = isinstance(rows, imported.ImportedRows) and rows.has_reasoning
-        count = write_rows(folder / DATA, rows, reasoning=reasoning)
+        count, of_rows = write_rows(folder / DATA, rows, reasoning=reasoning), dict[str, Json]()
         facts: dict[str, Any] = {"n": count, "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes
@@ -64,9 +64,13 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
             if not count:
                 raise DataError(f"{'; '.join(rows.notes)}; no text is left to score")
             if rows.reasoning.reasoned or rows.reasoning.lost:
-                facts["thinking"] = options.selection.thinking
+                of_rows["thinking"] = options.selection.thinking
             if rows.id_source:
-                facts["ids"] = rows.id_source
+                of_rows["ids"] = rows.id_source
+        if of_rows:  # known after the last row was read
+            whole = (folder / DATA).rename(folder / ".read.arrow")
+            write_in_order(folder / DATA, [whole], range(count), of_rows)
+            whole.unlink()
         return facts
 
     count = options.num_model_texts
@@ -87,14 +91,14 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
     source = None if load_system else _find_file(name)
     path = source or Path(name)
 
-    def make_rows(tokenizer: Tokenizer | None) -> tuple[Iterable[Row], str]:
-        limit = dataset.limit_length(length)
+    def make_rows(tokenizer: Tokenizer | None, inputs: Inputs) -> tuple[Iterable[Row], str]:
+        limit = dataset.limit_length(length, inputs.get("human"))
         if load_system is not None:
-            return imported.import_texts(load_system(), name, dataset.prompts, tokenizer, limit), ""
+            return imported.import_texts(load_system(), name, inputs["human"] / PROMPTS, tokenizer, limit), ""
         if unpaired:
             numbered = f"{task.name}/{{:06d}}".format
             return imported.import_unpaired(path, numbered, tokenizer, limit, count=most, selection=selection), ""
-        return imported.import_rows(path, dataset.prompts, tokenizer, limit, selection), ""
+        return imported.import_rows(path, inputs["human"] / PROMPTS, tokenizer, limit, selection), ""
 
     def build_spec() -> dict[str, Any]:
         spec: dict[str, Any] = {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
@@ -120,10 +124,10 @@ def _find_file(name: str) -> Path | None:
 
 
 def _make_naive_texts(
-    options: TextOptions, task: Task, system: imported.NaiveSystem, dataset: Dataset, tokenizer: Tokenizer | None
+    options: TextOptions, task: Task, system: imported.NaiveSystem, tokenizer: Tokenizer | None, inputs: Inputs
 ) -> tuple[Iterable[Row], str]:
     """Return the texts of a naive system, one for each example, from human texts that are not compared."""
-    rows, spare = RowFile(dataset.human_rows.path), RowFile(dataset.spare_rows.path)
+    rows, spare = (RowFile(inputs["human"] / name) for name in (HUMAN_ROWS, SPARE_ROWS))
     if not len(spare):
         raise SpecError(
             f"generations={options.generations}: naive systems learn from human texts that are not compared, and "
@@ -144,10 +148,10 @@ def _make_naive_texts(
 
 
 def _retrieve_texts(
-    options: TextOptions, task: Task, dataset: Dataset, tokenizer: Tokenizer | None
+    options: TextOptions, task: Task, dataset: Dataset, tokenizer: Tokenizer | None, inputs: Inputs
 ) -> tuple[Iterable[Row], str]:
     """Return for each prompt the human text of the most similar other prompt of the task."""
-    name, rows = str(options.generations), RowFile(dataset.human_rows.path)
+    name, rows = str(options.generations), RowFile(inputs["human"] / HUMAN_ROWS)
     compared = set(rows.ids)
     rest = [
         e
@@ -158,17 +162,22 @@ def _retrieve_texts(
         raise SpecError(f"generations={name}: needs prompts that are not compared; set a smaller num_examples")
     nearest = imported.find_nearest_prompts(rows.prompts, [e.prompt for e in rest])
     texts_by_id = {example: rest[i].human for example, i in zip(rows.ids, nearest, strict=True)}
-    limit = dataset.limit_length(options.max_new_tokens)
-    texts = imported.import_texts(texts_by_id, name, dataset.prompts, tokenizer, limit)
+    limit = dataset.limit_length(options.max_new_tokens, inputs["human"])
+    texts = imported.import_texts(texts_by_id, name, inputs["human"] / PROMPTS, tokenizer, limit)
     return texts, f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
 
 
 def _damage_texts(
-    options: TextOptions, task: Task, damage: imported.Damage, dataset: Dataset, tokenizer: Tokenizer | None
+    options: TextOptions,
+    task: Task,
+    damage: imported.Damage,
+    dataset: Dataset,
+    tokenizer: Tokenizer | None,
+    inputs: Inputs,
 ) -> tuple[Iterable[Row], str]:
     """Return damaged human texts: those that are not compared, with their prompts; cut as generated ones."""
-    rows = list(RowFile(dataset.spare_rows.path))
-    needed = len(RowFile(dataset.human_rows.path))
+    rows = list(RowFile(inputs["human"] / SPARE_ROWS))
+    needed = len(RowFile(inputs["human"] / HUMAN_ROWS))
     if len(rows) < needed:
         raise SpecError(
             f"generations={options.generations}: needs as many human texts as are compared, {needed}; task "
@@ -178,7 +187,7 @@ def _damage_texts(
         [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
     )
     damaged = imported.damage_texts(damage, texts, options.seed)
-    limit = dataset.limit_length(None if damage.kind in _UNCUT else options.max_new_tokens)
+    limit = dataset.limit_length(None if damage.kind in _UNCUT else options.max_new_tokens, inputs["human"])
     damaged_rows = (
         row if text == row.generation.text else build_cut_row(row, row.generation.sample, text, tokenizer, limit)
         for row, text in zip(rows, damaged, strict=True)

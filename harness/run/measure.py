@@ -7,9 +7,10 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from openended.harness.run.dataset import REFERENCE_ROWS
 from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
-from openended.harness.run.steps import Step, StepFailedError, TextRows
+from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
@@ -53,15 +54,21 @@ class Measurement:
     step: Step | None
     reason: str = ""
 
-    def read_result(self, options: FactOptions) -> SystemResult:
+    def read_result(self, options: FactOptions, executor: Executor) -> SystemResult:
         """Return the result; that of a metric without a value, or whose code raised, has the reason as a note."""
-        entry = self.step.entry if self.step is not None else None
-        if entry is not None:
-            return SystemResult(self.system, self.metric, load_result(entry.path), entry.name)
-        failure, undefined = (self.step.failure, self.step.undefined) if self.step is not None else ("", self.reason)
-        facts = collect_facts(options, self.metric, self.human, self.model)
-        result = _build_undefined_result(self.metric, facts, self.human, self.model, failure or undefined)
-        return SystemResult(self.system, self.metric, replace(result, status="failed") if failure else result, None)
+        reason, status = self.reason, "undefined"
+        if self.step is not None:
+            try:
+                entry = executor.get(self.step)
+                return SystemResult(self.system, self.metric, load_result(entry.path), entry.name)
+            except StepFailedError as err:
+                reason, status = str(err), "failed"
+            except core.UndefinedMetric as err:
+                reason = str(err)
+        facts = collect_facts(options, self.metric, self.human, self.model, executor)
+        counts = [executor.read(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)]
+        result = _build_undefined_result(self.metric, facts, counts, reason)
+        return SystemResult(self.system, self.metric, replace(result, status=cast("core.Status", status)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +97,17 @@ class Measures:
         except core.UndefinedMetric as err:
             return Measurement(system, metric, human, model, None, str(err))
 
+        executor = self.features.executor
+
+        @cache
         def build_spec() -> Mapping[str, Any]:
             spec = {
                 "metric": core.canonicalize(metric),
-                "facts": collect_facts(self.options, metric, human, model),
+                "facts": collect_facts(self.options, metric, human, model, executor),
                 "system": "model" if system == core.HUMAN else system,  # the same texts as a system: one artifact
             }
             is_imported = self.options.texts.generations is not None
-            if ids := describe_token_ids(metric, model, self.options.models, is_imported=is_imported):
+            if ids := describe_token_ids(metric, model, self.options.models, executor, is_imported=is_imported):
                 spec["ids"] = ids
             if judged is not None:
                 spec["player"] = player
@@ -109,9 +119,9 @@ class Measures:
                 spec["intervals"] = [self.intervals, core.RESAMPLING_VERSION]
             return spec
 
-        def write(folder: Path) -> Mapping[str, Any]:
-            spec = step.recipe.spec if step.recipe is not None else build_spec()
-            features, notes = self._load_features(metric, human, model, spec["facts"]), list[str]()
+        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+            spec = build_spec()
+            features, notes = self._load_features(metric, human, model, spec["facts"], inputs), list[str]()
             features = replace(features, texts_per_prompt=texts_per_prompt)
             if judged is not None and isinstance(metric, core.ReadsFile):
                 data = {need: judged for need in metric.needs() if need.kind == "judgments"}
@@ -125,7 +135,8 @@ class Measures:
             try:
                 result = compute_metric(metric, features, core.Plan(self.intervals))
             except core.UndefinedMetric as err:
-                result = _build_undefined_result(metric, spec["facts"], human, model, str(err))
+                counts = [len(features.human), len(features.model)]
+                result = _build_undefined_result(metric, spec["facts"], counts, str(err))
             except core.HarnessError:
                 raise
             except (Exception, SystemExit) as err:
@@ -143,28 +154,30 @@ class Measures:
         step = Step("measure", what, system, build_spec, inputs, write, metric=metric.name)
         return Measurement(system, metric, human, model, step)
 
-    def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Any]:
+    def _list_inputs(self, metric: core.Metric, human: TextRows, model: TextRows) -> dict[str, Input]:
         needs = metric.text_needs()
-        inputs: dict[str, Any] = {}
+        inputs: dict[str, Input] = {}
         if len(needs) < len(metric.needs()):
             inputs["judgments"] = self.judgments.digest
         if metric.sides != "one" or _reads_references(metric, human):
-            inputs |= {f"human {k}": v for k, v in self.features.list_contents(human, needs).items()}
+            inputs |= self.features.list_inputs("human", human, needs)
         if metric.sides != "human":
-            inputs |= {f"model {k}": v for k, v in self.features.list_contents(model, needs).items()}
+            inputs |= self.features.list_inputs("model", model, needs)
         for number, other in enumerate(self.others if metric.reads_grid else ()):
-            inputs |= {f"other {number} {k}": v for k, v in self.features.list_contents(other, needs).items()}
+            inputs |= self.features.list_inputs(f"other {number}", other, needs)
         return inputs
 
     def _load_features(
-        self, metric: core.Metric, human: TextRows, model: TextRows, facts: Mapping[str, str]
+        self, metric: core.Metric, human: TextRows, model: TextRows, facts: Mapping[str, str], inputs: Inputs
     ) -> core.Features:
         """Load both sides; a metric of one side gets it as both."""
-        needs = metric.text_needs()
-        model_side = self.features.side(human if metric.sides == "human" else model, needs)
-        human_side = model_side if metric.sides == "one" else self.features.side(human, needs)
-        references = self.features.side(human, needs) if _reads_references(metric, human) else None
-        others = [self.features.side(other, needs) for other in self.others] if metric.reads_grid else []
+        needs, load = metric.text_needs(), self.features.load_side
+        of_model = ("human", human) if metric.sides == "human" else ("model", model)
+        model_side = load(*of_model, needs, inputs)
+        human_side = model_side if metric.sides == "one" else load("human", human, needs, inputs)
+        references = load("human", human, needs, inputs) if _reads_references(metric, human) else None
+        systems = enumerate(self.others) if metric.reads_grid else ()
+        others = [load(f"other {number}", other, needs, inputs) for number, other in systems]
         if not core.is_bundled(type(metric)):  # what a plug-in changes is seen by no other metric
             copies: dict[int, core.Side] = {}
             for side in (human_side, model_side, *others):
@@ -268,9 +281,8 @@ def add_intervals(
 
 
 def _build_undefined_result(
-    metric: core.Metric, facts: Mapping[str, str], human: TextRows, model: TextRows, reason: str
+    metric: core.Metric, facts: Mapping[str, str], counts: Sequence[int], reason: str
 ) -> core.MetricResult:
-    counts = [len(RowFile(s.path)) if s.entry is not None else 0 for s in (human, model)]
     return core.MetricResult(
         metric=metric.name, signature=core.build_signature(metric, facts), primary=metric.name,
         values={metric.name: float("nan")},

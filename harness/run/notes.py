@@ -3,7 +3,9 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from openended.harness.run.dataset import Dataset
 from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.settings import RunModels
-from openended.harness.run.steps import TextRows
+from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import RowFile
 
 # A human side with this many times the scorer's validation perplexity is of another domain.
@@ -30,8 +32,8 @@ def list_notes(
     features: FeatureTable,
 ) -> list[str]:  # fmt: skip
     """Return the notes of a run: those of its texts, then those of its scoring models; log the warnings among them."""
-    texts, models = features.texts, features.models
-    sides = [RowFile(rows.path) for rows in (dataset.human_rows, model_rows)]
+    texts, models, executor = features.texts, features.models, features.executor
+    sides = [RowFile(executor.locate(rows)) for rows in (dataset.human_rows, model_rows)]
     # The human row of a table says by itself how many texts it is based on.
     has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
     few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
@@ -39,18 +41,17 @@ def list_notes(
     need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
     far = None
     if models.scorer is not None and need is not None and task.has_human():
-        nll = features.value(dataset.human_rows, need)
-        far = compare_with_card(models.scorer, compute_perplexity(nll)) if nll is not None else None
+        with suppress(core.UndefinedMetric):
+            human_ppl = features.read(dataset.human_rows, need, compute_perplexity, 0.0)
+            far = compare_with_card(models.scorer, human_ppl)
     notes = [*filter(None, [few]), *task.remarks()]
     if models.chat_model is not None:
         title = models.chat_model.title
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
-    if dataset.examples.entry is not None:
-        skipped: dict[str, int] = dataset.examples.entry.meta["skipped"]
-        notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
-    if model_rows.entry is not None:
-        meta = model_rows.entry.meta
-        notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
+    skipped: dict[str, int] = executor.get(dataset.examples).meta["skipped"]
+    notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
+    meta = executor.get(model_rows.step).meta
+    notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
     human, model = map(find_median_length, sides)
     if human and model and abs(model - human) > human * _LENGTH_GAP:
         notes.append(
@@ -59,7 +60,7 @@ def list_notes(
         )
     has_file = texts.generations is not None and not imported.is_built_in_system(texts.generations)
     same = warn_of_human_texts(name, *sides) if has_file else None
-    tokenizer = features.passes.session.row_tokenizer(dataset.tokenizer_spec)
+    tokenizer = executor.session.row_tokenizer(dataset.tokenizer_spec)
     special = None
     if isinstance(tokenizer, TextTokenizer):
         human_side, model_side = sides
@@ -70,17 +71,19 @@ def list_notes(
         if has_file:
             columns[f"texts of {name}"] = (model_side.token_ids, model_side.each("text"))
         special = warn_of_special_tokens(tokenizer, columns)
-    unit, is_warning = describe_unit(metrics, models.counter, dataset.human_rows, model_rows)
+    unit, is_warning = describe_unit(metrics, models.counter, *sides)
     notes += filter(None, [same, special, unit])
     # A table says of texts of one length that they have exactly so many tokens.
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
     for warning in filter(None, (far, few, same, special, unit if is_warning else None)):
-        features.passes.session.warn_once(warning)
+        executor.session.warn_once(warning)
     return [
         *notes,
-        *list_remarks(task, metrics, models, dataset.limit_length(texts.max_new_tokens)),
+        *list_remarks(
+            task, metrics, models, dataset.limit_length(texts.max_new_tokens, executor.get(dataset.human).path)
+        ),
         *filter(None, [far]),
     ]
 
@@ -123,7 +126,7 @@ def remark_on_batches(model: BackendSpec | None, meta: Mapping[str, Any] | None 
         return [f"{core.BATCH_REMARK} in {dtype}, and so on runtime.batch_size"] if is_reduced else []
     if not meta.get("batch_dependent"):
         return []
-    parts = [*meta.get("reused_from", {}).get("parts", ()), meta]
+    parts = [*meta.get("parts", ()), meta]
     batches = [
         f"{dtype} on {part['device']}, {part['batch_size']} at once" for part in parts if part.get("batch_dependent")
     ]
@@ -171,20 +174,21 @@ def warn_of_few_texts(name: str, num_human: int, num_model: int) -> str:
 
 
 def resolve_units(
-    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows
+    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows, executor: Executor
 ) -> tuple[core.Metric, ...]:
     """Return metrics that count tokens or characters where the option `unit` is `auto`."""
-    if human.entry is None:
-        return tuple(metrics)
-    unit = "tokens"
-    if counter is None:
-        unit = "chars" if core.mostly_lack_spaces(RowFile(human.path).each("text")) else "tokens"
+
+    def choose_unit(path: Path) -> str:
+        by_chars = counter is None and core.mostly_lack_spaces(RowFile(path).each("text"))
+        return "chars" if by_chars else "tokens"
+
+    unit = executor.read(human.rows, choose_unit, "auto")
     options: list[Any] = list(metrics)
     return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
 
 
 def describe_unit(
-    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: TextRows, model: TextRows
+    metrics: Sequence[core.Metric], counter: ModelSpec | None, human: RowFile, model: RowFile
 ) -> tuple[str, bool]:
     """Return a note on what is counted in texts without spaces between words, or nothing; and if it is a warning."""
     counted = [(metric.name, need.by) for metric in metrics for need in metric.needs() if need.kind == "tokens"]
@@ -193,7 +197,7 @@ def describe_unit(
     by_words = {name for name, by in counted if by in words or (by == "scorer" and counter is None)}
     if not by_words and not by_chars:
         return "", False
-    lacking, count = core.count_unspaced_texts(RowFile((model if by_words else human).path).each("text"))
+    lacking, count = core.count_unspaced_texts((model if by_words else human).each("text"))
     if lacking and by_words:
         return (
             f"{lacking} of the first {count} texts hold words of a script without spaces between them, or emoji, but "

@@ -7,6 +7,7 @@ metrics, record.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +16,23 @@ from openended.harness.decoders import Decoder
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
-from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns
+from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns, digest_texts
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
 from openended.harness.run.measure import Measurement, Measures, System, SystemResult, compute_metric
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
-from openended.harness.run.passes import ModelPasses
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Executor, Step, TextRows
+from openended.harness.run.steps import Executor, Inputs, Step, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 
 @dataclass(frozen=True, slots=True)
 class RunTexts:
-    """The texts of a run; their entries are None while they are only planned."""
+    """The texts of a run."""
 
     settings: Settings
     checked: CheckResult
@@ -46,31 +46,51 @@ class RunTexts:
     def human_rows(self) -> TextRows:
         return self.dataset.human_rows
 
+    @property
+    def executor(self) -> Executor:
+        return self.features.executor
+
+    @property
+    def path(self) -> Path:
+        """Where the texts of the system are."""
+        return self.executor.locate(self.model_rows)
+
     def explain_no_ceiling(self) -> str:
         """Say why there is no human ceiling; empty where there is one.
 
         A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
         """
-        entry, human = self.model_rows.entry, self.dataset.human.entry
-        needed = int(entry.meta["n"]) if entry is not None else self.settings.texts.num_model_texts
-        have = human.meta["more"] if human is not None else needed
+        planned = self.settings.texts.num_model_texts
+        needed = self.executor.read(self.model_rows.rows, count_rows, planned)
+        have = self.executor.read(self.dataset.spare_rows.rows, count_rows, needed)
         if have == needed:
             return ""
         return f"no human ceiling: it needs {needed} further human texts, as many as a system has; {have} were left"
+
+    def list_further_human(self) -> list[TextRows]:
+        """List the human texts of other prompts that differences of systems rest on."""
+        other = self.dataset.other_rows
+        both = (self.dataset.spare_rows, other) if other is not None else ()
+        return [rows for rows in both if self.executor.read(rows.rows, count_rows, 1)]
 
     def count_per_prompt(self) -> int:
         """Return how many texts the system has of a prompt; of a file's, most have so many."""
         if self.settings.generations is None:
             return self.settings.samples
-        ids = RowFile(self.model_rows.path).ids if self.model_rows.entry is not None else ()
-        return Counter(Counter(ids).values()).most_common(1)[0][0] if ids else 0
+        counts = self.executor.read(self.model_rows.rows, lambda path: Counter(RowFile(path).ids), Counter[str]())
+        return Counter(counts.values()).most_common(1)[0][0] if counts else 0
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a file."""
+    return len(RowFile(path))
 
 
 def plan(settings: Settings, session: Session) -> Outcome:
     """Plan a run: what is cached and what would be computed; loads no model and writes nothing."""
     executor = Executor(session, plan_only=True)
     texts = make_texts(settings, executor)
-    measure_all(texts, executor)
+    measure_all(texts)
     device = remark_on_device(settings.runtime, settings.models)
     for remark in (*texts.checked.remarks, *remark_on_batches(settings.model), *device):
         session.warn_once(remark)
@@ -89,26 +109,26 @@ def run(
     """
     executor = Executor(session, plan_only=False)
     texts = make_texts(settings, executor)
-    settings = texts.settings
-    measurements, options = measure_all(texts, executor, others)
-    results = [measurement.read_result(options) for measurement in measurements]
+    settings, dataset = texts.settings, texts.dataset
+    measurements, options = measure_all(texts, others)
+    results = [measurement.read_result(options, executor) for measurement in measurements]
     session.side_cache.end_run()
     name = settings.system or settings.generations or "the system"
-    notes = list_notes(settings.task, settings.metrics, name, texts.dataset, texts.model_rows, texts.features)
+    notes = list_notes(settings.task, settings.metrics, name, dataset, texts.model_rows, texts.features)
     not_drawn: list[str] = []
     if texts.audit is not None:
         from openended.harness.run.audit import describe_audit
 
-        note, is_failed = describe_audit(texts.audit)
+        note, is_failed = describe_audit(texts.audit, executor)
         notes.insert(0, note)
         not_drawn += [note] if is_failed else []
-    task, human = str(texts.checked.fingerprint), texts.dataset.human.entry
+    task, human = str(texts.checked.fingerprint), digest_texts(executor.locate(texts.human_rows))
     folder = write_record(
         settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=settings.spec(),
-        axes=collect_axes(settings, texts.decoder, fingerprint=task, human=human), decoder=texts.decoder, task=task,
+        axes=collect_axes(settings, texts.decoder, fingerprint=task, texts=human), decoder=texts.decoder, task=task,
         notes=notes, overrides=overrides,
     )  # fmt: skip
-    write_explanations(folder, session.store.root, results, texts.human_rows, texts.model_rows)
+    write_explanations(folder, session.store.root, results, executor.locate(texts.human_rows), texts.path)
     broken = [m.result for m in results if m.result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
     return Outcome(folder, executor.num_computed, tuple(executor.plan), failed=(*not_drawn, *failed))
@@ -127,32 +147,40 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     digests = checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer
     dataset = declare_dataset(task, texts, run_models, *digests, session)
     executor.run(*dataset.steps)
-    settings = replace(settings, metrics=resolve_units(settings.metrics, run_models.counter, dataset.human_rows))
-    check_dataset(dataset, checked, settings.metrics, texts, run_models, decoder)
+    metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
+    settings = replace(settings, metrics=metrics)
+    check_dataset(dataset, checked, settings, executor)
     if executor.plan_only:
-        check_user_files(task, texts, dataset, session)
-    features = FeatureTable(run_models, texts, ModelPasses(session, settings.runtime))
+        check_user_files(task, texts, dataset, executor)
+    features = FeatureTable(run_models, texts, settings.runtime, executor)
     if texts.generations is not None:
         from openended.harness.run.import_texts import declare_import
 
         rows = declare_import(texts, task, dataset, session)
     else:
-        if decoder is not None and decoder.needs_human_ppl:
+        if model is None or decoder is None:
+            raise core.SpecError("model and decoder: expected values when the harness generates")
+        scores: Step | None = None
+        if decoder.needs_human_ppl:
             # What the metrics read of the human side is computed with it, so that no model passes over it twice.
             scored = [n for m in settings.metrics for n in m.text_needs() if n.kind in ("token_nll", "embeddings")]
             alike = [need for need in scored if need.by != "model"] if task.has_human() else []  # not under its Q
-            executor.run(*features.declare([(dataset.human_rows, (FOR_DECODER, *alike))], None))
-            nll = features.value(dataset.human_rows, FOR_DECODER)
-            decoder = decoder.resolve(compute_perplexity(nll)) if nll is not None else decoder
-        if model is None or decoder is None:
-            raise core.SpecError("model and decoder: expected values when the harness generates")
-        generated = declare_generation(model, decoder, texts, task, dataset, session, settings.runtime)
-        executor.run(generated.step)
-        rows, lists = generated, texts.prompting is not None and texts.prompting.lists
-        if generated.entry is not None and not lists and may_reason(model, generated.path):
+            steps = features.declare([(dataset.human_rows, (FOR_DECODER, *alike))], None)
+            executor.run(*steps)
+            resolve, scores = decoder.resolve, steps[0]
+            decoder = features.read(
+                dataset.human_rows, FOR_DECODER, lambda nll: resolve(compute_perplexity(nll)), decoder
+            )
+        rows = declare_generation(
+            model, decoder, texts, task, dataset, session, settings.runtime,
+            human_scores=scores if decoder.needs_human_ppl else None,
+        )  # fmt: skip
+        executor.run(rows.step)
+        lists = texts.prompting is not None and texts.prompting.lists
+        if not lists and executor.read(rows.rows, partial(may_reason, model), otherwise=False):
             from openended.harness.run.answers import declare_answers
 
-            rows = declare_answers(model, dataset, generated, session)
+            rows = declare_answers(model, dataset, rows, executor)
     executor.run(rows.step)
     audit = None
     if reference is not None and model is not None:
@@ -162,15 +190,13 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     return RunTexts(settings, checked, dataset, rows, decoder, features, audit)
 
 
-def measure_all(
-    texts: RunTexts, executor: Executor, others: Sequence[TextRows] = ()
-) -> tuple[list[Measurement], FactOptions]:
+def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
-    settings, task = texts.settings, texts.settings.task
+    settings, task, executor = texts.settings, texts.settings.task, texts.executor
     human, model, references = texts.human_rows, texts.model_rows, texts.dataset.reference_rows
     metrics = [metric for metric in settings.metrics if task.prompted or not metric.needs_prompts]
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
-    no_ceiling, is_empty = texts.explain_no_ceiling(), model.entry is not None and not model.entry.meta["n"]
+    no_ceiling, is_empty = texts.explain_no_ceiling(), not executor.read(model.rows, count_rows, 1)
     with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
     jobs: list[tuple[core.Metric, System, TextRows]] = []  # in the order of the record
     people = {m: references for m in metrics if references is not None and m.least_samples > 1}
@@ -188,12 +214,12 @@ def measure_all(
         if metric.sides != "human":
             requests.append((rows, metric.text_needs()))
     requests += [(source, m.text_needs()) for m in metrics if m.reads_grid for source in others]
-    for rows in texts.dataset.list_further_human():  # what a report compares the systems with
+    for rows in texts.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, texts.decoder))
     judgments = texts.checked.judgments
-    thinking = model.entry.meta.get("thinking") if model.entry is not None else None
+    thinking = executor.read(model.rows, lambda path: RowFile(path).facts.get("thinking"), None)
     options = FactOptions(
         task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol, thinking
     )
@@ -240,12 +266,12 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         )
     executor = Executor(session, plan_only=settings.plan_only)
     sha = judgments.digest()
-    results = []
+    steps: dict[core.Metric, Step] = {}
     for metric in settings.metrics:
         if not isinstance(metric, core.JudgmentMetric):
             raise core.UndefinedMetric(f"{metric.name} needs texts, not judgments")
 
-        def write(folder: Path, metric: core.JudgmentMetric = metric) -> Mapping[str, Any]:
+        def write(folder: Path, _: Inputs, metric: core.JudgmentMetric = metric) -> Mapping[str, Any]:
             scored, features = metric.from_file(path, columns, players)
             with_columns = replace(features, facts={**features.facts, **describe_columns(columns)})
             return save_result(folder, compute_metric(scored, with_columns, core.Plan(settings.intervals)))
@@ -256,12 +282,13 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         what = f"{metric.name} {path.name}"
         step = Step("measure", what, "model", spec, {"judgments": sha}, write, metric=metric.name)
         executor.run(step)
-        if step.undefined:
-            raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {step.undefined}")
-        if step.entry is not None:
-            results.append(SystemResult("model", metric, load_result(step.entry.path), step.entry.name))
+        if reason := executor.reasons.get(step):
+            raise core.UndefinedMetric(f"{path.name}: {metric.name} has no value: {reason}")
+        steps[metric] = step
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
+    entries = {metric: executor.get(step) for metric, step in steps.items()}
+    results = [SystemResult("model", m, load_result(entry.path), entry.name) for m, entry in entries.items()]
     alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
     folder = write_record(
         settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=alone.spec(),

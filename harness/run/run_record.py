@@ -28,7 +28,7 @@ from openended.harness.core import (
 )
 from openended.harness.decoders import Decoder
 from openended.harness.run.measure import SystemResult
-from openended.harness.run.steps import Executor, Step, TextRows
+from openended.harness.run.steps import Executor, StepState
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
 
@@ -41,7 +41,7 @@ class Outcome:
 
     folder: Path  # the run folder; holds `record.json`
     num_computed: int  # number of artifacts computed, not cached
-    plan: tuple[Step, ...]
+    plan: tuple[StepState, ...]
     missing: tuple[DataError, ...] = ()  # what a plan found to be missing, with how to get it
     failed: tuple[str, ...] = ()  # metrics whose code raised, with what it said; "–" in the table
 
@@ -85,9 +85,7 @@ def _is_same_run(folder: Path, record: storage.RunRecord) -> bool:
     return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 
-def write_explanations(
-    folder: Path, store: Path, results: Sequence[SystemResult], human: TextRows, model: TextRows
-) -> None:
+def write_explanations(folder: Path, store: Path, results: Sequence[SystemResult], human: Path, model: Path) -> None:
     """Write the explanations of the metrics of the system under test; nothing if there are none."""
     lines: list[Mapping[str, Json]] = []
     for result in results:
@@ -102,9 +100,9 @@ def write_explanations(
         write_text(folder / storage.EXPLAIN, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
-def _name_rows(source: TextRows) -> list[str]:
+def _name_rows(path: Path) -> list[str]:
     """Return `id#sample` of each row, in the order that two-sample metrics read them."""
-    rows = storage.RowFile(source.path)
+    rows = storage.RowFile(path)
     return [f"{example}#{sample}" for example, sample in sorted(zip(rows.ids, rows.samples, strict=True))]
 
 

@@ -1,15 +1,15 @@
 """The steps of a run: what each makes and from what, and the executor that finds them in the store or computes them.
 
-Stages declare steps; a plan is the same steps without computing them. Only the executor asks what is there: while
-planning, a missing file or model is noted, and the steps that depend on it wait.
+Stages declare steps; a plan is the state of the same steps. A step reads the inputs that it declares and nothing else
+of the store, so that what is read and what is in its key cannot differ.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -23,58 +23,70 @@ T = TypeVar("T")
 State = Literal["hit", "make", "waits"]
 Role = Literal["human", "more human", "other human", "ceiling", "model"]
 """The role of the texts of a step; `ceiling`: human texts in place of the system under test."""
-Build = Callable[[Path], Mapping[str, Any]]
-"""Writes the files of an artifact into a folder and returns its facts."""
+Inputs = Mapping[str, Path]
+"""What a step reads: name → the folder of an artifact, or one of its files."""
+SHARED = "shared rows"
+"""In the inputs of a step that shares rows: the folder of those that other numbers of examples have made."""
 
 
 class StepFailedError(Exception):
     """Raised while a step is computed, so that nothing of it is kept and the run goes on without it."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One artifact of a run, and a line of the plan."""
+    """One artifact of a run."""
 
     stage: str
     what: str  # of what, in words; `stage:what` names it in the run record
     role: Role
     spec: Mapping[str, Any] | Callable[[], Mapping[str, Any]]  # all options that can change the bytes, with defaults
-    inputs: Mapping[str, Any]  # name → a step, or a digest or what computes it; None while it is not known
-    compute: Build
+    inputs: Mapping[str, "Input"]
+    make: Callable[[Path, Inputs], Mapping[str, Any]]  # writes its files into a folder and returns its facts
     num_texts: int = 0  # 0 where it is not known, or no model reads or writes the texts
     num_tokens: int = 0  # tokens of the continuations, at most; 0 where it is not known
     model: BackendSpec | None = None  # writes or reads the texts
     metric: str | None = None  # what is measured
-    extent: Mapping[str, Any] = field(default_factory=dict)  # which rows it has, if they do not depend on each other
-    # What the executor finds out.
+    extent: tuple[str, ...] = ()
+    """The options and inputs that only say which rows it has, if its rows do not depend on each other."""
+    shares_rows: bool = False
+    """Whether it reads the rows that other numbers of examples have made, from the input `SHARED`."""
+    wider: tuple["Step", ...] = ()
+    """Steps whose artifacts have all of its files and more, and are as good where they are cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a step's artifact, as an input."""
+
+    step: Step
+    name: str
+    digest: Callable[[Path], str] | None = None  # of what is read of the file; None: of its bytes
+    beside: tuple[str, ...] = ()  # names of files of the artifact that are read with it
+
+
+Input = Step | File | str | Callable[[], str] | None
+"""A step, one of its files, or a digest or what computes it; None while it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """A step and what the executor knows of it: a line of the plan."""
+
+    step: Step
     state: State = "waits"
     recipe: storage.Recipe | None = None  # none while an input is still to be made
     entry: storage.Entry | None = None  # none while it is only planned
-    failure: str = ""  # why its computation failed, where the run went on without it
-    undefined: str = ""  # why it has no value, or an input of it; metrics that read it are undefined
+    num_texts: int = 0  # that are still to be read or written
+    num_tokens: int = 0
 
     @property
     def key(self) -> str | None:
         """The key in the store; None while an input is not known."""
         return self.recipe.key if self.recipe is not None else None
 
-    @property
-    def content(self) -> str | None:
-        """The digest of its files; None while it is only planned."""
-        return self.entry.content if self.entry is not None else None
 
-
-@dataclass(frozen=True, slots=True)
-class StepGroup:
-    """Steps that one pass of a model can compute; `compute` makes those that are missing."""
-
-    steps: Sequence[Step]
-    compute: Callable[[Sequence[Step]], Sequence[Build]]
-    find_family: Callable[[], str | None] | None = None
-    """Names what it shares with passes that reuse each other's rows, which therefore wait for each other."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TextRows:
     """One system's rows: a file of a step and the tokenizer of its ids."""
 
@@ -92,45 +104,15 @@ class TextRows:
         """Name in the plan and the record."""
         return self.label or self.role
 
-    @property
-    def entry(self) -> storage.Entry | None:
-        """The artifact that holds the file; None while it is only planned."""
-        return self.step.entry
+    @cached_property
+    def rows(self) -> File:
+        """The file, as an input of a step."""
+        return File(self.step, self.file)
 
     @property
-    def digest(self) -> str | None:
-        """SHA-256 of the file; None while it is still to be made."""
-        return self.entry.files[self.file] if self.entry is not None else None
-
-    @property
-    def identity(self) -> tuple[str | None, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Identity of the rows, independent of their name."""
-        chat = self.chat.content if self.chat is not None else None
-        return (self.digest or f"{self.title} {self.file}", self.tokenizer, chat)
-
-    @property
-    def path(self) -> Path:
-        """Where the rows are."""
-        if self.entry is None:
-            raise core.SpecError(f"the rows of {self.role} were not made yet")
-        return self.entry.path / self.file
-
-    def iterate_texts(self, scope: core.Scope) -> Iterator[str]:
-        """Yield the texts, with prompts if the scope includes them, and with a bounded number of them in memory."""
-        rows = storage.RowFile(self.path)
-        if scope == "continuation":
-            return rows.each("text")
-        return (a + b for a, b in zip(rows.each("prompt"), rows.each("text"), strict=True))
-
-    def load_tokens(self, scope: core.Scope) -> core.Ragged:
-        """Return the token ids that the rows hold."""
-        rows = storage.RowFile(self.path)
-        return rows.token_ids if scope == "continuation" else storage.join_ragged(rows.prompt_ids, rows.token_ids)
-
-
-def resolve_input(value: Any) -> str | None:  # noqa: ANN401 - an input of a step
-    """Return the content digest of an input; None while it is only planned."""
-    return value.content if isinstance(value, Step) else value() if callable(value) else value
+        return (self.step, self.file, self.tokenizer, self.chat)
 
 
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
@@ -145,7 +127,7 @@ class Executor:
 
     session: Session
     plan_only: bool
-    plan: list[Step] = field(default_factory=list)
+    plan: list[StepState] = field(default_factory=list)
     """All steps of the run, each once, in the order of their first request."""
     inputs: dict[str, str] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
@@ -153,13 +135,15 @@ class Executor:
     """What a plan found to be missing: files and models, with how to get them; each once."""
     provenance: dict[str, Mapping[str, core.Json]] = field(default_factory=dict)
     """Name of a cached or reused input → differences of the environment that computed it; of a server, its facts."""
-    _entries: dict[str, storage.Entry | None] = field(default_factory=dict)
-    """Key → what was made, found or planned under it."""
+    reasons: dict[Step, Exception] = field(default_factory=dict)
+    """Step → why it has no value, or why its computation failed, where the run went on without it."""
+    _states: dict[Step, StepState] = field(default_factory=dict)
+    _by_key: dict[str, StepState] = field(default_factory=dict)
 
     @property
     def num_computed(self) -> int:
         """Number of artifacts computed, not cached."""
-        return sum(step.state == "make" for step in self.plan)
+        return sum(line.state == "make" for line in self.plan)
 
     def find(self, load: Callable[[], T]) -> T | None:
         """Return the result of `load`; a plan notes what is missing and continues with None."""
@@ -172,99 +156,170 @@ class Executor:
                 self.missing.append(err.with_traceback(None))
             return None
 
-    def run(self, *requests: Step | StepGroup) -> None:
-        """Set the entries of steps; those of a plan stay None where they, or one of their inputs, are missing."""
-        for request in requests:
-            if isinstance(request, Step):
-                self._identify(request)
-                self._run(request, request.compute)
-            else:
-                self._run_group(request)
+    def run(self, *steps: Step) -> None:
+        """Plan steps, or make them; those without a value have a reason."""
+        for step in steps:
+            self.state(step)
 
-    def _identify(self, step: Step) -> None:
-        """Set the recipe of a step, unless an input is not known yet."""
-        of_inputs = (value.undefined for value in step.inputs.values() if isinstance(value, Step))
-        step.undefined = next(filter(None, of_inputs), "")
-        contents = {name: self.find(partial(resolve_input, value)) for name, value in step.inputs.items()}
-        digests = {name: digest for name, digest in contents.items() if digest is not None}
-        if len(digests) == len(contents) and None not in step.extent.values():
-            spec = step.spec if isinstance(step.spec, Mapping) else self.find(step.spec)
-            if spec is not None:
-                step.recipe = storage.Recipe(step.stage, storage.STAGES[step.stage], spec, digests, step.extent)
+    def read(self, source: Step | File, load: Callable[[Path], T], otherwise: T) -> T:
+        """Return what is read of an artifact; in a plan of an artifact that is not there, the other value."""
+        step = source.step if isinstance(source, File) else source
+        entry = self.state(step).entry
+        return otherwise if entry is None else load(_locate(source, entry))
 
-    def _run(self, step: Step, build: Build) -> None:
-        if step.undefined:
-            return
-        if (recipe := step.recipe) is None:
-            if (step.stage, step.what) not in {(each.stage, each.what) for each in self.plan if each.state == "waits"}:
-                self.plan.append(step)
-            return
-        if (key := recipe.key) in self._entries:
-            step.entry = self._entries[key]
-            return
+    def get(self, step: Step) -> storage.Entry:
+        """Return the artifact of a step that was made.
+
+        Raises:
+            UndefinedMetric: If it has no value.
+            StepFailedError: If its computation failed.
+        """
+        entry = self.state(step).entry
+        if entry is None:
+            raise self.reasons[step]
+        return entry
+
+    def locate(self, source: TextRows) -> Path:
+        """Return the file of rows that were made."""
+        return self.get(source.step).path / source.file
+
+    def state(self, step: Step) -> StepState:
+        """Return the state of a step; it is made before, but for a plan."""
+        if step not in self._states:
+            self._states[step] = StepState(step, num_texts=step.num_texts, num_tokens=step.num_tokens)
+            recipe = self._identify(step)
+            self._states[step] = self._settle(step, recipe)
+        return self._states[step]
+
+    def _identify(self, step: Step) -> storage.Recipe | None:
+        """Return the recipe of a step; None if an input is not known yet, or has no value."""
+        digests: dict[str, str] = {}
+        for name, value in step.inputs.items():
+            source = value.step if isinstance(value, File) else value if isinstance(value, Step) else None
+            if (digest := self.digest(value)) is not None:
+                digests[name] = digest
+            if source is not None and source in self.reasons:
+                self.reasons[step] = self.reasons[source]
+        if len(digests) < len(step.inputs) or step in self.reasons:
+            return None
+        spec = step.spec if isinstance(step.spec, Mapping) else self.find(step.spec)
+        if spec is None:
+            return None
+        return storage.Recipe(step.stage, storage.STAGES[step.stage], spec, digests)
+
+    def digest(self, value: Input) -> str | None:
+        """Return the content digest of an input; None while it is only planned."""
+        if isinstance(value, Step):
+            entry = self.state(value).entry
+            return entry.content if entry is not None else None
+        if isinstance(value, File):
+            entry = self.state(value.step).entry
+            if entry is None:
+                return None
+            if value.digest is not None:
+                return value.digest(entry.path / value.name)
+            names = (value.name, *value.beside)
+            return core.digest([entry.files[name] for name in names]) if value.beside else entry.files[value.name]
+        return self.find(value) if callable(value) else value
+
+    def find_rows_key(self, step: Step, recipe: storage.Recipe | None = None) -> str | None:
+        """Return the key of the rows of a step, whatever number of them it has; None while an input is not known."""
+        recipe = recipe or self.state(step).recipe
+        if recipe is None:
+            return None
+        spec = {name: value for name, value in recipe.spec.items() if name not in step.extent}
+        inputs = {name: digest for name, digest in recipe.inputs.items() if name not in step.extent}
+        for name in step.extent:
+            value = step.inputs.get(name)
+            source = value.step if isinstance(value, File) else value if isinstance(value, Step) else None
+            if source is not None:
+                file = value.name if isinstance(value, File) else ""
+                inputs[name] = f"{self.find_rows_key(source)} {file}"
+        return replace(recipe, spec=spec, inputs=inputs).key
+
+    def _settle(self, step: Step, recipe: storage.Recipe | None) -> StepState:
+        """Find or make a step whose recipe is known, and add it to the plan."""
+        line = StepState(step, "waits", recipe, None, step.num_texts, step.num_tokens)
+        if step in self.reasons:
+            return line
+        if recipe is None:
+            if (step.stage, step.what) not in {(e.step.stage, e.step.what) for e in self.plan if e.state == "waits"}:
+                self.plan.append(line)
+            return line
+        if recipe.key in self._by_key:
+            return replace(self._by_key[recipe.key], step=step)
         store = self.session.store
+        self._states[step] = line
+        entry = store.find(recipe) or next(self._list_wider(step), None)
         started = time.monotonic()
-        try:
-            step.entry = store.find(recipe) if self.plan_only else store.make(recipe, build)
-        except StepFailedError as err:
-            step.failure = str(err)
-            return
-        except core.UndefinedMetric as err:
-            step.undefined = str(err)
-            return
-        seconds = time.monotonic() - started
-        self._entries[key] = step.entry
-        step.state = "make" if step.entry is None or step.entry.computed else "hit"
-        self.plan.append(step)
-        if step.entry is None:
-            self._subtract_shared_rows(step, recipe)
-        elif not self.plan_only:
-            self._record(step.entry, step.what, seconds)
+        if entry is None and not self.plan_only:
+            try:
+                entry = self._make(step, recipe)
+            except (StepFailedError, core.UndefinedMetric) as err:
+                self.reasons[step] = err.with_traceback(None)
+                return line
+        if entry is None:
+            line = self._subtract_shared_rows(replace(line, state="make"))
+        else:
+            line = replace(line, state="make" if entry.computed else "hit", entry=entry)
+            if not self.plan_only:
+                self._record(entry, step.what, time.monotonic() - started)
+        self.plan.append(line)
+        self._by_key[recipe.key] = line
+        return line
 
-    def _run_group(self, group: StepGroup) -> None:
-        """Run steps of which the first missing one computes all the others that are missing."""
-        for step in group.steps:
-            self._identify(step)
+    def _list_wider(self, step: Step) -> Iterator[storage.Entry]:
+        """Yield the cached artifacts that have all files of a step and more."""
+        for other in step.wider:
+            recipe = self._identify(other)
+            entry = self.session.store.find(recipe) if recipe is not None else None
+            # What is cut for its vector alone is read whole for its losses, which gives other bits.
+            if entry is not None and not entry.meta.get("truncated"):
+                yield entry
+
+    def _make(self, step: Step, recipe: storage.Recipe) -> storage.Entry:
         store = self.session.store
-        missing = [step for step in group.steps if step.recipe is not None and store.find(step.recipe) is None]
-        builds: dict[Step, Build] = {}
+        paths = {}
+        for name, value in step.inputs.items():
+            if isinstance(value, Step | File):
+                source = value if isinstance(value, Step) else value.step
+                paths[name] = _locate(value, self.get(source))
+        key = self.find_rows_key(step) if step.shares_rows else None
+        if key is not None:
+            paths[SHARED] = store.get_rows_path(key)
+        # Runs of 200 and of 400 examples are computed one after the other: the later reads the rows of the earlier.
+        # Before the lock of an entry, so that no two processes wait for each other.
+        with store.hold_lock(f"rows-{key}", f"{step.stage} {step.what}") if key is not None else nullcontext():
+            entry = store.make(recipe, lambda folder: step.make(folder, paths), key)
+            if key is not None:
+                storage.share_rows(paths[SHARED], entry)
+        return entry
 
-        def build(step: Step, folder: Path) -> Mapping[str, Any]:
-            if step not in builds:  # the first of them, or one that another process has computed meanwhile
-                rest = missing[missing.index(step) :]
-                builds.update(zip(rest, group.compute(rest), strict=True))
-            return builds.pop(step)(folder)
-
-        is_computed = bool(missing) and not self.plan_only
-        family = group.find_family() if group.find_family is not None and is_computed else None
-        # One at a time, and before the lock of an entry, so that no two processes wait for each other.
-        first = group.steps[0]
-        with store.hold_lock(f"pass-{family}", f"{first.stage} {first.what}") if family else nullcontext():
-            for step in group.steps:
-                self._run(step, partial(build, step))
-
-    def _subtract_shared_rows(self, step: Step, recipe: storage.Recipe) -> None:
+    def _subtract_shared_rows(self, line: StepState) -> StepState:
         """Reduce a planned step by the rows that a smaller or larger run has made."""
-        if not step.extent:
-            return
-        samples = int(step.extent["samples"])
-        relatives = [entry.meta for entry in self.session.store.find_relatives(recipe) if entry.key != recipe.key]
-        shared = max((count_shared_rows(meta, step.num_texts, samples) for meta in relatives), default=0)
-        tokens_per_text = step.num_tokens // step.num_texts if step.num_texts else 0
-        step.num_texts = max(step.num_texts - shared, 0)
-        step.num_tokens = step.num_texts * tokens_per_text
+        key = self.find_rows_key(line.step) if line.step.shares_rows else None
+        if key is None or not line.num_texts:
+            return line
+        entries = storage.list_sharing_artifacts(self.session.store.get_rows_path(key))
+        samples = int(line.recipe.spec.get("samples", 1)) if line.recipe is not None else 1
+        shared = max((count_shared_rows(entry.meta, line.num_texts, samples) for entry in entries), default=0)
+        left, per_text = max(line.num_texts - shared, 0), line.num_tokens // line.num_texts
+        return replace(line, num_texts=left, num_tokens=left * per_text)
 
     def _record(self, entry: storage.Entry, what: str, seconds: float) -> None:
         """Add an artifact to the facts of the run record, and log it."""
         stage = entry.stage
         name = f"{stage}:{what}" if what else stage
         self.inputs[name] = entry.name
+        others: dict[str, Any] = {}
+        for part in entry.meta.get("parts", ()):
+            others |= {fact: part[fact] for fact in ("git", "packages", "hardware", "maker") if fact in part}
+            others["parts"] = entry.meta["parts"]
         if not entry.computed:
             device = {"device": entry.meta["device"]} if "device" in entry.meta else {}
-            self.provenance[name] = storage.compare_environments(entry.maker, storage.describe_environment()) | device
-        others = {**entry.meta.get("reused_from", {}), **self.provenance.get(name, {})}
+            others |= storage.compare_environments(entry.maker, storage.describe_environment()) | device
         others |= {fact: entry.meta[fact] for fact in ("served", "reused_tokens") if entry.meta.get(fact)}
-        if others:
+        if others or not entry.computed:
             self.provenance[name] = others
         self.timings[stage] = round(self.timings.get(stage, 0.0) + seconds, 3)
         level = logging.INFO if entry.computed or stage != "measure" else logging.DEBUG
@@ -272,7 +327,11 @@ class Executor:
         log.log(level, "%-10s %-34s %s  %s  %.1f s", stage, what, state, entry.key[:8], seconds)
 
 
+def _locate(source: Step | File, entry: storage.Entry) -> Path:
+    return entry.path if isinstance(source, Step) else entry.path / source.name
+
+
 def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:
-    """Return how many of `num_texts` rows, with `samples` per example, a relative with these facts has."""
+    """Return how many of `num_texts` rows, with `samples` per example, an artifact with these facts has."""
     stored = meta.get("samples", samples)
     return int(min(meta.get("replies", meta.get("n", 0)) // stored, num_texts // samples) * min(stored, samples))

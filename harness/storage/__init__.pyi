@@ -34,14 +34,18 @@ from .rows import (
     write_in_order as write_in_order,
     write_rows as write_rows,
 )
+from .shared_rows import (
+    RowBlocks as RowBlocks,
+    list_sharing_artifacts as list_sharing_artifacts,
+    merge_parts as merge_parts,
+    share_rows as share_rows,
+)
 from .sharing import RemoteStore as RemoteStore
 from .store import (
     DAMAGED_MARK as DAMAGED_MARK,
     ENTRY_NAME as ENTRY_NAME,
-    FAMILY as FAMILY,
     MANIFEST as MANIFEST,
     MODEL_STAGES as MODEL_STAGES,
-    PARTIAL as PARTIAL,
     STAGES as STAGES,
     Entry as Entry,
     Recipe as Recipe,

@@ -10,6 +10,7 @@ import numpy as np
 from openended.harness import core
 
 VECTORS = "embeddings.npy"
+_VOCABULARY = "vocab_size.npy"
 _NEXT_TOKEN = ("offsets", "gold_prob", "sum_sq", "support", "argmax", "gold")
 _RESULT = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
 
@@ -61,17 +62,19 @@ def load_array(path: Path) -> np.ndarray[Any, Any]:
 
 
 def save_next_token(folder: Path, stats: core.NextToken) -> Mapping[str, Any]:
-    """Write the statistics of Q as `.npy` files; returns the facts that are no arrays."""
+    """Write the statistics of Q as `.npy` files; returns facts for the manifest."""
     for name in _NEXT_TOKEN:
         save_array(folder / f"{name}.npy", getattr(stats, name))
     save_ragged(folder, stats.context, "context_")
+    save_array(folder / _VOCABULARY, np.array([stats.vocab_size]))
     return {"vocab_size": stats.vocab_size, "n": len(stats.offsets) - 1}
 
 
-def load_next_token(folder: Path, meta: Mapping[str, Any]) -> core.NextToken:
+def load_next_token(folder: Path) -> core.NextToken:
     """Read what `save_next_token` wrote."""
     arrays = {name: load_array(folder / f"{name}.npy") for name in _NEXT_TOKEN}
-    return core.NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=int(meta["vocab_size"]))
+    size = int(load_array(folder / _VOCABULARY)[0])
+    return core.NextToken(**arrays, context=load_ragged(folder, "context_"), vocab_size=size)
 
 
 def save_result(folder: Path, result: core.MetricResult) -> Mapping[str, Any]:

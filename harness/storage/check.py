@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
-from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, PARTIAL, read_entry
+from openended.harness.storage.shared_rows import BLOCKS, list_sharing_artifacts
+from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, ROWS, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -50,7 +51,7 @@ def check_store(root: Path) -> StoreReport:
         name = str(path.relative_to(root))
         kind = _classify(path)
         if kind != "entry":
-            kinds[kind].append(name)
+            kinds.get(kind, []).append(name)
             continue
         try:
             read_entry(path)
@@ -77,7 +78,8 @@ def collect_garbage(root: Path, *, runs: Path | None = None, days: float = 7, de
         unnamed = kind == "entry" and named is not None and name not in named
         old = temporary_files.compute_age_in_days(path) >= days
         is_orphan = temporary_files.MARK in path.name and not temporary_files.is_in_use(path)
-        if not (kind == "litter" or (old and (kind in ("aside", "unfinished") or unnamed or is_orphan))):
+        is_unused = kind == "shared" and not any(list_sharing_artifacts(path))
+        if not (kind == "litter" or (old and (kind in ("aside", "unfinished") or unnamed or is_orphan or is_unused))):
             continue
         names.append(name)
         size += sum(p.lstat().st_size for p in (path.rglob("*") if path.is_dir() else [path]))
@@ -102,8 +104,8 @@ def _classify(path: Path) -> str:
         return "litter"
     if DAMAGED_MARK in path.name:
         return "aside"
-    if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
-        return "unfinished"
+    if path.parent.parent.name == ROWS and _KEY.fullmatch(path.name):
+        return "unfinished" if any(path.glob(BLOCKS)) else "shared"
     return "entry" if _KEY.fullmatch(path.name) or (path / MANIFEST).exists() else "foreign"
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from openended.harness.core import DataError, Example, Generation, Ragged, open_for_replacement
+from openended.harness.core import DataError, Example, Generation, Json, Ragged, Scope, open_for_replacement
 
 _CHUNK = 8192
 REASONING = "reasoning"  # a column of rows of which some have reasoning apart from their text
+_FACTS = b"facts"  # in the metadata of a file's schema
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -40,8 +41,11 @@ def make_row_schema(*, reasoning: bool = False) -> pa.Schema:
     return pa.schema(list(columns.items()))
 
 
-def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False) -> int:
-    """Write generations in the given order with bounded memory, and their reasoning if asked; return their number."""
+def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False, facts: Json = None) -> int:
+    """Write generations in the given order with bounded memory, and their reasoning if asked; return their number.
+
+    `facts` are about all rows, and are read with them: `RowFile.facts`.
+    """
 
     def record(row: Row) -> dict[str, Any]:
         g = row.generation
@@ -51,7 +55,12 @@ def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False) -> i
             **({REASONING: g.reasoning} if reasoning else {}),
         }  # fmt: skip
 
-    return _write(path, make_row_schema(reasoning=reasoning), (record(row) for row in rows))
+    schema = _add_facts(make_row_schema(reasoning=reasoning), facts)
+    return _write(path, schema, (record(row) for row in rows))
+
+
+def _add_facts(schema: pa.Schema, facts: Json) -> pa.Schema:
+    return schema.with_metadata({_FACTS: json.dumps(facts, sort_keys=True)} if facts else None)
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
@@ -88,9 +97,12 @@ def _write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
     return count
 
 
-def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64]) -> int:
+def write_in_order(
+    path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64], facts: Json = None
+) -> int:
     """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order."""
-    schema = max((_read_schema(source) for source in sources), key=len)  # some rows may have reasoning
+    widest = max((_read_schema(source) for source in sources), key=len)  # some rows may have reasoning
+    schema = _add_facts(widest, facts)
     source_batches = [_add_columns(batch, schema) for source in sources for batch in _open(source)]
     starts = np.cumsum([0, *(batch.num_rows for batch in source_batches)])
     row_numbers = np.asarray(order, dtype=np.int64)
@@ -114,7 +126,7 @@ def write_in_order(path: Path, sources: Sequence[Path], order: Sequence[int] | N
 def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for field in list(schema)[batch.num_columns :]:
         batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
-    return batch
+    return batch.replace_schema_metadata(None)
 
 
 def check_rows(path: Path, *, examples: bool = False) -> None:
@@ -162,6 +174,11 @@ class RowFile:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the file says of all its rows; empty if nothing."""
+        return dict(json.loads((_read_schema(self.path).metadata or {}).get(_FACTS, b"{}")))
+
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """Example id of each row."""
@@ -197,6 +214,16 @@ class RowFile:
     def token_ids(self) -> Ragged:
         """Continuation tokens under the tokenizer of the file."""
         return self._read_ragged("token_ids")
+
+    def iterate_texts(self, scope: Scope) -> Iterator[str]:
+        """Yield the texts, with prompts if the scope includes them, and with a bounded number of them in memory."""
+        if scope == "continuation":
+            return self.each("text")
+        return (a + b for a, b in zip(self.each("prompt"), self.each("text"), strict=True))
+
+    def load_tokens(self, scope: Scope) -> Ragged:
+        """Return the token ids that the rows hold."""
+        return self.token_ids if scope == "continuation" else join_ragged(self.prompt_ids, self.token_ids)
 
     @property
     def stops(self) -> NDArray[np.bool_]:

@@ -6,12 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, mark_manifest, publish_folder, read_entry
+from openended.harness.storage.shared_rows import share_rows
+from openended.harness.storage.store import (
+    ENTRY_NAME,
+    MANIFEST,
+    STAGES,
+    Store,
+    mark_manifest,
+    publish_folder,
+    read_entry,
+)
 
 log = logging.getLogger(__name__)
 
 # A file there: digest and name, so that two machines may copy one entry at the same time. No folder, no hidden file.
 _WRITES = ("makedirs", "put_file", "mv")  # methods of fsspec
+ROWS_KEY = re.compile(r"[0-9a-f]{64}")
 _FILE_NAME = re.compile(r"[0-9a-f]{64}-[a-z_]+\.[a-z]+")
 
 
@@ -82,8 +92,10 @@ class RemoteStore:
             work = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
             work.mkdir()
             try:
-                self._fetch(name, work, mark)
+                rows = self._fetch(name, work, mark)
                 publish_folder(work, folder)
+                if ROWS_KEY.fullmatch(str(rows)):
+                    share_rows(Store(store).get_rows_path(str(rows)), read_entry(folder))
                 count += 1
             except core.DataError as err:
                 log.warning("%s/%s is damaged (%s): not copied", self.url, name, err)
@@ -91,8 +103,8 @@ class RemoteStore:
                 core.temporary_files.delete_path(work)
         return count
 
-    def _fetch(self, name: str, work: Path, mark: dict[str, core.Json]) -> None:
-        """Copy an entry into a folder and verify its bytes."""
+    def _fetch(self, name: str, work: Path, mark: dict[str, core.Json]) -> Any:  # noqa: ANN401 - JSON
+        """Copy an entry into a folder and verify its bytes; return the key of the rows that it shares."""
         source, manifest = f"{self._root}/{name}", self._read_manifest(name, mark)
         for file, digest in manifest["files"].items():
             if not _FILE_NAME.fullmatch(copy := f"{digest}-{file}"):
@@ -101,6 +113,7 @@ class RemoteStore:
             if core.digest_file(work / file) != digest:
                 raise core.DataError(f"{file} does not match its digest")
         core.write_json(work / MANIFEST, manifest)
+        return manifest.get("rows")
 
     def _trust(self, name: str, folder: Path, mark: dict[str, core.Json]) -> bool:
         """Trust an entry here that was imported without trust, if the one there has the same bytes."""

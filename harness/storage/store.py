@@ -29,18 +29,18 @@ from openended.harness.storage.rows import check_rows
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
-PARTIAL = ".partial"  # suffix of unfinished entries, which are resumed
 DAMAGED_MARK = ".damaged-"  # suffix of damaged entries that were moved aside
 ENTRY_NAME = re.compile(r"([a-z_]+)/([0-9a-f]{2})/(\2[0-9a-f]{62})")  # `stage/ab/key`
 _INSIDE = re.compile(r"[\w-]+/[\w-]+/[\w-]+")  # three names without dots: a folder inside the store
-FAMILY = 32  # first digits of a key, which relatives share
-KEY_SCHEME = 2  # 1 named a spec by the path of its class
+KEY_SCHEME = 3  # 2 had keys for texts, losses and vectors of each number of examples apart
 
 STAGES: Mapping[str, int] = {
-    "examples": 1, "human": 4, "chat": 2, "generate": 2, "answers": 1, "import": 4, "tokens": 2, "embed": 2, "score": 2,
-    "rank": 2, "gradients": 2, "next_token": 2, "measure": 2, "audit": 1,
+    "examples": 1, "human": 4, "chat": 2, "generate": 2, "answers": 1, "import": 4, "tokens": 2, "read": 1,
+    "gradients": 2, "entropy": 1, "next_token": 3, "measure": 2, "audit": 1,
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
+ROWS = "rows"
+"""Folder of the store with what artifacts of several sizes share: see `shared_rows`."""
 MODEL_STAGES = ("answers", "generate", "import")
 """Stages with the texts of a system; what is scored is of the first that a run has."""
 
@@ -53,20 +53,16 @@ class Recipe:
     version: int  # raised when the stage's results change
     spec: Mapping[str, Any]  # all options that can change the bytes, defaults included
     inputs: Mapping[str, str]  # name → content digest
-    # Which rows it has. Artifacts that differ in nothing else are relatives, whose keys have equal first halves.
-    extent: Mapping[str, Any] = field(default_factory=dict)
 
     def canonical(self) -> core.Json:
         """Return plain JSON of the recipe."""
-        facts = {"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec,
-                 "inputs": self.inputs}  # fmt: skip
-        return core.canonicalize(facts | ({"extent": self.extent} if self.extent else {}))
+        facts = {"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec}
+        return core.canonicalize({**facts, "inputs": self.inputs})
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 (hex) of the recipe; with an extent, half of it is of the recipe without its extent."""
-        key = core.digest(self.canonical())
-        return replace(self, extent={}).key[:FAMILY] + key[FAMILY:] if self.extent else key
+        """SHA-256 (hex) of the recipe."""
+        return core.digest(self.canonical())
 
 
 def check_entry_name(name: str, where: str) -> None:
@@ -83,13 +79,12 @@ STAGE_FILES: Mapping[str, tuple[str, ...]] = {
     "answers": ("data.arrow",),
     "import": ("data.arrow",),
     "tokens": ("offsets.npy", "values.npy"),
-    "embed": ("embeddings.npy",),
-    "score": ("offsets.npy", "values.npy"),
-    "rank": ("offsets.npy", "values.npy"),
+    "read": ("rows.npy",),
     "gradients": ("embeddings.npy",),
+    "entropy": ("offsets.npy", "values.npy"),
     "next_token": (
         "argmax.npy", "context_offsets.npy", "context_values.npy", "gold.npy", "gold_prob.npy", "offsets.npy",
-        "sum_sq.npy", "support.npy",
+        "sum_sq.npy", "support.npy", "vocab_size.npy",
     ),
     "measure": ("arrays.safetensors", "result.json"),
     "audit": ("audit.json",),
@@ -159,7 +154,7 @@ def check_contents(folder: Path, names: Collection[str]) -> None:
             numbers = [*row["values"].values(), *row["sd"].values()]
             if not all(number is None or isinstance(number, (int, float)) for number in numbers):
                 raise core.DataError(f"{name}: expected numbers as values")
-    for prefix in ("", "context_"):
+    for prefix in ("", "context_", "nll_", "rank_"):
         if {f"{prefix}offsets.npy", f"{prefix}values.npy"} <= set(names):
             offsets, values = (_read_array(folder / f"{prefix}{name}.npy") for name in ("offsets", "values"))
             if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
@@ -354,6 +349,10 @@ class Store:
         """Return the path of a recipe's entry, which may not exist."""
         return self.root / recipe.stage / recipe.key[:2] / recipe.key
 
+    def get_rows_path(self, key: str) -> Path:
+        """Return the folder of the rows of a key, which may not exist."""
+        return self.root / ROWS / key[:2] / key
+
     def find(self, recipe: Recipe) -> Entry | None:
         """Return the cached entry, or None if there is no valid one; writes nothing."""
         folder = self.get_entry_path(recipe)
@@ -362,40 +361,13 @@ class Store:
             log.warning("store entry %s is not usable (%s); it will be computed again", folder, result)
         return result if isinstance(result, Entry) else None
 
-    def find_relatives(self, recipe: Recipe) -> Iterator[Entry]:
-        """Yield sound entries whose recipes differ in their extent alone; unfinished ones without files and facts."""
-        folder = self.get_entry_path(recipe)
-        for path in sorted(folder.parent.glob(f"{folder.name[:FAMILY]}*")):
-            if path.name.endswith(PARTIAL) and path.is_dir() and not path.is_symlink():
-                yield Entry(recipe.stage, path.name, path, {}, {})
-            elif len(path.name) == len(folder.name):
-                yield from self._read_alike(path, recipe, lambda stated: {**stated, "extent": 0})
-
-    def find_with_other_input(self, recipe: Recipe, name: str) -> Iterator[Entry]:
-        """Yield sound entries whose recipes differ in one input alone; reads the manifests of a whole stage."""
-        for path in sorted((self.root / recipe.stage).glob("??/*")):
-            if ENTRY_NAME.fullmatch(path.relative_to(self.root).as_posix()):
-                yield from self._read_alike(
-                    path, recipe, lambda stated: {**stated, "inputs": {**stated["inputs"], name: 0}}
-                )
-
-    def _read_alike(self, folder: Path, recipe: Recipe, mask: Callable[[Any], Any]) -> Iterator[Entry]:
-        """Yield the entry in a folder if it is sound and its recipe is a given one but for what `mask` hides."""
-        expected = mask(core.make_shareable(core.to_json(recipe.canonical())))
-        # What is wrong with an entry is reported by the run that needs it.
-        with contextlib.suppress(core.DataError, core.StoreError, KeyError, TypeError):
-            if mask(core.read_json(folder / MANIFEST)["recipe"]) == expected:
-                entry, stated = _read(folder, None)
-                if not entry.is_untrusted and mask(stated) == expected:
-                    yield entry
-
-    def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
+    def make(self, recipe: Recipe, build: Callable[[Path], Mapping[str, Any]], rows: str | None = None) -> Entry:
         """Return the entry, building it if it is missing or damaged.
 
         Args:
             recipe: What identifies it.
-            build: Writes files into the folder it is given and returns the entry's `meta`. If the recipe has an extent,
-                the folder is kept when `build` is interrupted, and it gets the folder again next time.
+            build: Writes files into the folder it is given and returns the entry's `meta`.
+            rows: Key of the rows that the entry shares with entries of other sizes.
         """
         folder = self.get_entry_path(recipe)
         result = self._check_entry(recipe, folder)
@@ -405,16 +377,13 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as err:
             raise core.StoreError(f"cannot write to {folder.parent}: {err.strerror}; set outputs_dir=…") from err
-        # Relatives, as runs of 200 and of 400 examples, are computed one after the other: the later reads the rows of
-        # the earlier.
-        name = recipe.key[:FAMILY] if recipe.extent else recipe.key
-        with self.hold_lock(f"{recipe.stage}-{name}", f"{recipe.stage} {recipe.key[:8]}"):
+        with self.hold_lock(f"{recipe.stage}-{recipe.key}", f"{recipe.stage} {recipe.key[:8]}"):
             result = self._check_entry(recipe, folder)  # another process may have computed it meanwhile
             if isinstance(result, Entry):
                 return result
             if result is not None:
                 move_aside(folder, result)
-            return self._build(recipe, folder, build)
+            return self._build(recipe, folder, build, rows)
 
     def _check_entry(self, recipe: Recipe, folder: Path) -> Entry | str | None:
         """Return the entry, None if there is none, or the reason why it is not usable."""
@@ -434,32 +403,26 @@ class Store:
         self._verified[key] = entry
         return entry
 
-    def _build(self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]]) -> Entry:
+    def _build(
+        self, recipe: Recipe, folder: Path, build: Callable[[Path], Mapping[str, Any]], rows: str | None
+    ) -> Entry:
         started = time.monotonic()
         core.temporary_files.delete_abandoned_once(folder.parent)
-        resumes = bool(recipe.extent) and self._locking
-        work = folder.with_name(
-            folder.name + PARTIAL if resumes else core.temporary_files.create_temporary_name(folder.name)
-        )
-        if work.is_symlink() or (work.exists() and not work.is_dir()):
-            raise core.StoreError(f"{work}: expected a folder, got a link or a file; delete it")
+        work = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
         try:
-            work.mkdir(exist_ok=True)
+            work.mkdir()
         except OSError as err:
             raise core.StoreError(f"cannot write {work}: {err.strerror or err}; set outputs_dir=…") from err
         try:
             meta = dict(build(work))
-            for left in work.glob(".*"):  # temporary files of a killed run
-                core.temporary_files.delete_path(left)
             seconds = round(time.monotonic() - started, 3)
             manifest: Any = write_manifest(
-                work, recipe.canonical(), recipe.key, meta, maker=describe_environment(), seconds=seconds
+                work, recipe.canonical(), recipe.key, meta, maker=describe_environment(), seconds=seconds, rows=rows
             )
             core.sync_folder(work)
             publish_folder(work, folder)
         finally:
-            if not resumes:
-                core.temporary_files.delete_path(work)
+            core.temporary_files.delete_path(work)
         entry = Entry(recipe.stage, recipe.key, folder, manifest["files"], manifest["meta"], maker=manifest["maker"])
         self._verified[recipe.key] = entry
         return replace(entry, computed=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from openended.harness import core
 from openended.harness.core import OUTPUTS, DataError, HarnessError, make_main
-from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, PARTIAL, RECORD, mark_manifest, mark_record
+from openended.harness.storage import ENTRY_NAME, GRID, MANIFEST, RECORD, mark_manifest, mark_record
 
 FOLDERS = ("runs", "reports", "grids", "store")
 MAX_FILES = 1_000_000
@@ -81,7 +81,7 @@ def _check_member(member: zipfile.ZipInfo, outputs: Path) -> None:
     """Check a member's name, type, compression and target."""
     name, parts = member.filename, PurePosixPath(member.filename).parts
     is_link = (member.external_attr >> 16) & 0o170000 not in (0, 0o100000)
-    is_odd = any(part.startswith(".") or part.endswith(PARTIAL) for part in parts) or re.search(r"[\\\x00-\x1f]", name)
+    is_odd = any(part.startswith(".") for part in parts) or re.search(r"[\\\x00-\x1f]", name)
     in_entry = len(parts) == 5 and ENTRY_NAME.fullmatch("/".join(parts[1:4]))
     is_marked = len(parts) > 1 and (parts[-1] not in _LAST or _is_marked(member))  # each of these has its folder
     is_known = is_marked and name == "/".join(parts) and (in_entry if parts[0] == "store" else parts[0] in FOLDERS)

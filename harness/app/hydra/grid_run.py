@@ -193,7 +193,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     runner = JobRunner()
     texts = [runner.make_texts(job.settings) for job in jobs]
     # A system is in the pool once, even if several jobs lead to it (a greedy decoder with several seeds).
-    pool = {system.model_rows.digest: system.model_rows for system in texts}
+    pool = {core.digest_file(system.path): system.model_rows for system in texts}
     folders = set()
     for job, judgments in zip(jobs, simulate_judgments(texts), strict=True):
         settings = replace(job.settings, judgments=judgments)

@@ -235,10 +235,10 @@ def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
         systems: dict[str, Path] = {}
         for texts in group:
             name = _name_rated_system(texts.settings)
-            path = texts.model_rows.path
+            path = texts.path
             if systems.setdefault(name, path) != path:
                 raise SpecError(f"judgments={source}: two systems are called {name!r}; sweep over one seed")
-        settings, human = group[0].settings, group[0].human_rows.path
+        settings, human = group[0].settings, group[0].executor.locate(group[0].human_rows)
         folder = settings.outputs_dir / "studies" / settings.experiment
         protocols = str(source).removeprefix(SIMULATED)
         files[source, task] = str(rating.run_simulated_study(protocols, human, systems, folder))

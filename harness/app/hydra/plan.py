@@ -175,9 +175,10 @@ def _show_steps(title: str, outcome: run.Outcome) -> None:
     table = Table(title=Text(core.escape_controls_in_line(title)), title_justify="left", box=None)
     for name in ("stage", "what", "state", "key"):
         table.add_column(name)
-    for step in outcome.plan:
-        key = step.key[:16] if step.key else "after the above"
-        table.add_row(step.stage, Text(core.escape_controls_in_line(step.what)), _STATES[step.state], key)
+    for line in outcome.plan:
+        key = line.key[:16] if line.key else "after the above"
+        what = Text(core.escape_controls_in_line(line.step.what))
+        table.add_row(line.step.stage, what, _STATES[line.state], key)
     Console(width=110, soft_wrap=True, highlight=False).print(table)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, I64, SHORTENED, Floats, Ragged, read_tokenizer_file, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
-from openended.harness.results import Run, locate_verified_file
+from openended.harness.results import Run, find_losses, find_vectors, locate_verified_file, name_vectors
 
 PART = 500  # examples, or texts, per part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more go to files
@@ -174,8 +174,8 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
 def read_token_nll(source: TextSource) -> Ragged | None:
     """Return the negative log-likelihood of every token under the scorer, nats; None where it is not stored."""
     for at in source.runs:
-        name = f"score:{source.role} continuation"
-        flat, ends = (_load_array(source, at, name, file) for file in ("values.npy", "offsets.npy"))
+        losses = find_losses(source.results.runs[at], source.role)
+        flat, ends = (_load_array(source, at, losses, file) for file in ("nll_values.npy", "nll_offsets.npy"))
         if flat is not None and ends is not None and len(ends) == len(source.rows) + 1:
             return Ragged(flat, ends)
     return None
@@ -208,8 +208,8 @@ def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64
 
 def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
     """Return the embeddings of a side, scaled to unit length."""
-    names = [n for n in source.results.runs[at].inputs if n.startswith(f"embed:{role} ") and " cut to " not in n]
-    rows: Floats | None = _load_array(source, at, names[0], "embeddings.npy") if names else None
+    run = source.results.runs[at]
+    rows: Floats | None = _load_array(source, at, find_vectors(run, role), name_vectors(run))
     if rows is None:
         return None
     values = np.asarray(rows, dtype=np.float64)
@@ -218,10 +218,9 @@ def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
     return unit
 
 
-def _load_array(source: TextSource, at: int, name: str, file: str) -> NDArray[Any] | None:
-    """Return a file of the artifact that a run lists as `name` (`score:model continuation`); None if it is missing."""
-    run = source.results.runs[at]
-    path = locate_verified_file(run.store, run.inputs.get(name), file, source.results.damaged)
+def _load_array(source: TextSource, at: int, artifact: str | None, file: str) -> NDArray[Any] | None:
+    """Return a file of an artifact of a run; None if it is missing."""
+    path = locate_verified_file(source.results.runs[at].store, artifact, file, source.results.damaged)
     return np.load(path, mmap_mode="r", allow_pickle=False) if path is not None else None
 
 

@@ -1,0 +1,381 @@
+"""What tokenizers and models read of a system's rows: token ids, losses, ranks, vectors, gradients, statistics of Q."""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness import core, models, storage
+from openended.harness.decoders import QDecoder
+from openended.harness.run.session import Session
+from openended.harness.run.steps import SHARED, Inputs
+from openended.harness.storage import RowFile
+
+log = logging.getLogger(__name__)
+
+# Most rows of a batch on a CPU, whatever `runtime.feature_batch_size` says: where layers are not packed, products of
+# other sizes round differently (2e-8), which would change the features and every key after them.
+CPU_ROWS = 64
+NLL, RANK = "nll_", "rank_"  # prefixes of files
+_IDENTITIES = "rows.npy"
+_IDENTITY = 16  # bytes of a digest of what is read of a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """Options of `token_nll`, `token_rank`, `gradients` and `tokens`; defaults are in no key."""
+
+    scope: core.Scope
+    bos: bool = False  # the model's start token is read before every text
+    retokenize: bool = False  # the text is tokenized again, also where its stored ids are of the scorer's tokenizer
+    without_end: bool = False  # end tokens and outer white space are removed from the text before it is tokenized
+    window: int | None = None  # tokens that are read at once; None: as many as the model can
+    stride: int | None = None  # tokens that each later window scores; None: half a window
+
+    @classmethod
+    def from_need(cls, need: core.Need) -> Self:
+        """Return the options of a need."""
+        options: dict[str, Any] = dict(need.options)
+        if unknown := options.keys() - {each.name for each in fields(cls)}:
+            raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
+        return cls(scope=need.scope, **options)
+
+    @property
+    def tokenizes_again(self) -> bool:
+        """True if stored ids are not used."""
+        return self.retokenize or self.without_end
+
+    @property
+    def is_plain(self) -> bool:
+        """True if an embedder may share the pass."""
+        return not self.changed_options
+
+    @property
+    def changed_options(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
+
+    @property
+    def title(self) -> str:
+        """Name in the plan and the record."""
+        words = (name if value is True else f"{name}={value}" for name, value in self.changed_options.items())
+        return " ".join([self.scope, *words])
+
+    def token_facts(self) -> dict[str, Any]:
+        """Return what identifies the tokens."""
+        options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
+        return {"scope": self.scope, **options}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the scores."""
+        return {"scope": self.scope, "bos": self.bos, **self.changed_options}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one pass of a model over texts gives: losses, ranks, vectors."""
+
+    model: models.BackendSpec
+    options: ScoringOptions
+    stored_ids: bool  # the model reads the ids that the rows hold; else it tokenizes the texts
+    losses: bool = False
+    ranks: bool = False
+    embedder: models.EmbedderSpec | None = None  # whose vectors are kept, of `vector_scope`
+    vector_scope: core.Scope = "prompt_and_continuation"
+
+    @property
+    def title(self) -> str:
+        """What it gives, in words, by which reports find it in a record."""
+        scored = " and ".join([*(["losses"] if self.losses else []), *(["ranks"] if self.ranks else [])])
+        parts = [f"{scored} of {self.options.title}"] if scored else []
+        return ", ".join([*parts, *([f"vectors of {self.vector_scope}"] if self.embedder is not None else [])])
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies it, besides models and texts."""
+        facts = {"losses": self.losses, "ranks": self.ranks, "stored_ids": self.stored_ids}
+        scored = self.options.facts() if self.losses or self.ranks else {}
+        return facts | scored | ({"vectors": self.vector_scope} if self.embedder is not None else {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadRows:
+    """What a model read of each row."""
+
+    scores: core.Ragged | None = None  # losses, or losses and ranks in two columns
+    vectors: Sequence[NDArray[np.float32]] = ()  # for each maximum length of the embedder
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def name_vectors(spec: models.EmbedderSpec, length: int | None) -> str:
+    """Return the file of an embedder's vectors at one of its maximum lengths."""
+    return f"embeddings_{length}.npy" if spec.lengths else storage.VECTORS
+
+
+def list_lengths(spec: models.EmbedderSpec) -> Sequence[int | None]:
+    """Return the maximum lengths at which an embedder reads texts in one pass."""
+    return spec.lengths or (spec.max_length,)
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """Makes the steps in which tokenizers and models read rows; the input `rows` is a file of them."""
+
+    session: Session
+    runtime: core.Runtime
+
+    def write_tokens(
+        self, folder: Path, inputs: Inputs, spec: models.ModelSpec, options: ScoringOptions
+    ) -> Mapping[str, Any]:
+        """Write token ids under a model's tokenizer."""
+        storage.save_ragged(folder, self.tokenize(spec, inputs["rows"], options))
+        return {}
+
+    def tokenize(self, spec: models.ModelSpec, path: Path, options: ScoringOptions) -> core.Ragged:
+        """Return token ids under a model's tokenizer."""
+        tokenizer, rows = self.session.tokenizer(spec), RowFile(path)
+        if options.scope != "continuation":
+            return models.tokenize_texts(tokenizer, rows.iterate_texts(options.scope))
+        texts = _iterate_continuations(rows, options, tokenizer)
+        return models.tokenize_pairs(tokenizer, rows.prompts, texts)[1]
+
+    def write_reading(self, folder: Path, inputs: Inputs, reading: Reading, title: str) -> Mapping[str, Any]:
+        """Write what a pass of a model gives; rows that another run has read on an equal machine are not read again.
+
+        Only where a row's result does not depend on its batch, so that the bits are those of a pass over all rows.
+        """
+        is_sentence = reading.embedder is not None and reading.embedder.reading.kind == "sentence"
+        texts = list(RowFile(inputs["rows"]).iterate_texts(reading.vector_scope)) if is_sentence else []
+        prompts, continuations = (core.Ragged.from_rows((), np.int32),) * 2
+        if not is_sentence:
+            prompts, continuations = self._read_ids(inputs, reading.model, reading.options, reading.stored_ids)
+            if not (reading.losses or reading.ranks) and reading.vector_scope == "continuation":
+                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+        identities = _identify_texts(texts) if is_sentence else _identify_ids(prompts, continuations)
+        stored = dict[bytes, tuple[int, int]]()  # identity → (number of the artifact, of the row)
+        artifacts, facts, truncated = list[ReadRows](), dict[str, Any](), 0
+        for entry in self._list_reusable(inputs[SHARED], reading.model):
+            for row, identity in enumerate(storage.load_array(entry.path / _IDENTITIES)):
+                stored.setdefault(identity.tobytes(), (len(artifacts), row))
+            artifacts.append(_load_reading(entry.path, reading))
+            facts = dict(entry.meta)
+            truncated += int(entry.meta.get("truncated", 0))
+        sources = [stored.get(identity.tobytes()) for identity in identities]
+        missing = [row for row, source in enumerate(sources) if source is None]
+        if reused := len(sources) - len(missing):
+            log.info("%s has read %d of %d texts in another run", reading.model.title, reused, len(sources))
+        if missing or not sources:
+            rows = (_take(prompts, missing), _take(continuations, missing)) if reused else (prompts, continuations)
+            with self._show_progress(title, len(missing), rows[1]) as advance:
+                if is_sentence:
+                    fresh = self._embed_texts(
+                        cast("models.EmbedderSpec", reading.embedder), [texts[i] for i in missing]
+                    )
+                else:
+                    rows = (_take(prompts, missing), _take(continuations, missing)) if reused else None
+                    fresh = self._run(reading, *(rows or (prompts, continuations)), advance)
+            facts = dict(fresh.facts)
+            places = iter(range(len(missing)))
+            whole = [(len(artifacts), next(places)) if source is None else source for source in sources]
+            artifacts.append(fresh)
+        else:
+            whole = [source for source in sources if source is not None]
+        _save_reading(folder, _join(artifacts, whole) if reused else artifacts[-1], reading)
+        storage.save_array(folder / _IDENTITIES, identities)
+        lengths = continuations.lengths
+        computed = int(lengths[missing].sum()) if len(lengths) else 0
+        tokens = int(lengths.sum())
+        counts = {"n": len(sources), "tokens": tokens, "reused_tokens": tokens - computed}
+        return facts | counts | {"truncated": truncated + int(facts.get("truncated", 0) if missing else 0)}
+
+    def _run(
+        self, reading: Reading, prompts: core.Ragged, continuations: core.Ragged, advance: core.Advance
+    ) -> ReadRows:
+        spec, options, embedder = reading.model, reading.options, reading.embedder
+        is_scored, vectors = reading.losses or reading.ranks, list[NDArray[np.float32]]()
+        facts: dict[str, Any] = {}
+        if embedder is not None and not is_scored:
+            model = self.session.embedder(embedder, self.runtime)
+            request = models.EmbeddingRequest(
+                prompts=prompts, continuations=continuations, embedder=embedder, batch_size=self._choose_batch(model)
+            )
+            by_length = model.embed(request, advance)
+            embedded = [by_length[length] for length in list_lengths(embedder)]
+            truncated = {"truncated": max(each.truncated for each in embedded)}
+            return ReadRows(vectors=[each.vectors for each in embedded], facts=_describe(model) | truncated)
+        lm = self.session.model(spec, self.runtime)
+        whole, batch = options.scope == "prompt_and_continuation", self._choose_batch(lm)
+        if embedder is not None:
+            both = models.EmbeddingRequest(
+                prompts=prompts, continuations=continuations, embedder=embedder, include_prompt=whole,
+                ranks=reading.ranks, batch_size=batch,
+            )  # fmt: skip
+            of_texts, scores = lm.embed_and_score(both, advance)
+            vectors, facts = [of_texts.vectors], {"truncated": of_texts.truncated}
+        else:
+            request_scores = models.ScoringRequest(
+                prompts=prompts, continuations=continuations, include_prompt=whole, bos=options.bos,
+                ranks=reading.ranks, window=options.window, stride=options.stride, batch_size=batch,
+            )  # fmt: skip
+            scores = lm.score(request_scores, advance)
+        return ReadRows(scores, vectors, {**_describe(lm), **lm.provenance(), **facts})
+
+    def _embed_texts(self, spec: models.EmbedderSpec, texts: Sequence[str]) -> ReadRows:
+        model = self.session.embedder(spec, self.runtime)
+        vectors = models.embed_texts(model, spec, texts, batch_size=self._choose_batch(model)).vectors
+        return ReadRows(vectors=[vectors], facts={"device": str(model.device)})
+
+    def _list_reusable(self, folder: Path, spec: models.BackendSpec) -> Iterator[storage.Entry]:
+        """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors."""
+        if not isinstance(spec, models.ModelSpec) or self.runtime.spread:
+            return
+        if models.pick_device(self.runtime.device) != "cpu":
+            return
+        here: Any = core.make_shareable(core.to_json(storage.describe_environment()))
+        for entry in storage.list_sharing_artifacts(folder):
+            is_same_machine = all(entry.maker.get(name) == here[name] for name in ("packages", "hardware"))
+            if entry.meta.get("steady") and is_same_machine:
+                yield entry
+
+    def sketch_gradients(
+        self, folder: Path, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, size: int,
+        stored_ids: bool, title: str,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        """Write a sketch of the gradient of each text's loss."""
+        lm = self.session.model(spec, self.runtime)
+        prompts, texts = self._read_ids(inputs, spec, options, stored_ids)
+        with self._show_progress(title, len(texts), texts) as advance:
+            request = models.GradientRequest(prompts=prompts, continuations=texts, size=size)
+            sketches = lm.sketch_gradients(request, advance)
+        storage.save_array(folder / storage.VECTORS, sketches)
+        return {"n": len(sketches), "d": size, "device": str(lm.device), **lm.provenance()}
+
+    def write_q(
+        self, folder: Path, inputs: Inputs, spec: models.BackendSpec, decoder: QDecoder, min_new_tokens: int,
+        title: str, *, entropy: bool,
+    ) -> Mapping[str, Any]:  # fmt: skip
+        """Write the statistics of a decoder's Q at every token of the rows, or its entropy."""
+        lm, rows = self.session.model(spec, self.runtime), RowFile(inputs["rows"])
+        with self._show_progress(title, len(rows), rows.token_ids) as advance:
+            request = models.QStatisticsRequest(
+                prompts=_read_prompt_ids(inputs, spec), continuations=rows.token_ids, decoders=[decoder],
+                min_new_tokens=min_new_tokens, batch_size=self._choose_batch(lm), entropy=entropy,
+            )  # fmt: skip
+            (stats,) = lm.q_statistics(request, advance)
+        facts = {"device": str(lm.device), **lm.provenance()}
+        if not entropy:
+            return {**storage.save_next_token(folder, stats), **facts}
+        storage.save_ragged(folder, core.Ragged(np.asarray(stats.entropy), stats.offsets))
+        return facts
+
+    def _show_progress(self, title: str, total: int, texts: core.Ragged) -> Any:  # noqa: ANN401 - a context manager
+        tokens = len(texts.values)
+        return core.show_progress(title, total, unit="texts", tokens=tokens, enabled=self.runtime.progress)
+
+    def _choose_batch(self, model: Any) -> int:  # noqa: ANN401 - a language model or a sentence encoder
+        return CPU_ROWS if model.device.type == "cpu" else self.runtime.feature_batch_size
+
+    def _read_ids(
+        self, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, stored_ids: bool
+    ) -> tuple[core.Ragged, core.Ragged]:
+        """Read token ids of prompts and continuations under a model's tokenizer; stored ids if it is the same one."""
+        rows, tokenizer_spec = RowFile(inputs["rows"]), spec.tokenizer_spec()
+        if tokenizer_spec is None:
+            raise core.SpecError(f"model {spec.title}: it has no tokenizer to score with")
+        if stored_ids:
+            return _read_prompt_ids(inputs, spec), rows.token_ids
+        tokenizer = self.session.tokenizer(tokenizer_spec)
+        return models.tokenize_pairs(tokenizer, rows.prompts, _iterate_continuations(rows, options, tokenizer))
+
+
+def _describe(model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
+    is_steady = isinstance(model, models.LanguageModel) and models.is_steady(model)
+    return {"device": str(model.device), **({"steady": True} if is_steady else {})}
+
+
+def _iterate_continuations(rows: RowFile, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
+    """Yield the continuations, without end tokens and outer white space if the options say so."""
+    ends = [tokenizer.decode([end]) for end in tokenizer.eos_ids] if options.without_end else []
+    for text in rows.each("text"):
+        for end in ends:
+            text = text.replace(end, "")
+        yield text.strip() if options.without_end else text
+
+
+def _read_prompt_ids(inputs: Inputs, spec: models.BackendSpec) -> core.Ragged:
+    """Read prompt ids as the model sees them: through its chat template if it has one and is the model under test."""
+    rows = RowFile(inputs["rows"])
+    if not spec.chat_template:
+        return rows.prompt_ids
+    chat = RowFile(inputs["chat"])
+    ids = dict(zip(chat.ids, chat.prompt_ids, strict=True))
+    return core.Ragged.from_rows((ids[example] for example in rows.ids), np.int64)
+
+
+def _identify_ids(prompts: core.Ragged, continuations: core.Ragged) -> NDArray[np.uint8]:
+    """Return a digest of the token ids of each row."""
+    parts = (
+        len(before).to_bytes(8, "little") + np.concatenate([before, after]).astype("<i8").tobytes()
+        for before, after in zip(prompts, continuations, strict=True)
+    )
+    return _digest_rows(parts)
+
+
+def _identify_texts(texts: Sequence[str]) -> NDArray[np.uint8]:
+    return _digest_rows(text.encode("utf-8", "surrogatepass") for text in texts)
+
+
+def _digest_rows(parts: Iterator[bytes]) -> NDArray[np.uint8]:
+    digests = b"".join(hashlib.sha256(part).digest()[:_IDENTITY] for part in parts)
+    return np.frombuffer(digests, np.uint8).reshape(-1, _IDENTITY)
+
+
+def _take(ragged: core.Ragged, rows: Sequence[int]) -> core.Ragged:
+    return core.Ragged.from_rows((ragged[row] for row in rows), ragged.values.dtype)
+
+
+def _join(artifacts: Sequence[ReadRows], sources: Sequence[tuple[int, int]]) -> ReadRows:
+    """Return the rows of several artifacts in a new order: (number of the artifact, of the row)."""
+    scores = None
+    if (first := artifacts[0].scores) is not None:
+        parts = [cast("core.Ragged", artifacts[number].scores)[row] for number, row in sources]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        empty = first.values[:0]
+        scores = core.Ragged(np.concatenate([empty, *parts]).astype(first.values.dtype), offsets)
+    vectors = []
+    for number, of_length in enumerate(artifacts[0].vectors):
+        joined = models.allocate_vectors(len(sources), of_length.shape[1])
+        for at, artifact in enumerate(artifacts):
+            rows = [(target, row) for target, (source, row) in enumerate(sources) if source == at]
+            if rows:
+                targets, places = np.array(rows).T
+                joined[targets] = artifact.vectors[number][places]
+        vectors.append(joined)
+    return ReadRows(scores, vectors)
+
+
+def _save_reading(folder: Path, rows: ReadRows, reading: Reading) -> None:
+    if rows.scores is not None:
+        nll, rank = models.split_columns(rows.scores)
+        storage.save_ragged(folder, nll, NLL)
+        if reading.ranks:
+            storage.save_ragged(folder, rank, RANK)
+    if reading.embedder is not None:
+        for length, vectors in zip(list_lengths(reading.embedder), rows.vectors, strict=True):
+            storage.save_array(folder / name_vectors(reading.embedder, length), vectors)
+
+
+def _load_reading(folder: Path, reading: Reading) -> ReadRows:
+    scores = None
+    if reading.losses or reading.ranks:
+        scores = storage.load_ragged(folder, NLL)
+        if reading.ranks:
+            rank = storage.load_ragged(folder, RANK).values.astype(np.float64)
+            scores = core.Ragged(np.stack([scores.values, rank], axis=1), scores.offsets)
+    spec = reading.embedder
+    names = [name_vectors(spec, length) for length in list_lengths(spec)] if spec is not None else []
+    return ReadRows(scores, [storage.load_array(folder / name) for name in names])
