@@ -26,12 +26,12 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
 
     def find(path: Path) -> tuple[Markup | None, list[str]] | None:
         rows = RowFile(path)
-        found = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
-        return found if found[0] is not None or rows.has_reasoning else None
+        markup, prompts = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
+        return (markup, prompts) if markup is not None or rows.has_reasoning else None
 
-    if (found := executor.read(generated.rows, find, None)) is None:
+    if (result := executor.read(generated.rows, find, None)) is None:
         return generated
-    (markup, prompts), thinking, facts = found, model.thinking, executor.get(generated.step).meta
+    (markup, prompts), thinking, facts = result, model.thinking, executor.get(generated.step).meta
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer_spec))

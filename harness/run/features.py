@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
-from openended.harness.run.read import NLL, RANK, Reading, ScoringOptions, TextReader, name_vectors
+from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader, name_vectors
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model
 from openended.harness.storage import RowFile
@@ -37,7 +37,7 @@ _WHOLE: core.Scope = "prompt_and_continuation"
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class LazyFeature:
     """One feature of one source."""
 
     content: Input
@@ -54,7 +54,7 @@ class FeatureTable:
         self.texts = texts
         self.executor = executor
         self.reader = TextReader(executor.session, runtime)
-        self._features: dict[tuple[object, core.Need], Feature | str] = {}
+        self._features: dict[tuple[object, core.Need], LazyFeature | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
     def list_inputs(self, side: str, source: TextRows, needs: Iterable[core.Need]) -> dict[str, Input]:
@@ -111,22 +111,22 @@ class FeatureTable:
                 for need, source in needs_of.items():
                     kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
                     if kind in kinds and (self._identify(source), need) not in self._features:
-                        declared: Mapping[core.Need, Feature | str]
+                        declared: Mapping[core.Need, LazyFeature | str]
                         try:
                             declared = self._declare_feature(source, need, tuple(needs_of), decoder)
                         except core.UndefinedMetric as err:
                             declared = {need: str(err)}
                         self._features |= {(self._identify(source), each): of for each, of in declared.items()}
-                        contents = (of.content for of in declared.values() if isinstance(of, Feature))
-                        made = (c.step if isinstance(c, File) else c for c in contents)
-                        steps += dict.fromkeys(s for s in made if isinstance(s, Step) and s is not source.step)
+                        contents = (of.content for of in declared.values() if isinstance(of, LazyFeature))
+                        makers = (c.step if isinstance(c, File) else c for c in contents)
+                        steps += dict.fromkeys(s for s in makers if isinstance(s, Step) and s is not source.step)
         return steps
 
     def _identify(self, source: TextRows) -> object:
         """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
         return (source.identity, source.role == "model") if self.models.vector_files else source.identity
 
-    def _get_feature(self, source: TextRows, need: core.Need) -> Feature:
+    def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
         feature = self._features[self._identify(source), need]
         if isinstance(feature, str):
             raise core.UndefinedMetric(feature)
@@ -134,7 +134,7 @@ class FeatureTable:
 
     def _declare_feature(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need], decoder: Decoder | None
-    ) -> dict[core.Need, Feature]:
+    ) -> dict[core.Need, LazyFeature]:
         """Return the feature, and others that the same pass gives."""
         if need.kind == "token_rank" or (need.kind == "token_nll" and need.by != "model"):
             return self._declare_scores(source, need, needs)
@@ -145,11 +145,11 @@ class FeatureTable:
             declare = partial(self._declare_q, decoder=decoder)
         return {need: declare(source, need) if declare is not None else self._read_feature(source, need)}
 
-    def _read_feature(self, source: TextRows, need: core.Need) -> Feature:
+    def _read_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
-            return Feature(partial(imported.digest_corpus, path), lambda *_: imported.load_corpus(path))
+            return LazyFeature(partial(imported.digest_corpus, path), lambda *_: imported.load_corpus(path))
         if need.kind == "classifier":
             model = models.ModelSpec(path=str(dict(need.options)["path"]))
             device = self.reader.runtime.device
@@ -157,14 +157,14 @@ class FeatureTable:
             def load_classifier(*_: Path) -> Callable[..., NDArray[np.bool_]]:
                 return partial(models.finetune_classifier, model, models.pick_device(device))
 
-            return Feature(partial(digest_model, model), load_classifier)
+            return LazyFeature(partial(digest_model, model), load_classifier)
         if need.kind == "texts":
-            return Feature(source.rows, lambda path, _: list(RowFile(path).iterate_texts(need.scope)))
+            return LazyFeature(source.rows, lambda path, _: list(RowFile(path).iterate_texts(need.scope)))
         if need.kind == "stops":
-            return Feature(source.rows, lambda path, _: RowFile(path).stops)
+            return LazyFeature(source.rows, lambda path, _: RowFile(path).stops)
         if need.kind == "log_prob":
             self._refuse_answers(source)
-            return Feature(source.rows, lambda path, _: RowFile(path).log_probs)
+            return LazyFeature(source.rows, lambda path, _: RowFile(path).log_probs)
         spec = self._find_tokenizer(need)  # of `end_tokens`
         if spec is None:
             raise core.UndefinedMetric("needs a tokenizer with a token that ends a text: " + format_hint("scorer"))
@@ -173,7 +173,7 @@ class FeatureTable:
             loaded: Any = self.reader.session.tokenizer(spec)
             return np.array(loaded.eos_ids, dtype=np.int64)
 
-        return Feature(partial(_digest_ends, spec), load_end_tokens)
+        return LazyFeature(partial(_digest_ends, spec), load_end_tokens)
 
     def _find_tokenizer(self, need: core.Need) -> models.ModelSpec | None:
         """Return whose tokens a need counts; None: those of no model."""
@@ -181,9 +181,9 @@ class FeatureTable:
             return None
         return self.models.counter if need.by == "scorer" else self._choose_model(need).tokenizer_spec()
 
-    def _declare_tokens(self, source: TextRows, need: core.Need) -> Feature:
+    def _declare_tokens(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare token ids; a step tokenizes if the rows have the tokens of another tokenizer."""
-        stored = Feature(source.rows, lambda path, _: RowFile(path).load_tokens(need.scope))
+        stored = LazyFeature(source.rows, lambda path, _: RowFile(path).load_tokens(need.scope))
         if need.by == "rows":
             return stored
         spec, options = self._find_tokenizer(need), ScoringOptions.from_need(need)
@@ -194,7 +194,7 @@ class FeatureTable:
                 return core.number_words(RowFile(path).iterate_texts(need.scope), by)
 
             rows = File(source.step, source.file, _digest_with_icu) if need.by == "icu" else source.rows
-            return Feature(rows, load_words)
+            return LazyFeature(rows, load_words)
         if has_ids_for(source, spec, options):
             return stored
         inputs: dict[str, Input] = {"tokenizer": partial(models.digest_encoding, spec)}
@@ -205,9 +205,9 @@ class FeatureTable:
             return self.reader.write_tokens(folder, inputs, spec, options)
 
         step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, write)
-        return Feature(step, _load_ragged)
+        return LazyFeature(step, _load_ragged)
 
-    def _declare_embeddings(self, source: TextRows, need: core.Need) -> Feature:
+    def _declare_embeddings(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare embeddings at the embedder's maximum lengths, which one pass gives."""
         if self.models.vector_files:
             return self._read_user_vectors(source)
@@ -215,21 +215,21 @@ class FeatureTable:
         if spec is None:
             raise core.UndefinedMetric(format_hint("embedder"))
         options = ScoringOptions(scope=need.scope)
-        reading = self._make_reading(source, spec.model_spec(), options, embedder=spec, vector_scope=need.scope)
-        wider: list[Reading] = []
+        text_pass = self._make_pass(source, spec.model_spec(), options, embedder=spec, vector_scope=need.scope)
+        wider: list[TextPass] = []
         if self._joins_pass(spec, self.models.scorer) and need.scope == _WHOLE:
-            scored = self._make_reading(
+            scored = self._make_pass(
                 source, spec.model_spec(), ScoringOptions(scope="continuation"), embedder=spec, losses=True
             )
             wider = [scored, replace(scored, ranks=True)]
-        return self._get_vectors(self._declare_reading(source, reading, wider))
+        return self._get_vectors(self._declare_pass(source, text_pass, wider))
 
-    def _get_vectors(self, step: Step) -> Feature:
+    def _get_vectors(self, step: Step) -> LazyFeature:
         spec = self.models.embedder
         name = name_vectors(spec, spec.max_length) if spec is not None else storage.VECTORS
-        return Feature(File(step, name), lambda path, _: storage.load_array(path))
+        return LazyFeature(File(step, name), lambda path, _: storage.load_array(path))
 
-    def _read_user_vectors(self, source: TextRows) -> Feature:
+    def _read_user_vectors(self, source: TextRows) -> LazyFeature:
         """Read the user's own vectors of a source, in place of an embedder's."""
         path = self.models.vector_files["model" if source.role == "model" else "human"]
         whole = self.texts.num_examples == "all" and source.file != SPARE_ROWS
@@ -240,7 +240,7 @@ class FeatureTable:
                 raise core.DataError("features: expected one text per record, got conversations of several turns")
             return load_user_vectors(path, [int(name.rpartition("/")[2]) for name in rows.ids], whole=whole)
 
-        return Feature(lambda: core.digest(["own vectors", core.digest_file(path)]), load)
+        return LazyFeature(lambda: core.digest(["own vectors", core.digest_file(path)]), load)
 
     def _check_user_vectors(self, sources: Sequence[TextRows]) -> None:
         """Refuse vectors of the user's own that do not belong to the texts, or differ in their dimensions."""
@@ -256,7 +256,7 @@ class FeatureTable:
 
     def _declare_scores(
         self, source: TextRows, need: core.Need, needs: Sequence[core.Need]
-    ) -> dict[core.Need, Feature]:
+    ) -> dict[core.Need, LazyFeature]:
         """Declare token NLL under the full distribution; in the same pass ranks, and vectors if the models are one."""
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
         nll, rank = (replace(need, kind=kind) for kind in ("token_nll", "token_rank"))
@@ -264,18 +264,18 @@ class FeatureTable:
         embedder = self.models.embedder if options.is_plain and not self.models.vector_files else None
         embedder = embedder if embedder is not None and self._joins_pass(embedder, spec) else None
         wants_vectors = vectors in needs and (self._identify(source), vectors) not in self._features
-        reading = self._make_reading(
+        text_pass = self._make_pass(
             source, spec, options, losses=True, ranks=rank in (need, *needs),
             embedder=embedder if wants_vectors else None,
         )  # fmt: skip
-        wider = [replace(reading, ranks=True)]
+        wider = [replace(text_pass, ranks=True)]
         if embedder is not None:
-            wider += [replace(reading, embedder=embedder), replace(reading, embedder=embedder, ranks=True)]
-        step = self._declare_reading(source, reading, [each for each in wider if each != reading])
+            wider += [replace(text_pass, embedder=embedder), replace(text_pass, embedder=embedder, ranks=True)]
+        step = self._declare_pass(source, text_pass, [each for each in wider if each != text_pass])
         features = {nll: _get_scores(step, NLL)}
-        if reading.ranks:
+        if text_pass.ranks:
             features[rank] = _get_scores(step, RANK)
-        if reading.embedder is not None:
+        if text_pass.embedder is not None:
             features[vectors] = self._get_vectors(step)
         return features
 
@@ -285,7 +285,7 @@ class FeatureTable:
             return False
         return embedder.reading.kind == "causal"
 
-    def _declare_gradients(self, source: TextRows, need: core.Need) -> Feature:
+    def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare sketches of the gradients of the scorer's losses of texts."""
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
@@ -299,9 +299,9 @@ class FeatureTable:
         facts = {**options.facts(), "stored_ids": stored_ids, "size": size}
         inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         step = _make_step(source, "gradients", options.title + self._name_model(spec), facts, inputs, write, spec)
-        return Feature(step, lambda path, _: storage.load_vectors(path))
+        return LazyFeature(step, lambda path, _: storage.load_vectors(path))
 
-    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> Feature:
+    def _declare_q(self, source: TextRows, need: core.Need, decoder: Decoder | None) -> LazyFeature:
         """Declare the statistics of the decoder's Q on a source, or the token NLL under Q."""
         model, least = self.models.model, self.texts.least_length
         self._refuse_answers(source)
@@ -329,38 +329,38 @@ class FeatureTable:
         stage, what = ("entropy", "of Q") if is_entropy else ("next_token", "")
         step = _make_step(source, stage, what, facts, inputs, write, model)
         if is_entropy:
-            return Feature(step, _load_ragged)
+            return LazyFeature(step, _load_ragged)
         if need.kind == "next_token":
-            return Feature(step, lambda path, _: storage.load_next_token(path))
-        return Feature(step, load_negative_log)
+            return LazyFeature(step, lambda path, _: storage.load_next_token(path))
+        return LazyFeature(step, load_negative_log)
 
-    def _make_reading(
+    def _make_pass(
         self,
         source: TextRows,
         spec: models.BackendSpec,
         options: ScoringOptions,
         **outputs: Any,  # noqa: ANN401
-    ) -> Reading:
+    ) -> TextPass:
         stored_ids = has_ids_for(source, spec.tokenizer_spec(), options)
-        return Reading(model=spec, options=options, stored_ids=stored_ids, **outputs)
+        return TextPass(model=spec, options=options, stored_ids=stored_ids, **outputs)
 
-    def _declare_reading(self, source: TextRows, reading: Reading, wider: Sequence[Reading] = ()) -> Step:
-        """Return the step of what a model reads; artifacts of `wider` readings are as good."""
-        spec, embedder = reading.model, reading.embedder
+    def _declare_pass(self, source: TextRows, text_pass: TextPass, wider: Sequence[TextPass] = ()) -> Step:
+        """Return the step of what a model reads; artifacts of `wider` passes are as good."""
+        spec, embedder = text_pass.model, text_pass.embedder
         inputs: dict[str, Input] = {}
-        if reading.losses or reading.ranks:
+        if text_pass.losses or text_pass.ranks:
             inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         if embedder is not None:  # one pass gives all of its lengths
             shared = replace(embedder, max_length=embedder.lengths[0]) if embedder.lengths else embedder
             inputs["embedder"] = partial(digest_model, shared)
 
         def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            return self.reader.write_reading(folder, inputs, reading, f"read {source.title}")
+            return self.reader.write_pass(folder, inputs, text_pass, f"read {source.title}")
 
-        of_vectors = embedder is not None and not reading.losses
-        what = reading.title + ("" if of_vectors else self._name_model(spec))
-        step = _make_step(source, "read", what, reading.facts(), inputs, write, spec)
-        others = tuple(self._declare_reading(source, each) for each in wider)
+        of_vectors = embedder is not None and not text_pass.losses
+        what = text_pass.title + ("" if of_vectors else self._name_model(spec))
+        step = _make_step(source, "read", what, text_pass.facts(), inputs, write, spec)
+        others = tuple(self._declare_pass(source, each) for each in wider)
         return replace(step, extent=("rows", "chat"), shares_rows=True, wider=others)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
@@ -432,10 +432,10 @@ def _make_step(
     return Step(stage, title, source.role, spec, inputs, make, source.num_texts, source.num_tokens, model)
 
 
-def _get_scores(step: Step, prefix: str) -> Feature:
-    """Return the losses or ranks of a reading."""
-    content = File(step, f"{prefix}values.npy", beside=(f"{prefix}offsets.npy",))
-    return Feature(content, lambda path, _: storage.load_ragged(path.parent, prefix))
+def _get_scores(step: Step, prefix: str) -> LazyFeature:
+    """Return the losses or ranks of a text_pass."""
+    content = File(step, f"{prefix}values.npy", others=(f"{prefix}offsets.npy",))
+    return LazyFeature(content, lambda path, _: storage.load_ragged(path.parent, prefix))
 
 
 def _load_ragged(path: Path, _: Path) -> core.Ragged:

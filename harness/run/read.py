@@ -77,7 +77,7 @@ class ScoringOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class TextPass:
     """What one pass of a model over texts gives: losses, ranks, vectors."""
 
     model: models.BackendSpec
@@ -143,48 +143,48 @@ class TextReader:
         texts = _iterate_continuations(rows, options, tokenizer)
         return models.tokenize_pairs(tokenizer, rows.prompts, texts)[1]
 
-    def write_reading(self, folder: Path, inputs: Inputs, reading: Reading, title: str) -> Mapping[str, Any]:
+    def write_pass(self, folder: Path, inputs: Inputs, text_pass: TextPass, title: str) -> Mapping[str, Any]:
         """Write what a pass of a model gives; rows that another run has read on an equal machine are not read again.
 
         Only where a row's result does not depend on its batch, so that the bits are those of a pass over all rows.
         """
-        is_sentence = reading.embedder is not None and reading.embedder.reading.kind == "sentence"
-        texts = list(RowFile(inputs["rows"]).iterate_texts(reading.vector_scope)) if is_sentence else []
+        is_sentence = text_pass.embedder is not None and text_pass.embedder.reading.kind == "sentence"
+        texts = list(RowFile(inputs["rows"]).iterate_texts(text_pass.vector_scope)) if is_sentence else []
         prompts, continuations = (core.Ragged.from_rows((), np.int32),) * 2
         if not is_sentence:
-            prompts, continuations = self._read_ids(inputs, reading.model, reading.options, reading.stored_ids)
-            if not (reading.losses or reading.ranks) and reading.vector_scope == "continuation":
+            prompts, continuations = self._read_ids(inputs, text_pass.model, text_pass.options, text_pass.stored_ids)
+            if not (text_pass.losses or text_pass.ranks) and text_pass.vector_scope == "continuation":
                 prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
         identities = _identify_texts(texts) if is_sentence else _identify_ids(prompts, continuations)
         stored = dict[bytes, tuple[int, int]]()  # identity → (number of the artifact, of the row)
         artifacts, facts, truncated = list[ReadRows](), dict[str, Any](), 0
-        for entry in self._list_reusable(inputs[SHARED], reading.model):
+        for entry in self._list_reusable(inputs[SHARED], text_pass.model):
             for row, identity in enumerate(storage.load_array(entry.path / _IDENTITIES)):
                 stored.setdefault(identity.tobytes(), (len(artifacts), row))
-            artifacts.append(_load_reading(entry.path, reading))
+            artifacts.append(_load_pass(entry.path, text_pass))
             facts = dict(entry.meta)
             truncated += int(entry.meta.get("truncated", 0))
         sources = [stored.get(identity.tobytes()) for identity in identities]
         missing = [row for row, source in enumerate(sources) if source is None]
         if reused := len(sources) - len(missing):
-            log.info("%s has read %d of %d texts in another run", reading.model.title, reused, len(sources))
+            log.info("%s has read %d of %d texts in another run", text_pass.model.title, reused, len(sources))
         if missing or not sources:
             rows = (_take(prompts, missing), _take(continuations, missing)) if reused else (prompts, continuations)
             with self._show_progress(title, len(missing), rows[1]) as advance:
                 if is_sentence:
                     fresh = self._embed_texts(
-                        cast("models.EmbedderSpec", reading.embedder), [texts[i] for i in missing]
+                        cast("models.EmbedderSpec", text_pass.embedder), [texts[i] for i in missing]
                     )
                 else:
                     rows = (_take(prompts, missing), _take(continuations, missing)) if reused else None
-                    fresh = self._run(reading, *(rows or (prompts, continuations)), advance)
+                    fresh = self._run(text_pass, *(rows or (prompts, continuations)), advance)
             facts = dict(fresh.facts)
-            places = iter(range(len(missing)))
-            whole = [(len(artifacts), next(places)) if source is None else source for source in sources]
+            rows_read = iter(range(len(missing)))
+            whole = [(len(artifacts), next(rows_read)) if source is None else source for source in sources]
             artifacts.append(fresh)
         else:
             whole = [source for source in sources if source is not None]
-        _save_reading(folder, _join(artifacts, whole) if reused else artifacts[-1], reading)
+        _save_pass(folder, _join(artifacts, whole) if reused else artifacts[-1], text_pass)
         storage.save_array(folder / _IDENTITIES, identities)
         lengths = continuations.lengths
         computed = int(lengths[missing].sum()) if len(lengths) else 0
@@ -193,10 +193,10 @@ class TextReader:
         return facts | counts | {"truncated": truncated + int(facts.get("truncated", 0) if missing else 0)}
 
     def _run(
-        self, reading: Reading, prompts: core.Ragged, continuations: core.Ragged, advance: core.Advance
+        self, text_pass: TextPass, prompts: core.Ragged, continuations: core.Ragged, advance: core.Advance
     ) -> ReadRows:
-        spec, options, embedder = reading.model, reading.options, reading.embedder
-        is_scored, vectors = reading.losses or reading.ranks, list[NDArray[np.float32]]()
+        spec, options, embedder = text_pass.model, text_pass.options, text_pass.embedder
+        is_scored, vectors = text_pass.losses or text_pass.ranks, list[NDArray[np.float32]]()
         facts: dict[str, Any] = {}
         if embedder is not None and not is_scored:
             model = self.session.embedder(embedder, self.runtime)
@@ -212,14 +212,14 @@ class TextReader:
         if embedder is not None:
             both = models.EmbeddingRequest(
                 prompts=prompts, continuations=continuations, embedder=embedder, include_prompt=whole,
-                ranks=reading.ranks, batch_size=batch,
+                ranks=text_pass.ranks, batch_size=batch,
             )  # fmt: skip
             of_texts, scores = lm.embed_and_score(both, advance)
             vectors, facts = [of_texts.vectors], {"truncated": of_texts.truncated}
         else:
             request_scores = models.ScoringRequest(
                 prompts=prompts, continuations=continuations, include_prompt=whole, bos=options.bos,
-                ranks=reading.ranks, window=options.window, stride=options.stride, batch_size=batch,
+                ranks=text_pass.ranks, window=options.window, stride=options.stride, batch_size=batch,
             )  # fmt: skip
             scores = lm.score(request_scores, advance)
         return ReadRows(scores, vectors, {**_describe(lm), **lm.provenance(), **facts})
@@ -352,30 +352,30 @@ def _join(artifacts: Sequence[ReadRows], sources: Sequence[tuple[int, int]]) -> 
         for at, artifact in enumerate(artifacts):
             rows = [(target, row) for target, (source, row) in enumerate(sources) if source == at]
             if rows:
-                targets, places = np.array(rows).T
-                joined[targets] = artifact.vectors[number][places]
+                targets, positions = np.array(rows).T
+                joined[targets] = artifact.vectors[number][positions]
         vectors.append(joined)
     return ReadRows(scores, vectors)
 
 
-def _save_reading(folder: Path, rows: ReadRows, reading: Reading) -> None:
+def _save_pass(folder: Path, rows: ReadRows, text_pass: TextPass) -> None:
     if rows.scores is not None:
         nll, rank = models.split_columns(rows.scores)
         storage.save_ragged(folder, nll, NLL)
-        if reading.ranks:
+        if text_pass.ranks:
             storage.save_ragged(folder, rank, RANK)
-    if reading.embedder is not None:
-        for length, vectors in zip(list_lengths(reading.embedder), rows.vectors, strict=True):
-            storage.save_array(folder / name_vectors(reading.embedder, length), vectors)
+    if text_pass.embedder is not None:
+        for length, vectors in zip(list_lengths(text_pass.embedder), rows.vectors, strict=True):
+            storage.save_array(folder / name_vectors(text_pass.embedder, length), vectors)
 
 
-def _load_reading(folder: Path, reading: Reading) -> ReadRows:
+def _load_pass(folder: Path, text_pass: TextPass) -> ReadRows:
     scores = None
-    if reading.losses or reading.ranks:
+    if text_pass.losses or text_pass.ranks:
         scores = storage.load_ragged(folder, NLL)
-        if reading.ranks:
+        if text_pass.ranks:
             rank = storage.load_ragged(folder, RANK).values.astype(np.float64)
             scores = core.Ragged(np.stack([scores.values, rank], axis=1), scores.offsets)
-    spec = reading.embedder
+    spec = text_pass.embedder
     names = [name_vectors(spec, length) for length in list_lengths(spec)] if spec is not None else []
     return ReadRows(scores, [storage.load_array(folder / name) for name in names])

@@ -62,7 +62,7 @@ class File:
     step: Step
     name: str
     digest: Callable[[Path], str] | None = None  # of what is read of the file; None: of its bytes
-    beside: tuple[str, ...] = ()  # names of files of the artifact that are read with it
+    others: tuple[str, ...] = ()  # names of files of the artifact that are read with it
 
 
 Input = Step | File | str | Callable[[], str] | None
@@ -179,6 +179,12 @@ class Executor:
             raise self.reasons[step]
         return entry
 
+    def locate_inputs(self, inputs: Mapping[str, Input]) -> dict[str, Path]:
+        """Return what a step with these inputs reads."""
+        of_store = {name: value for name, value in inputs.items() if isinstance(value, Step | File)}
+        steps = {name: value.step if isinstance(value, File) else value for name, value in of_store.items()}
+        return {name: _locate(value, self.get(steps[name])) for name, value in of_store.items()}
+
     def locate(self, source: TextRows) -> Path:
         """Return the file of rows that were made."""
         return self.get(source.step).path / source.file
@@ -188,7 +194,7 @@ class Executor:
         if step not in self._states:
             self._states[step] = StepState(step, num_texts=step.num_texts, num_tokens=step.num_tokens)
             recipe = self._identify(step)
-            self._states[step] = self._settle(step, recipe)
+            self._states[step] = self._find_or_make(step, recipe)
         return self._states[step]
 
     def _identify(self, step: Step) -> storage.Recipe | None:
@@ -218,8 +224,8 @@ class Executor:
                 return None
             if value.digest is not None:
                 return value.digest(entry.path / value.name)
-            names = (value.name, *value.beside)
-            return core.digest([entry.files[name] for name in names]) if value.beside else entry.files[value.name]
+            names = (value.name, *value.others)
+            return core.digest([entry.files[name] for name in names]) if value.others else entry.files[value.name]
         return self.find(value) if callable(value) else value
 
     def find_rows_key(self, step: Step, recipe: storage.Recipe | None = None) -> str | None:
@@ -237,7 +243,7 @@ class Executor:
                 inputs[name] = f"{self.find_rows_key(source)} {file}"
         return replace(recipe, spec=spec, inputs=inputs).key
 
-    def _settle(self, step: Step, recipe: storage.Recipe | None) -> StepState:
+    def _find_or_make(self, step: Step, recipe: storage.Recipe | None) -> StepState:
         """Find or make a step whose recipe is known, and add it to the plan."""
         line = StepState(step, "waits", recipe, None, step.num_texts, step.num_tokens)
         if step in self.reasons:
@@ -278,12 +284,7 @@ class Executor:
                 yield entry
 
     def _make(self, step: Step, recipe: storage.Recipe) -> storage.Entry:
-        store = self.session.store
-        paths = {}
-        for name, value in step.inputs.items():
-            if isinstance(value, Step | File):
-                source = value if isinstance(value, Step) else value.step
-                paths[name] = _locate(value, self.get(source))
+        store, paths = self.session.store, self.locate_inputs(step.inputs)
         key = self.find_rows_key(step) if step.shares_rows else None
         if key is not None:
             paths[SHARED] = store.get_rows_path(key)

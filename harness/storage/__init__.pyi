@@ -25,6 +25,12 @@ from .record import (
     read_record as read_record,
     save_record as save_record,
 )
+from .row_blocks import (
+    RowBlocks as RowBlocks,
+    list_sharing_artifacts as list_sharing_artifacts,
+    merge_parts as merge_parts,
+    share_rows as share_rows,
+)
 from .rows import (
     Row as Row,
     RowFile as RowFile,
@@ -33,12 +39,6 @@ from .rows import (
     write_examples as write_examples,
     write_in_order as write_in_order,
     write_rows as write_rows,
-)
-from .shared_rows import (
-    RowBlocks as RowBlocks,
-    list_sharing_artifacts as list_sharing_artifacts,
-    merge_parts as merge_parts,
-    share_rows as share_rows,
 )
 from .sharing import RemoteStore as RemoteStore
 from .store import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openended.harness.core import DataError, HarnessError, StoreError, read_json, temporary_files
-from openended.harness.storage.shared_rows import BLOCKS, list_sharing_artifacts
+from openended.harness.storage.row_blocks import BLOCKS, list_sharing_artifacts
 from openended.harness.storage.store import DAMAGED_MARK, ENTRY_NAME, MANIFEST, ROWS, read_entry
 
 _KEY = re.compile(r"[0-9a-f]{64}")

@@ -60,7 +60,7 @@ def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False, fact
 
 
 def _add_facts(schema: pa.Schema, facts: Json) -> pa.Schema:
-    return schema.with_metadata({_FACTS: json.dumps(facts, sort_keys=True)} if facts else None)
+    return schema.with_metadata({_FACTS: json.dumps(facts, sort_keys=True)}) if facts else schema.remove_metadata()
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:

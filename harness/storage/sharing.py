@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.storage.shared_rows import share_rows
+from openended.harness.storage.row_blocks import share_rows
 from openended.harness.storage.store import (
     ENTRY_NAME,
     MANIFEST,

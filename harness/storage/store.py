@@ -40,7 +40,7 @@ STAGES: Mapping[str, int] = {
 }  # fmt: skip
 """Stage → version; raised when the stage's results change. Enters the stage's keys."""
 ROWS = "rows"
-"""Folder of the store with what artifacts of several sizes share: see `shared_rows`."""
+"""Folder of the store with what artifacts of several sizes share: see `row_blocks`."""
 MODEL_STAGES = ("answers", "generate", "import")
 """Stages with the texts of a system; what is scored is of the first that a run has."""
 

@@ -236,7 +236,7 @@ def _swap(one: Path, other: Path) -> None:
 
 def _list_blocks(out: Path) -> list[Path]:
     try:
-        return sorted(out.glob("store/generate/*/*.partial/block-*.arrow"))
+        return sorted(out.glob("store/rows/*/*/block-*.arrow"))
     except FileNotFoundError:  # the run ended while its folder was read
         return []
 

@@ -51,22 +51,25 @@ def made_of(made, session):
 
 
 def side_of(made, source, need):
-    executor = Executor(made.features.passes.session, plan_only=False)
-    executor.run(*made.features.declare([(source, (need,))], made.decoder))
-    return made.features.side(source, [need])
+    made.executor.run(*made.features.declare([(source, (need,))], made.decoder))
+    return small.load_side(made.features, source, need)
+
+
+def read_chat(texts):
+    return RowFile(texts.executor.get(texts.model_rows.chat or texts.human_rows.chat).path / stages.CHAT)
 
 
 @pytest.mark.slow
 def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, model, session):
     plain, _ = made_of(settings(tmp_path, model), session)
     chat, _ = made_of(settings(tmp_path, model, "model.chat_template=true"), session)
-    before, after = RowFile(plain.model_rows.path), RowFile(chat.model_rows.path)
-    read = RowFile(chat.model_rows.chat.entry.path / stages.CHAT)
+    before, after = RowFile(plain.path), RowFile(chat.path)
+    read = read_chat(chat)
     start = "The user says: Return 0<|endoftext|>The assistant says: and"
     assert read.prompts[0] == start
     assert before.prompts == after.prompts
     assert before.texts != after.texts
-    assert chat.human_rows.digest == plain.human_rows.digest
+    assert chat.executor.digest(chat.human_rows.rows) == plain.executor.digest(plain.human_rows.rows)
     assert plain.model_rows.chat is None
 
     # Greedy from the template's ids, step by step, is what was generated.
@@ -100,7 +103,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path, model, session):
     plain, chat = (read_json(folder / "record.json") for folder in runs)
     rows = [next(r for r in record["results"] if r["system"] == "human") for record in (plain, chat)]
     assert rows[0] == rows[1]
-    assert plain["inputs"]["score:human continuation"] == chat["inputs"]["score:human continuation"]
+    assert plain["inputs"]["read:human losses of continuation"] == chat["inputs"]["read:human losses of continuation"]
     assert (plain["spec"]["model"]["chat_template"], chat["spec"]["model"]["chat_template"]) == (False, True)
     assert (plain["axes"]["model"], chat["axes"]["model"]) == ("chatty", "chatty (chat)")
     assert any("chat template" in note for note in chat["notes"])
@@ -112,7 +115,7 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path
 
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
-    rows, chat = RowFile(texts.human_rows.path), RowFile(texts.human_rows.chat.entry.path / stages.CHAT)
+    rows, chat = RowFile(texts.executor.locate(texts.human_rows)), read_chat(texts)
     lm = session.model(made.model, made.runtime)
     nll = compute_token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
     assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
@@ -126,10 +129,10 @@ def test_another_template_is_another_key(tmp_path, model, session):
     shutil.copytree(model, other)
     (other / "chat_template.jinja").write_text(TEMPLATE.replace("says", "writes"))
     first, second = (
-        made_of(settings(tmp_path, m, "model.chat_template=true"), session)[0] for m in (model, str(other))
+        made_of(settings(tmp_path, m, "model.chat_template=true"), session)[0].path for m in (model, str(other))
     )
-    assert first.model_rows.entry.key != second.model_rows.entry.key
-    plain = [made_of(settings(tmp_path, m), session)[0].model_rows.entry.key for m in (model, str(other))]
+    assert first != second
+    plain = [made_of(settings(tmp_path, m), session)[0].path for m in (model, str(other))]
     assert plain[0] == plain[1]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openended.harness.run.generate import RowBlocks
+from openended.harness.storage import RowBlocks
 from tests.helpers import ROOT, openended, write_jsonl
 
 WORDS = (
@@ -90,7 +90,7 @@ def test_two_sizes_of_one_run_at_once_compute_every_row_once(tmp_path):
         ]
         assert sorted(meta["n"] for meta in metas) == [64, 128]
         assert sum(meta["tokens"] - meta["reused_tokens"] for meta in metas) == max(meta["tokens"] for meta in metas)
-        taken = re.findall(r"has read (\d+) of \d+ sequences in another run", "".join(said))
+        taken = re.findall(r"has read (\d+) of \d+ texts in another run", "".join(said))
         assert taken == ["64", "64"], "texts of each side"
 
 
@@ -150,7 +150,7 @@ def test_killed_in_the_middle_goes_on_to_the_same_bytes(tmp_path, texts, monkeyp
 
     def flush_and_copy(blocks: RowBlocks) -> None:
         flush(blocks)
-        if len(list(calm.glob("store/generate/*/*.partial/block-*.arrow"))) == 2 and not killed.exists():
+        if len(list(calm.glob("store/rows/*/*/block-*.arrow"))) == 2 and not killed.exists():
             shutil.copytree(calm, killed)
 
     monkeypatch.setattr(RowBlocks, "flush", flush_and_copy)

@@ -245,11 +245,11 @@ OTHER = {"packages": {"torch": "2.1.0", "faiss-cpu": None}}
     ("provenance", "remark"),
     [
         ({}, None),
-        ({"embed:human": {"device": "cpu"}}, None),
-        ({"embed:human": {"git": {"dirty": True}}}, None),
+        ({"read:human": {"device": "cpu"}}, None),
+        ({"read:human": {"git": {"dirty": True}}}, None),
         (
-            {"embed:human": OTHER, "embed:model": OTHER, "score:human": OTHER},
-            "embed, score; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
+            {"tokens:human": OTHER, "tokens:model": OTHER, "read:human": OTHER},
+            "tokens, read; computed with torch 2.1.0 (now 2.13.0), faiss-cpu absent (now absent)",
         ),
         (
             {"generate:x": {"git": {"commit": "c0ffeec0ffee"}, "hardware": {"processor": "Theirs"}}},

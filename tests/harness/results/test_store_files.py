@@ -187,7 +187,7 @@ def test_differences_rest_on_all_human_texts_and_are_kept_in_the_store(grid, mon
 def test_without_embeddings_the_printed_values_are_compared_and_a_line_says_so(grid, tmp_path):
     copy = tmp_path / "out"
     shutil.copytree(grid, copy)
-    shutil.rmtree(copy / "store" / "embed")
+    shutil.rmtree(copy / "store" / "read")
     results = read_results([copy / "runs"])
     first, second = select_values(results.values, "kid", "kid")
     test = compare_values(results, results.values, first, second)

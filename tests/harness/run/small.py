@@ -1,13 +1,16 @@
 """A run of a few texts on the bundled model, in this process."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from openended.harness.core import Need, Side
 from openended.harness.run import Session, Settings, run
 from openended.harness.run.checks import check_dataset, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions
-from openended.harness.run.steps import Executor, Step
-from openended.harness.storage import Entry, ResultRow, RunRecord, read_record
+from openended.harness.run.features import FeatureTable
+from openended.harness.run.steps import Executor, Step, StepState, TextRows
+from openended.harness.storage import Entry, Recipe, ResultRow, RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -47,8 +50,28 @@ def make_dataset(made: Settings, executor: Executor) -> Dataset:
         made.task, texts, models, checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer, executor.session
     )
     executor.run(*dataset.steps)
-    check_dataset(dataset, checked, made.metrics, texts, models, made.decoder)
+    check_dataset(dataset, checked, made, executor)
     return dataset
+
+
+@dataclass(frozen=True)
+class Made:
+    """Rows, and the executor that made or planned them."""
+
+    rows: TextRows
+    executor: Executor
+
+    @property
+    def entry(self) -> Entry | None:
+        return self.executor.state(self.rows.step).entry
+
+    @property
+    def path(self) -> Path:
+        return self.executor.locate(self.rows)
+
+    @property
+    def key(self) -> str:
+        return self.executor.get(self.rows.step).key
 
 
 def fact_options(made: Settings) -> FactOptions:
@@ -57,9 +80,17 @@ def fact_options(made: Settings) -> FactOptions:
     return FactOptions(made.task, made.models, made.texts, *judgments, made.protocol)
 
 
-def make_finished_step(entry: Entry) -> Step:
+def load_side(features: FeatureTable, source: TextRows, *needs: Need) -> Side:
+    """Return the side that a metric with these needs would read."""
+    inputs = features.executor.locate_inputs(features.list_inputs("model", source, needs))
+    return features.load_side("model", source, needs, inputs)
+
+
+def make_finished_step(entry: Entry, executor: Executor) -> Step:
     """Return a step whose artifact is there."""
-    return Step(entry.stage, "", "model", {}, {}, lambda _: {}, entry=entry)
+    step = Step(entry.stage, "", "model", {}, {}, lambda *_: {})
+    executor._states[step] = StepState(step, "hit", Recipe(entry.stage, 1, {"key": entry.key}, {}), entry)
+    return step
 
 
 def measured(folder: Path, *words: str) -> RunRecord:

@@ -87,7 +87,7 @@ def test_no_reasoning_is_scored_unless_it_is_asked_for(case, kind, tmp_path, mon
     with served(Reasoner(case, kind)) as (url,):
         words = list_words(folder, kind, url)
         made = {t: make(tmp_path, *words, f"model.thinking={t}") for t in ("drop", "keep", "only")}
-    rows = {thinking: RowFile(texts.model_rows.path) for thinking, texts in made.items()}
+    rows = {thinking: RowFile(texts.path) for thinking, texts in made.items()}
     kept = [i for i in range(8) if i not in CUT]
     assert rows["drop"].texts == [f"{ANSWER} {i}" for i in kept]
     assert rows["drop"].ids == tuple(f"jsonl/{i:06d}" for i in kept)
@@ -100,7 +100,7 @@ def test_no_reasoning_is_scored_unless_it_is_asked_for(case, kind, tmp_path, mon
     if kind == "local":  # ids as generated
         tokenizer = load_tokenizer(ModelSpec(path=folder))
         assert [tokenizer.decode(ids) for ids in rows["drop"].token_ids] == rows["drop"].texts
-    notes = {thinking: texts.model_rows.entry.meta["notes"] for thinking, texts in made.items()}
+    notes = {thinking: texts.executor.get(texts.model_rows.step).meta["notes"] for thinking, texts in made.items()}
     assert any(
         "2 of 8 texts ended inside the reasoning and are left out; raise max_new_tokens" in n for n in notes["drop"]
     )
@@ -176,7 +176,8 @@ def test_arguments_of_the_template_go_to_the_server_and_into_the_key(tmp_path):
         plain, told = (make(tmp_path, *words, *more) for more in ([], [arguments]))
     sent = [body.get("chat_template_kwargs") for body in fake.bodies]
     assert sent == [None] * 8 + [{"enable_thinking": False}] * 8
-    assert plain.model_rows.entry.content == told.model_rows.entry.content
+    contents = [texts.executor.get(texts.model_rows.step).content for texts in (plain, told)]
+    assert contents[0] == contents[1]
     assert plain.settings.model.identity() != told.settings.model.identity()
 
 
@@ -202,13 +203,13 @@ def test_a_prompt_that_is_a_conversation_goes_to_the_server_turn_by_turn(tmp_pat
     sent = sorted((body["messages"] for body in fake.bodies), key=str)
     assert len(sent) == 8
     assert sent[0] == TALK
-    human = RowFile(texts.human_rows.path)
+    human = RowFile(texts.executor.locate(texts.human_rows))
     assert human.prompts[0] == "Be brief.\n\nHello 1\n\nHi.\n\nReturn 0 and"
     assert human.texts[0] == " stop."
 
 
 def test_a_prompt_that_is_a_conversation_is_rendered_by_the_template(tmp_path, qwen):
     texts = make(tmp_path, *list_words(qwen, "local", ""), write_talks(tmp_path))
-    read = RowFile(texts.model_rows.chat.entry.path / "chat.arrow").prompts[0]
+    read = RowFile(texts.executor.get(texts.model_rows.chat).path / "chat.arrow").prompts[0]
     turns = [f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in TALK]
     assert read == "".join([*turns, "<|im_start|>assistant\n"])

@@ -1,10 +1,12 @@
 """Artifacts are named once, several can come of one pass; arrays and blocks of a generation come back or are set aside."""
 
+import json
 import logging
 import random
 import shutil
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,22 +22,38 @@ from openended.harness.core import (
     Side,
     UnavailableFileError,
     UnavailableModelError,
-    digest_file,
+    UndefinedMetric,
 )
 from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.generate import RowBlocks, merge_facts
 from openended.harness.run.session import _LASTING, SideCache
-from openended.harness.run.steps import Step, StepGroup, count_shared_rows
-from openended.harness.storage import STAGES, Entry, Recipe, Row, RowFile, load_array, save_array, write_rows
+from openended.harness.run.steps import SHARED, File, Step, StepFailedError, count_shared_rows
+from openended.harness.storage import (
+    MANIFEST,
+    STAGES,
+    Entry,
+    Recipe,
+    Row,
+    RowBlocks,
+    RowFile,
+    Store,
+    list_sharing_artifacts,
+    load_array,
+    mark_manifest,
+    merge_parts,
+    save_array,
+    share_rows,
+    write_rows,
+)
 from tests.harness.run.small import make_executor, open_session
 
 
-def embed(what: str, spec: Any = None, rows: Any = "a") -> Step:
-    return Step("embed", what, "human", spec or {}, {"rows": rows}, partial(write, "x"), num_texts=2)
+def embed(what: str, spec: Any = None, **inputs: Any) -> Step:
+    return Step("gradients", what, "human", spec or {}, inputs or {"rows": "a"}, partial(write, "x"), num_texts=2)
 
 
-def write(text, folder):
-    (folder / "data").write_text(text)
+def write(text, folder, inputs):
+    read = "".join((path / "data").read_text() for path in inputs.values())
+    (folder / "data").write_text(f"{read}{text}")
     np.save(folder / "embeddings.npy", np.zeros((1, 1)))  # an entry has the files of its stage
     return {"n": len(text)}
 
@@ -43,82 +61,105 @@ def write(text, folder):
 def test_an_artifact_asked_for_twice_is_named_once(tmp_path):
     run, first, second = make_executor(tmp_path), embed("human"), embed("half")
     run.run(first, second)
-    assert first.entry is not None
-    assert first.entry == second.entry
-    assert [(p.what, p.state) for p in run.plan] == [("human", "make")]
-    assert (run.num_computed, run.inputs) == (1, {"embed:human": first.entry.name})
+    assert run.get(first) == run.get(second)
+    assert [(line.step.what, line.state) for line in run.plan] == [("human", "make")]
+    assert (run.num_computed, run.inputs) == (1, {"gradients:human": run.get(first).name})
     again = make_executor(tmp_path)
     again.run(embed("human"))
-    assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"embed:human": {}})
+    assert (again.num_computed, len(again.plan), again.provenance) == (0, 1, {"gradients:human": {}})
 
 
-def test_one_pass_makes_what_is_missing(tmp_path):
-    asked = []
-
-    def compute(steps):
-        asked.append([step.what for step in steps])
-        return [partial(write, step.what) for step in steps]
-
-    def declare():
-        return StepGroup([embed(f"{n}", {"n": n}) for n in range(3)], compute)
-
-    make_executor(tmp_path).run(declare().steps[1])
-    run, group = make_executor(tmp_path), declare()
-    run.run(group)
-    assert asked == [["0", "2"]]
-    assert [(step.entry.path / "data").read_text() for step in group.steps] == ["0", "x", "2"]
-    assert [p.state for p in run.plan] == ["make", "hit", "make"]
-    make_executor(tmp_path).run(again := declare())
-    assert None not in [step.entry for step in again.steps]
-    assert asked == [["0", "2"]]
+def test_a_step_reads_the_inputs_that_it_declares_and_they_are_made_before(tmp_path):
+    first = embed("first")
+    second = embed("second", {"n": 1}, whole=first, file=File(first, "data", lambda path: path.read_text()))
+    seen = []
+    last = replace(second, spec={"n": 2}, make=lambda folder, inputs: seen.append(inputs) or write("z", folder, {}))
+    run = make_executor(tmp_path)
+    run.run(last)
+    folder = run.get(first).path
+    assert seen == [{"whole": folder, "file": folder / "data"}]
+    assert [line.step.what for line in run.plan] == ["first", "second"]
+    recipe = run.state(last).recipe
+    assert recipe.inputs == {"whole": run.get(first).content, "file": "x"}
+    assert run.read(File(first, "data"), Path.read_text, "") == "x"
 
 
-def test_passes_of_one_family_are_computed_one_after_the_other(tmp_path):
+def test_what_gave_more_is_as_good_unless_texts_were_cut(tmp_path):
+    make_executor(tmp_path).run(embed("whole", {"n": 2}))
+    narrow = replace(embed("part", {"n": 1}), wider=(embed("whole", {"n": 2}),))
+    run = make_executor(tmp_path)
+    run.run(narrow)
+    assert [(line.step.what, line.state) for line in run.plan] == [("part", "hit")]
+    cut = replace(embed("cut", {"n": 3}), make=lambda folder, _: {**write("y", folder, {}), "truncated": 1})
+    make_executor(tmp_path).run(cut)
+    run = make_executor(tmp_path)
+    run.run(replace(embed("part", {"n": 4}), wider=(cut,)))
+    assert run.num_computed == 1
+
+
+@pytest.mark.parametrize(("error", "kind"), [(UndefinedMetric, "undefined"), (StepFailedError, "failed")])
+def test_what_has_no_value_leaves_nothing_and_says_why(tmp_path, error, kind):
+    def fail(*_):
+        raise error("why")
+
+    first = replace(embed("first"), make=fail)
+    second, run = embed("second", rows=first), make_executor(tmp_path)
+    run.run(first, second)
+    for step in (first, second):
+        with pytest.raises(error, match="why"):
+            run.get(step)
+    assert (run.plan, list(tmp_path.rglob("manifest.json"))) == ([], []), kind
+
+
+def test_sizes_of_one_artifact_are_computed_one_after_the_other(tmp_path):
     order: list[str] = []
 
-    def compute(name, steps):
-        order.append(f"{name} begins")
+    def compute(name, folder, inputs):
+        order.append(f"{name} begins {len(list(list_sharing_artifacts(inputs[SHARED])))}")
         time.sleep(0.2)
         order.append(f"{name} ends")
-        return [partial(write, step.what) for step in steps]
+        return write(name, folder, {})
 
-    def run(name, plan_only=False):
-        group = StepGroup([embed(name, {"n": name})], partial(compute, name), lambda: "family")
-        make_executor(tmp_path, plan_only=plan_only).run(group)
+    def run(size, plan_only=False):
+        step = replace(embed("x", {"n": size}), extent=("n",), shares_rows=True, make=partial(compute, size))
+        make_executor(tmp_path, plan_only=plan_only).run(step)
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+    threads = [threading.Thread(target=run, args=(size,)) for size in "12"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert [word.split()[1] for word in order] == ["begins", "ends"] * 2
-    with make_executor(tmp_path).session.store.hold_lock("pass-family", "family"):
-        run("a")  # is stored
-        run("c", plan_only=True)
+    assert [word.split()[-1] for word in order[::2]] == ["0", "1"], "the later finds the rows of the earlier"
+    (folder,) = (tmp_path / "out/store/rows").glob("*/*")
+    with make_executor(tmp_path).session.store.hold_lock(f"rows-{folder.name}", "x"):
+        run("1")  # is stored
+        run("3", plan_only=True)
     assert len(order) == 4
 
 
 def test_a_plan_makes_nothing_and_waits_once(tmp_path):
     plan = make_executor(tmp_path, plan_only=True)
     for _ in range(2):
-        plan.run(first := embed("human", rows=embed("before")), second := embed("model"))
-        assert first.entry is second.entry is None
-    key = Recipe("embed", STAGES["embed"], {}, {"rows": "a"}).key
-    assert [(p.what, p.state, p.key, p.num_texts) for p in plan.plan] == [
-        ("human", "waits", None, 2),
-        ("model", "make", key, 2),
-    ]
+        plan.run(first := embed("human", rows=embed("before", {"n": 1})), second := embed("model"))
+        assert plan.state(first).entry is plan.state(second).entry is None
+    key = Recipe("gradients", STAGES["gradients"], {}, {"rows": "a"}).key
+    assert [(line.step.what, line.state, line.num_texts) for line in plan.plan] == [
+        ("before", "make", 2), ("human", "waits", 2), ("model", "make", 2),
+    ]  # fmt: skip
+    assert [line.key for line in plan.plan][1:] == [None, key]
+    assert plan.read(first, Path.is_dir, otherwise="nothing is read") == "nothing is read"
     assert not list(tmp_path.rglob("manifest.json"))
 
 
 def test_the_version_of_a_stage_is_in_its_keys_alone(tmp_path, monkeypatch):
     def list_keys():
-        steps = [Step(stage, "x", "human", {}, {}, partial(write, "x")) for stage in ("embed", "score")]
-        make_executor(tmp_path, plan_only=True).run(*steps)
-        return [step.key for step in steps]
+        steps = [Step(stage, "x", "human", {}, {}, partial(write, "x")) for stage in ("read", "gradients")]
+        plan = make_executor(tmp_path, plan_only=True)
+        return [plan.state(step).key for step in steps]
 
     before = list_keys()
-    monkeypatch.setitem(STAGES, "embed", STAGES["embed"] + 1)  # type: ignore[arg-type] # a plain dict underneath
+    monkeypatch.setitem(STAGES, "read", STAGES["read"] + 1)  # type: ignore[arg-type] # a plain dict underneath
     assert [a == b for a, b in zip(before, list_keys(), strict=True)] == [False, True]
 
 
@@ -172,8 +213,8 @@ def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tm
     ]
 
 
-FAMILY_KEY = "ab" * 16
 PROMPTS = [Row("p", (1, 2), Generation(name, 0, "", (), "length", float("nan"))) for name in "abcd"]
+RECIPE = Recipe("generate", 1, {"decoder": "greedy"}, {})
 
 
 def rows(*names: str, sample: int = 0, prompt: str = "p") -> list[Row]:
@@ -181,76 +222,92 @@ def rows(*names: str, sample: int = 0, prompt: str = "p") -> list[Row]:
     return [Row(prompt, (1, 2), generation) for generation in made]
 
 
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def shared(store) -> Path:
+    """The folder of the rows of a generation."""
+    return store.get_rows_path("ab" * 32)
+
+
 def open_blocks(folder: Path, seconds: float = -1, samples: int = 1) -> RowBlocks:
-    folder.mkdir(exist_ok=True)
-    return RowBlocks(folder, PROMPTS, samples, seconds)
+    return RowBlocks(folder, PROMPTS, samples, seconds, "data.arrow")
 
 
-def write_blocks(folder: Path, *blocks: str) -> dict[str, Path]:
+def write_blocks(folder: Path, *blocks: str, **facts: Any) -> dict[str, Path]:
     """Write one block for each of the words, whose letters are ids; return word → file."""
     files = {}
     for word in blocks:
-        before = set(folder.glob("block-*"))
-        open_blocks(folder).add([row.generation for row in rows(*word)])
+        before, writer = set(folder.glob("block-*")), open_blocks(folder)
+        writer.begin(facts)
+        writer.add(rows(*word))
         (files[word],) = set(folder.glob("block-*")) - before
     return files
 
 
-def make_unfinished_entry(folder: Path) -> Entry:
-    return Entry("generate", folder.name, folder, {}, {})
+def share(store: Store, folder: Path, content: list[Row], number: int = 0, **meta: Any) -> Entry:
+    """Store an artifact with these rows, and note in the folder that it has them."""
+    recipe = replace(RECIPE, spec={"number": number})
+    entry = store.make(recipe, lambda work: {"n": write_rows(work / "data.arrow", content), **meta})
+    share_rows(folder, entry)
+    return entry
 
 
-def list_missing(*folders: Path, samples: int = 1) -> list[str]:
-    """What an interrupted run that is gone on with in the first folder still has to generate."""
-    blocks = open_blocks(folders[0], samples=samples)
-    blocks.read(map(make_unfinished_entry, folders))
-    return [f"{prompt.example_id}{prompt.sample}" for prompt in blocks.list_missing(None)]
+def list_missing(folder: Path, samples: int = 1) -> list[str]:
+    """What a run still has to generate."""
+    blocks = open_blocks(folder, samples=samples)
+    blocks.read()
+    return [f"{example}{sample}" for example, sample in blocks.list_missing()]
 
 
-def test_blocks_are_joined_by_id_and_sample_and_deleted(tmp_path):
-    folder = tmp_path / f"{FAMILY_KEY}1.partial"
-    write_blocks(folder, "ca", "d")
-    again = open_blocks(folder, seconds=1000)
-    assert again.read([make_unfinished_entry(folder)]) == {"reused_tokens": 6}
-    again.add([row.generation for row in rows("b")])
+def test_blocks_are_joined_by_id_and_sample_and_deleted_where_an_artifact_has_their_rows(tmp_path, store, shared):
+    write_blocks(shared, "ca", "d")
+    again = open_blocks(shared, seconds=1000)
+    again.read()
+    assert again.count == {"n": 3, "tokens": 6, "ended": 0}
+    again.add(rows("b"))
     assert again.count == {"n": 4, "tokens": 8, "ended": 0}
-    again.join(folder / "data.arrow")
-    assert [path.name for path in folder.iterdir()] == ["data.arrow"]
+    again.join(tmp_path / "data.arrow")
     write_rows(tmp_path / "want", rows("a", "b", "c", "d"))
-    assert (folder / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
-    none = tmp_path / f"{FAMILY_KEY}2.partial"
-    open_blocks(none).join(none / "data.arrow")
-    assert len(RowFile(none / "data.arrow")) == 0
+    assert (tmp_path / "data.arrow").read_bytes() == (tmp_path / "want").read_bytes()
+    share(store, shared, rows("a", "b", "c"))
+    assert [word for word in ("ca", "d") if list_missing(shared)] == [], "that of d is kept"
+    assert len(list(shared.glob("block-*"))) == 1
+    share(store, shared, rows("a", "b", "c", "d"), 1)
+    assert sorted(path.name[:9] for path in shared.iterdir()) == ["generate-"] * 2
+    none = open_blocks(store.get_rows_path("cd" * 32))
+    none.join(tmp_path / "none.arrow")
+    assert len(RowFile(tmp_path / "none.arrow")) == 0
 
 
-def test_rows_of_relatives_are_taken_if_prompt_id_and_sample_are_those_asked_for(tmp_path):
-    smaller, larger = tmp_path / f"{FAMILY_KEY}1", tmp_path / f"{FAMILY_KEY}2.partial"
-    smaller.mkdir()
+def test_rows_are_taken_if_prompt_id_and_sample_are_those_asked_for(store, shared):
     mixed = [*rows("a", "z"), *rows("b", prompt="another"), *rows("c", sample=2), *rows("d", sample=1)]
-    write_rows(smaller / "data.arrow", mixed)
-    write_blocks(larger, "ca")
-    files = {"data.arrow": digest_file(smaller / "data.arrow")}
-    finished = Entry("generate", smaller.name, smaller, files, {"device": "cuda", "n": 5})
-    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}3.partial", samples=2)
-    facts = blocks.read([finished, make_unfinished_entry(larger)])
-    assert [(p.example_id, p.sample) for p in blocks.list_missing(None)] == [
-        ("a", 1), ("b", 0), ("b", 1), ("c", 1), ("d", 0)
-    ]  # fmt: skip
-    assert (facts["device"], facts["reused_tokens"]) == ("cuda", 6)
-    assert facts["reused_from"] == {"maker": None}, "nobody noted where the smaller run was made"
+    share(store, shared, mixed, device="cuda")
+    write_blocks(shared, "ca")
+    assert list_missing(shared, samples=2) == ["a1", "b0", "b1", "c1", "d0"]
+    blocks = open_blocks(shared, samples=2)
+    blocks.read()
+    assert (blocks.parts[0]["device"], blocks.count["tokens"]) == ("cuda", 6)
 
 
-def test_the_facts_of_all_parts_are_kept(tmp_path):
-    folder = tmp_path / f"{FAMILY_KEY}1.partial"
-    write_blocks(folder, "ab")
+def test_the_facts_of_all_parts_are_kept(shared):
     old = {"device": "cuda", "batch_size": 8, "batch_dependent": True, "served": {"version": "1"}, "notes": ["x", "y"]}
-    open_blocks(folder).note_facts(old)
-    facts = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial").read([make_unfinished_entry(folder)])
+    write_blocks(shared, "ab", **old)
+    blocks = open_blocks(shared)
+    blocks.read()
     new = {"device": "cpu", "batch_size": 4, "batch_dependent": False, "served": {"version": "2"}, "notes": ["y", "z"]}
-    merged = merge_facts(facts, new)
+    merged = merge_parts([*blocks.parts, new])
     assert (merged["batch_dependent"], merged["notes"], merged["served"]) == (True, ["x", "y", "z"], {"version": "2"})
-    assert merged["reused_from"]["parts"] == [{name: old[name] for name in old if name != "notes"}]
-    assert not merge_facts(facts, old)["reused_from"]
+    assert merged["parts"] == [{name: old[name] for name in old if name != "notes"}]
+    again = merge_parts([merged, old])
+    assert again["parts"] == [
+        {name: value for name, value in new.items() if name != "notes"} | {"batch_dependent": True}
+    ]
+    assert "parts" not in merge_parts([old, old])
+    assert merge_parts([]) == {}
 
 
 def test_rows_that_are_shared_with_another_number_of_samples():
@@ -259,70 +316,41 @@ def test_rows_that_are_shared_with_another_number_of_samples():
     assert count_shared_rows({"n": 20, "samples": 1}, 10, 1) == 10
 
 
-def test_rows_of_a_relative_that_is_deleted_meanwhile_are_kept(tmp_path):
-    other = tmp_path / f"{FAMILY_KEY}1"
-    other.mkdir()
-    write_rows(other / "data.arrow", rows("a", "b", "c", "d"))
-    folder = tmp_path / f"{FAMILY_KEY}2.partial"
-    blocks = open_blocks(folder)
-    blocks.read([Entry("generate", other.name, other, {"data.arrow": digest_file(other / "data.arrow")}, {})])
-    shutil.rmtree(other)
-    blocks.join(folder / "data.arrow")
-    assert RowFile(folder / "data.arrow").ids == ("a", "b", "c", "d")
-    assert [path.name for path in folder.iterdir()] == ["data.arrow"]
-
-
-def test_a_relative_that_ends_first_may_delete_its_blocks(tmp_path):
-    running = tmp_path / f"{FAMILY_KEY}1.partial"
-    files = write_blocks(running, "ca", "d")
-    files["d"].write_bytes(b"flipped")
-    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial")
-    blocks.read([make_unfinished_entry(running)])
-    assert [prompt.example_id for prompt in blocks.list_missing(None)] == ["b", "d"]
-    assert sorted(running.iterdir()) == sorted(files.values()), "what is damaged there is that run's affair"
-    shutil.rmtree(running)
-    blocks.add([row.generation for row in rows("b", "d")])
-    blocks.join(tmp_path / "data.arrow")
-    assert RowFile(tmp_path / "data.arrow").ids == ("a", "b", "c", "d")
-
-
-def test_a_relative_that_ends_while_it_is_listed_is_left_out(tmp_path, monkeypatch):
-    running = tmp_path / f"{FAMILY_KEY}1.partial"
-    write_blocks(running, "ca")
-    glob = Path.glob
-
-    def end_meanwhile(folder: Path, pattern: str):
-        if folder == running:
-            raise FileNotFoundError(folder)  # as `glob` does if a folder is renamed at that moment
-        return glob(folder, pattern)
-
-    monkeypatch.setattr(Path, "glob", end_meanwhile)
-    blocks = open_blocks(tmp_path / f"{FAMILY_KEY}2.partial")
-    assert blocks.read([make_unfinished_entry(running)]) == {"reused_tokens": 0}
+@pytest.mark.parametrize("how", ["deleted", "damaged", "untrusted"])
+def test_an_artifact_that_is_not_sound_shares_nothing(how, store, shared):
+    entry = share(store, shared, rows("a", "b", "c", "d"))
+    assert list_missing(shared) == []
+    if how == "deleted":
+        shutil.rmtree(entry.path)
+    elif how == "damaged":
+        (entry.path / "data.arrow").write_bytes(b"flipped")
+    else:
+        manifest = json.loads((entry.path / MANIFEST).read_text())
+        marked = mark_manifest(manifest, {"archive": "x"}, entry.name, "x")
+        (entry.path / MANIFEST).write_text(json.dumps(marked))
+    assert list_missing(shared) == ["a0", "b0", "c0", "d0"]
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_flipped_byte_sets_the_block_aside_with_a_remark(seed, tmp_path, caplog):
-    folder = tmp_path / f"{FAMILY_KEY}1.partial"
-    bad = write_blocks(folder, "a", "b", "c")["b"]
+def test_a_flipped_byte_sets_the_block_aside_with_a_remark(seed, shared, caplog):
+    bad = write_blocks(shared, "a", "b", "c")["b"]
     data, draw = bytearray(bad.read_bytes()), random.Random(seed)
     data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     bad.write_bytes(data)
-    assert list_missing(folder) == ["b0", "d0"]
+    assert list_missing(shared) == ["b0", "d0"]
     assert "is damaged" in caplog.text
-    assert (tmp_path / f"{folder.name}.damaged-blocks" / bad.name).exists()
+    assert (shared.parent / f"{shared.name}.damaged-blocks" / bad.name).exists()
 
 
-def test_a_cut_an_empty_a_linked_and_a_foreign_block_are_set_aside(tmp_path):
-    folder, other = tmp_path / f"{FAMILY_KEY}1.partial", tmp_path / f"{'0' * 32}1.partial"
-    files = write_blocks(folder, "a", "b", "c", "d")
-    foreign = write_blocks(other, "a")["a"]
+def test_a_cut_an_empty_a_linked_and_a_foreign_block_are_set_aside(store, shared):
+    files = write_blocks(shared, "a", "b", "c", "d")
+    foreign = write_blocks(store.get_rows_path("cd" * 32), "a")["a"]
     files["a"].write_bytes(files["a"].read_bytes()[:-9])
     files["b"].write_bytes(b"")
     files["c"].unlink()
     files["c"].symlink_to(foreign)
-    foreign.rename(folder / f"{foreign.name[:-6]}.arrow")
-    assert list_missing(folder) == ["a0", "b0", "c0"]
+    foreign.rename(shared / f"{foreign.name[:-6]}.arrow")
+    assert list_missing(shared) == ["a0", "b0", "c0"]
 
 
 @pytest.mark.parametrize("shape", [(0,), (), (3,), (4, 2), (0, 5)])

@@ -12,29 +12,36 @@ from openended.harness.core import Generation, build_signature, load_members
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run.axes import _find_training_step, collect_axes
 from openended.harness.run.dataset import HUMAN_ROWS
-from openended.harness.run.facts import collect_facts
+from openended.harness.run.facts import collect_facts, digest_texts
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, Row, write_rows
 from tests.contract.test_identity import COMMIT, settings
-from tests.harness.run.small import fact_options, make_finished_step
+from tests.harness.run.small import fact_options, make_executor, make_finished_step
+
+EXECUTOR = make_executor(Path())  # nothing is stored
 
 
 def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> TextRows:
     folder.mkdir()
     write_rows(folder / HUMAN_ROWS, [Row("He ", (3,), Generation("a/0", 0, text, ids, "eos", 0.0))])
     files = {HUMAN_ROWS: f"{text}{ids}"}
-    return TextRows("human", make_finished_step(Entry("human", "k", folder, files, {})), HUMAN_ROWS, "tokenizer")
+    return TextRows(
+        "human", make_finished_step(Entry("human", str(folder), folder, files, {}), EXECUTOR), HUMAN_ROWS, "tokenizer"
+    )
 
 
 def known(metric: str, side: TextRows, **parts: Any) -> dict[str, str]:
-    return collect_facts(fact_options(settings(**parts)), load_members("metric")[metric](), side, side)
+    return collect_facts(fact_options(settings(**parts)), load_members("metric")[metric](), side, side, EXECUTOR)
 
 
 def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
     side, task = human(tmp_path / "a"), settings().task
     other = dataclasses.replace(task, path="copy.jsonl.gz", id_field="name", human_field="reference")
     assert known("length", side, task=other) == known("length", side)
-    axes = [collect_axes(settings(task=t), None, fingerprint="f", human=side.entry) for t in (task, other)]
+    axes = [
+        collect_axes(settings(task=t), None, fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
+        for t in (task, other)
+    ]
     assert axes[0] == axes[1]
 
 
@@ -58,7 +65,9 @@ def test_the_texts_of_a_corpus_stand_for_its_path(tmp_path):
     signatures = []
     for name in ("one", "two", "three"):
         novelty = metric(corpus=str(tmp_path / f"{name}.jsonl"))
-        signatures.append(build_signature(novelty, collect_facts(fact_options(settings()), novelty, side, side)))
+        signatures.append(
+            build_signature(novelty, collect_facts(fact_options(settings()), novelty, side, side, EXECUTOR))
+        )
     assert signatures[0] == signatures[1] != signatures[2]
     assert str(tmp_path) not in signatures[0]
 
@@ -67,7 +76,10 @@ def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_
     one, same, other = human(tmp_path / "a"), human(tmp_path / "b", ids=(7,)), human(tmp_path / "c", text="sai")
     assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
     assert known("length", one)["texts"] != known("length", other)["texts"]
-    left, right = (collect_axes(settings(), None, fingerprint="f", human=side.entry) for side in (one, other))
+    left, right = (
+        collect_axes(settings(), None, fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
+        for side in (one, other)
+    )
     assert {name for name in left if left[name] != right[name]} == {"task.texts"}
 
 

@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openended.harness.core import DataError, Generation, Need, Ragged, SpecError, UndefinedMetric, digest_file
+from openended.harness.core import DataError, Generation, Need, SpecError, UndefinedMetric, digest_file
 from openended.harness.decoders.sampling import Nucleus
 from openended.harness.models import EmbedderSpec, LanguageModel, ModelSpec, digest_encoding
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
-from openended.harness.run.passes import ModelPasses, ScoringOptions
 from openended.harness.run.pipeline import make_texts, plan, run
-from openended.harness.run.steps import Build, Executor, Step, TextRows, resolve_input
-from openended.harness.storage import Entry, Row, load_next_token, load_ragged, load_vectors, write_rows
-from tests.harness.run.small import ONE_MODEL, make_executor, make_finished_step, measure_rows, open_session, settings
+from openended.harness.run.read import ScoringOptions, TextPass, TextReader
+from openended.harness.run.steps import Executor, TextRows
+from openended.harness.storage import Entry, Row, RowFile, load_array, load_next_token, load_ragged, write_rows
+from tests.harness.run.small import (
+    ONE_MODEL,
+    load_side,
+    make_executor,
+    make_finished_step,
+    measure_rows,
+    open_session,
+    settings,
+)
 from tests.helpers import q_request, ragged, write_jsonl
 
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
@@ -49,7 +57,9 @@ def counted(monkeypatch):
     [
         # Human and model side; the further human texts of the ceiling are embedded alone.
         (ONE_MODEL, None, "frechet,gen_ppl,kid,zipf", {(True, True): 2, (False, True): 1}),
-        (ONE_MODEL, "gen_ppl", "gen_ppl,frechet", {(False, True): 3}),
+        (ONE_MODEL, "gen_ppl", "gen_ppl,frechet", {(True, True): 2, (False, True): 1}),
+        (ONE_MODEL, "frechet,gen_ppl", "gen_ppl", {}),  # what gave more is as good
+        (ONE_MODEL, "frechet,gen_ppl", "frechet", {}),
         (TWO_MODELS, None, "frechet,gen_ppl,kid", {(True, False): 2, (False, True): 3}),
     ],
 )
@@ -58,12 +68,12 @@ def test_a_model_passes_once_over_a_source_and_what_is_there_is_not_made_again(
 ):
     if before is not None:
         run(settings(tmp_path, *models, f"metric=[{before}]"), open_session(tmp_path))
-        assert Counter(counted) == {(True, False): 2}
+        assert Counter(counted) == ({(True, False): 2} if before == "gen_ppl" else {(True, True): 2, (False, True): 1})
         counted.clear()
     session = open_session(tmp_path)
     run(settings(tmp_path, *models, f"metric=[{metrics}]"), session)
     assert Counter(counted) == passes
-    assert models is TWO_MODELS or session.loads == ["docs-s"]
+    assert models is TWO_MODELS or session.loads == ["docs-s"] or not passes
 
 
 def test_a_larger_run_reads_the_new_rows_alone_and_its_bytes_are_those_of_a_fresh_one(tmp_path, monkeypatch):
@@ -82,7 +92,7 @@ def test_a_larger_run_reads_the_new_rows_alone_and_its_bytes_are_those_of_a_fres
         lengths.clear()
         sizes = (f"num_examples={number}", "min_new_tokens=12", f"metric=[{metrics}]")
         run(settings(tmp_path, *ONE_MODEL, "human_examples=null", *sizes), open_session(tmp_path))
-        paths = [path for stage in ("score", "rank", "embed") for path in (store / stage).glob("*/*/*.npy")]
+        paths = list((store / "read").glob("*/*/*.npy"))
         return list(lengths), {str(path.relative_to(store)): digest_file(path) for path in paths}
 
     fresh_rows, fresh = read_passes(16)
@@ -93,9 +103,11 @@ def test_a_larger_run_reads_the_new_rows_alone_and_its_bytes_are_those_of_a_fres
     assert fresh.items() <= grown.items()
     assert sum(fresh_rows) == 32
     assert sum(grown_rows) == 16
+    shutil.rmtree(store / "read")
+    assert read_passes(16) == (fresh_rows, fresh), "an artifact that was deleted is not missed"
     shutil.rmtree(store)
     (tmp_path / "eight").rename(store)
-    for path in (*store.glob("score/*/*/values.npy"), *store.glob("embed/*/*/*.npy")):
+    for path in store.glob("read/*/*/[ne]*.npy"):
         path.write_bytes(path.read_bytes()[:-1] + b"!")
     again_rows, again = read_passes(16)
     assert again_rows == fresh_rows
@@ -106,12 +118,12 @@ def test_what_a_decoder_needs_of_the_human_side_is_a_need(tmp_path, counted):
     """The perplexity that the adversarial decoder aims at comes of the pass that serves the metrics, too."""
     made = settings(tmp_path, *ONE_MODEL, "decoder=adversarial", "metric=[frechet,gen_ppl]")
     session = open_session(tmp_path)
-    states = {step.stage: step.state for step in plan(made, session).plan}
-    assert (states["examples"], states["score"], states["generate"]) == ("make", "waits", "waits")
+    states = {line.step.stage: line.state for line in plan(made, session).plan}
+    assert (states["examples"], states["read"], states["generate"]) == ("make", "waits", "waits")
     assert session.loads == []
-    stages = [step.stage for step in run(made, session).plan]
+    stages = [line.step.stage for line in run(made, session).plan]
     assert Counter(counted) == {(True, True): 2, (False, True): 1}
-    assert stages.index("score") < stages.index("generate")
+    assert stages.index("read") < stages.index("generate")
     counted.clear()
     assert {step.state for step in plan(made, open_session(tmp_path)).plan} == {"hit"}
     assert run(made, open_session(tmp_path)).num_computed == 0
@@ -126,7 +138,7 @@ def test_sides_are_shared_by_contents(tmp_path):
         executor = Executor(session, plan_only=False)
         texts = make_texts(made, executor)
         executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.decoder))
-        sides.append(texts.features.side(texts.human_rows, [need]))
+        sides.append(load_side(texts.features, texts.human_rows, need))
     assert sides[0] is sides[1]
     assert not sides[0].embeddings(need).flags.owndata  # a memory map
 
@@ -138,7 +150,7 @@ def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(
     assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.decoder) == []
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
         with pytest.raises(UndefinedMetric, match=reason):
-            texts.features.side(texts.human_rows, [need])
+            load_side(texts.features, texts.human_rows, need)
     unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
     with pytest.raises(SpecError, match="token_nll: no option beta"):
         texts.features.declare([(texts.human_rows, (unknown,))], texts.decoder)
@@ -159,7 +171,7 @@ def test_features_and_keys_do_not_depend_on_the_batch(tmp_path):
         return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.npy"))}
 
     one, other = compute(64), compute(3)
-    assert {name.split("/")[2] for name in one} >= {"embed", "score", "next_token"}
+    assert {name.split("/")[2] for name in one} >= {"read", "next_token"}
     assert one == other
 
 
@@ -177,111 +189,106 @@ def test_default_scoring_options_are_in_no_key_and_others_are():
     assert (other.is_plain, other.tokenizes_again) == (False, True)
 
 
-def source(folder: Path, *, tokenizer: str | None = None, chat: bool = False) -> TextRows:
-    """Rows whose own ids are 1, 2, … and not those that a tokenizer would give."""
-    rows = [
-        Row(prompt, (1, 2), Generation(name, 0, text, tuple(range(3, 6 + i)), "length", 0.0))
-        for i, (name, prompt, text) in enumerate(TEXTS)
-    ]
-    folder.mkdir(exist_ok=True)
-    write_rows(folder / DATA, rows)
-    # The chat's rows come in another order: they are found by their example's name.
-    spoken = [replace(row, prompt_ids=(7 + i, 8, 9)) for i, row in enumerate(rows)]
-    write_rows(folder / CHAT, spoken[::-1])
-    entry = Entry("generate", "0" * 64, folder, {DATA: "0"}, {})
-    step = make_finished_step(entry)
-    return TextRows("model", step, DATA, tokenizer, step if chat else None)
-
-
-@pytest.fixture(scope="module")
-def passes(tmp_path_factory) -> ModelPasses:
-    folder = tmp_path_factory.mktemp("run")
-    made = settings(folder, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
-    return ModelPasses(open_session(folder), made.runtime)
+@pytest.fixture
+def executor(tmp_path) -> Executor:
+    return make_executor(tmp_path)
 
 
 @pytest.fixture
-def make_table(tmp_path, passes):
-    """Make the features of a run with other models."""
+def source(tmp_path, executor):
+    """Make rows whose own ids are 1, 2, … and not those that a tokenizer would give."""
 
-    def make(**change: Any) -> FeatureTable:
-        made = settings(tmp_path)
-        return FeatureTable(replace(made.models, **change), made.texts, passes)
+    def make(*, tokenizer: str | None = None, chat: bool = False) -> TextRows:
+        rows = [
+            Row(prompt, (1, 2), Generation(name, 0, text, tuple(range(3, 6 + i)), "length", 0.0))
+            for i, (name, prompt, text) in enumerate(TEXTS)
+        ]
+        folder = tmp_path / "rows"
+        folder.mkdir(exist_ok=True)
+        write_rows(folder / DATA, rows)
+        # The chat's rows come in another order: they are found by their example's name.
+        spoken = [replace(row, prompt_ids=(7 + i, 8, 9)) for i, row in enumerate(rows)]
+        write_rows(folder / CHAT, spoken[::-1])
+        step = make_finished_step(Entry("generate", "0" * 64, folder, {DATA: "0", CHAT: "1"}, {}), executor)
+        return TextRows("model", step, DATA, tokenizer, step if chat else None)
 
     return make
 
 
-def scores(build: Build, folder: Path) -> Ragged:
-    folder.mkdir()
-    assert build(folder)["device"] == "cpu"
-    return load_ragged(folder)
+@pytest.fixture
+def make_table(tmp_path, executor):
+    """Make the features of a run with other models."""
+
+    def make(**change: Any) -> FeatureTable:
+        made = settings(tmp_path, "runtime.feature_batch_size=2", "runtime.progress=false", "runtime.device=cpu")
+        return FeatureTable(replace(made.models, **change), made.texts, made.runtime, executor)
+
+    return make
 
 
-def stand_in(stage: str) -> Step:
-    """Return a step that no run declared."""
-    return Step(stage, "", "model", {}, {}, lambda _: {})
+@pytest.fixture
+def read(tmp_path, make_table):
+    """Make a text_pass of rows; return its folder."""
+    features = make_table(scorer=SPEC, embedder=EMBEDDER)
+
+    def make(rows: TextRows, options: ScoringOptions = TAIL, **outputs: Any) -> Path:
+        step = features._declare_pass(rows, features._make_pass(rows, SPEC, options, **outputs))
+        return features.executor.get(step).path
+
+    return make
 
 
-def vectors(build: Build, folder: Path) -> Any:
-    folder.mkdir()
-    build(folder)
-    return load_vectors(folder)
-
-
-def test_what_is_read_of_the_rows_themselves(tmp_path, passes, make_table):
-    rows, tokenizer = source(tmp_path), passes.session.tokenizer(SPEC)
-    assert list(rows.iterate_texts("continuation")) == [text for _, _, text in TEXTS]
-    assert next(rows.iterate_texts(WHOLE)) == "Return the number of rows."
-    assert rows.load_tokens("continuation")[0].tolist() == [3, 4, 5]
-    assert rows.load_tokens(WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
+def test_what_is_read_of_the_rows_themselves(source, executor, make_table):
+    rows, features = source(), make_table()
+    path, tokenizer = executor.locate(rows), executor.session.tokenizer(SPEC)
+    file = RowFile(path)
+    assert list(file.iterate_texts("continuation")) == [text for _, _, text in TEXTS]
+    assert next(file.iterate_texts(WHOLE)) == "Return the number of rows."
+    assert file.load_tokens("continuation")[0].tolist() == [3, 4, 5]
+    assert file.load_tokens(WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     words = Need("tokens", by="words", scope=WHOLE)
-    features = make_table()
     assert features.declare([(rows, [words])], None) == []
-    assert [len(ids) for ids in features.value(rows, words)] == [5, 6, 2]
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, TAIL)]
+    assert [len(ids) for ids in load_side(features, rows, words).tokens(words)] == [5, 6, 2]
+    decoded = [tokenizer.decode(ids.tolist()) for ids in features.reader.tokenize(SPEC, path, TAIL)]
     assert decoded == [text for _, _, text in TEXTS]
-    decoded = [tokenizer.decode(ids.tolist()) for ids in passes.tokenize(SPEC, rows, ScoringOptions(scope=WHOLE))]
-    assert decoded == [prompt + text for _, prompt, text in TEXTS]
+    whole = features.reader.tokenize(SPEC, path, ScoringOptions(scope=WHOLE))
+    assert [tokenizer.decode(ids.tolist()) for ids in whole] == [prompt + text for _, prompt, text in TEXTS]
 
 
-def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(tmp_path, passes):
-    rows, scopes = source(tmp_path), ("continuation", WHOLE)
-    tail, whole = (
-        scores(
-            passes.score_and_embed(SPEC, None, rows, ScoringOptions(scope=scope), [stand_in("score")])[0],
-            tmp_path / scope,
-        )
-        for scope in scopes
-    )
+def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(source, read):
+    rows, scopes = source(), ("continuation", WHOLE)
+    tail, whole = (load_ragged(read(rows, ScoringOptions(scope=scope), losses=True), "nll_") for scope in scopes)
     assert (whole.lengths - tail.lengths).tolist() == [1, 2, 0]  # the first token of a text has no score
     np.testing.assert_allclose(whole[0][-len(tail[0]) :], tail[0], rtol=1e-5)
     alone, after = (
-        vectors(passes.embed([EMBEDDER], rows, scope, {stand_in("embed"): None})[0], tmp_path / f"v {scope}")
+        load_array(read(rows, ScoringOptions(scope=scope), embedder=EMBEDDER, vector_scope=scope) / "embeddings.npy")
         for scope in scopes
     )
     assert not np.allclose(alone, after, atol=1e-3)
+    both = read(rows, losses=True, ranks=True, embedder=EMBEDDER)
+    assert (load_ragged(both, "nll_").values == tail.values).all()
+    assert load_ragged(both, "rank_").values.dtype == np.int64
+    np.testing.assert_allclose(load_array(both / "embeddings.npy"), after, rtol=1e-4, atol=1e-5)
 
 
-def test_several_lengths_are_embedded_at_once_and_given_in_the_order_asked_for(tmp_path, passes):
-    rows = source(tmp_path)
-    specs = [replace(EMBEDDER, max_length=n, lengths=(2, 4)) for n in (4, 2)]
-    made = [
-        vectors(b, tmp_path / f"m{i}")
-        for i, b in enumerate(passes.embed(specs, rows, WHOLE, {stand_in("embed"): n for n in (4, 2)}))
-    ]
-    (last,) = passes.embed(specs, rows, WHOLE, {stand_in("embed"): 2})
-    for n, found in zip((4, 2), made, strict=True):
-        (alone,) = passes.embed([replace(EMBEDDER, max_length=n)], rows, WHOLE, {stand_in("embed"): n})
-        np.testing.assert_allclose(found, vectors(alone, tmp_path / f"a{n}"), rtol=1e-4, atol=1e-4)
-    assert (vectors(last, tmp_path / "last") == made[1]).all()
+def test_several_lengths_are_embedded_at_once_and_shared_by_runs_of_each(source, read):
+    rows = source()
+    folders = {read(rows, embedder=replace(EMBEDDER, max_length=n, lengths=(2, 4))) for n in (4, 2)}
+    (folder,) = folders
+    for n in (4, 2):
+        alone = load_array(read(rows, embedder=replace(EMBEDDER, max_length=n)) / "embeddings.npy")
+        np.testing.assert_allclose(load_array(folder / f"embeddings_{n}.npy"), alone, rtol=1e-4, atol=1e-4)
 
 
-def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
-    facts = passes.read_q(SPEC, Nucleus(p=0.9), source(tmp_path), 1, tmp_path)
-    got = load_next_token(tmp_path, facts)
+def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, source, executor, make_table):
+    reader: TextReader = make_table().reader
+    facts = reader.write_q(
+        tmp_path, {"rows": executor.locate(source())}, SPEC, Nucleus(p=0.9), 1, "", entropy=False
+    )  # fmt: skip
+    got = load_next_token(tmp_path)
     assert facts["n"] == 3
     prompts, tails = ragged([[1, 2]] * 3), ragged([[3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7]])
-    lm = passes.session.model(SPEC, passes.runtime)
+    lm = reader.session.model(SPEC, reader.runtime)
     (expected,) = lm.q_statistics(q_request(prompts, tails, [Nucleus(p=0.9)], min_new_tokens=1, batch_size=2))
     assert got.gold.tolist() == tails.values.tolist()
     assert [ids.tolist() for ids in got.context] == [[1, 2]] * 3
@@ -289,28 +296,20 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, passes):
     assert (got.support == expected.support).all()
 
 
-def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs(tmp_path, passes):
-    own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
-    kept, made = (
-        scores(passes.score_and_embed(SPEC, None, rows, TAIL, [stand_in("score")])[0], tmp_path / name)
-        for name, rows in (("own", own), ("other", other))
-    )
+def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs_and_that_is_in_the_key(source, read, make_table):
+    own, other = source(tokenizer=digest_encoding(SPEC)), source()
+    kept, made = (load_ragged(read(rows, losses=True), "nll_") for rows in (own, other))
     assert kept.lengths.tolist() == [3, 4, 5]
-    assert made.lengths.tolist() == passes.tokenize(SPEC, own, TAIL).lengths.tolist()
-
-
-def test_whether_stored_ids_are_read_is_in_every_key(tmp_path, make_table):
-    own, other = source(tmp_path, tokenizer=digest_encoding(SPEC)), source(tmp_path)
     features = make_table()
-    for stage in ("score", "rank", "gradients"):
-        steps = [features._declare_reading(rows, TAIL, SPEC, stage) for rows in (own, other)]
-        assert [step.spec["stored_ids"] for step in steps] == [True, False]
-        again = features._declare_reading(own, replace(TAIL, retokenize=True), SPEC, stage)
-        assert not again.spec["stored_ids"]
-    steps = [features._declare_vectors(rows, VECTORS, EMBEDDER) for rows in (own, other)]
-    assert steps[0].spec != steps[1].spec
-    sentences = EmbedderSpec(path="some/sentences", revision="a" * 40, kind="sentence")  # reads texts
-    assert "stored_ids" not in features._declare_vectors(own, VECTORS, sentences).spec
+    assert made.lengths.tolist() == features.reader.tokenize(SPEC, features.executor.locate(own), TAIL).lengths.tolist()
+    for options, stored in ((TAIL, True), (replace(TAIL, retokenize=True), False)):
+        text_pass = features._make_pass(own, SPEC, options, losses=True)
+        assert text_pass.facts()["stored_ids"] is stored
+        gradients = features._declare_gradients(
+            own, Need("gradients", by="scorer", options=(("size", 8), ("retokenize", options.retokenize)))
+        )
+        assert gradients.content.spec["stored_ids"] is stored
+    assert not TextPass(model=SPEC, options=TAIL, stored_ids=False, embedder=EMBEDDER).facts()["stored_ids"]
 
 
 def copy_model(folder: Path, **changed: Any) -> str:
@@ -343,9 +342,9 @@ def test_a_value_does_not_depend_on_what_the_store_had(tmp_path, changed):
     assert all(same) == (not changed)
 
 
-def test_the_end_tokens_are_in_the_keys(tmp_path, make_table):
+def test_the_end_tokens_are_in_the_keys(tmp_path, source, make_table):
     """Two models of one tokenizer whose configs name different ends of a text."""
-    rows, need = source(tmp_path), Need("end_tokens", by="scorer")
+    rows, need = source(), Need("end_tokens", by="scorer")
     copy_model(tmp_path)
     config = tmp_path / "copy" / "config.json"
     config.write_text(config.read_text().replace('"eos_token_id": 0', '"eos_token_id": 5'))
@@ -353,18 +352,17 @@ def test_the_end_tokens_are_in_the_keys(tmp_path, make_table):
     for spec in (SPEC, ModelSpec(path=str(tmp_path / "copy"))):
         features = make_table(scorer=spec)
         features.declare([(rows, [need])], None)
-        (content,) = features.list_contents(rows, [need]).values()
-        found.append((resolve_input(content), features.value(rows, need).tolist()))
+        _, content = features.list_inputs("model", rows, [need]).values()
+        found.append((features.executor.digest(content), load_side(features, rows, need).data[need].tolist()))
     assert found[0][0] != found[1][0]
     assert [ends for _, ends in found] == [[0], [5]]
 
 
-def test_a_model_under_test_reads_its_chat_prompts_by_name(tmp_path, passes):
-    chats = replace(SPEC, chat_template=True)
-    own = source(tmp_path, tokenizer=digest_encoding(chats), chat=True)
-    with pytest.raises(SpecError, match="chat template were not made yet"):
-        passes._read_ids(replace(own, chat=None), chats, TAIL)
-    prompts, texts = passes._read_ids(own, chats, TAIL)
+def test_a_model_under_test_reads_its_chat_prompts_by_name(source, executor, make_table):
+    chats, reader = replace(SPEC, chat_template=True), make_table().reader
+    own = source(tokenizer=digest_encoding(chats), chat=True)
+    rows, chat = executor.locate(own), executor.get(own.chat).path / CHAT
+    prompts, texts = reader._read_ids({"rows": rows, "chat": chat}, chats, TAIL, stored_ids=True)
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]
     assert texts.lengths.tolist() == [3, 4, 5]
 
@@ -393,7 +391,9 @@ def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
         rows = (texts.human_rows, texts.model_rows)
         texts.features.declare([(each, (VECTORS,)) for each in rows], None)
         for each, count in zip(rows, n, strict=True):
-            assert texts.features.value(each, VECTORS).tolist() == [[2 * i, 2 * i + 1] for i in range(count)]
+            assert load_side(texts.features, each, VECTORS).embeddings(VECTORS).tolist() == [
+                [2 * i, 2 * i + 1] for i in range(count)
+            ]
 
 
 def test_a_plan_says_which_vectors_are_missing(tmp_path, with_vectors):
@@ -434,8 +434,9 @@ def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
     texts = make_texts(with_vectors(), make_executor(tmp_path))
     rows = (texts.human_rows, texts.model_rows)
     texts.features.declare([(each, (VECTORS,)) for each in rows], None)
-    assert [texts.features.value(each, VECTORS)[1].tolist() for each in rows] == [[2, 3], [1, 1]]
-    assert not texts.features.side(rows[0], (VECTORS,)).embeddings(VECTORS).flags.writeable
+    sides = [load_side(texts.features, each, VECTORS).embeddings(VECTORS) for each in rows]
+    assert [vectors[1].tolist() for vectors in sides] == [[2, 3], [1, 1]]
+    assert not sides[0].flags.writeable
 
 
 def test_vectors_of_both_sides_or_none_and_only_with_loose_texts(with_vectors):

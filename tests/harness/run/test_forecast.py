@@ -9,24 +9,33 @@ from openended.harness.core import DataError, UnavailableFileError, UnavailableM
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run import Outcome, Rates, forecast_plans, plan, read_rates
 from openended.harness.run.forecast import Forecast
-from openended.harness.run.steps import Step
+from openended.harness.run.steps import Step, StepState
 from openended.harness.storage import Recipe
 from tests.harness.run.small import open_session, settings
 
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 
 
-def line(stage: str, what: str, role: Any, **facts: Any) -> Step:
-    sizes = {"num_texts": 10, "num_tokens": 50, "model": MODEL} if not facts else {}
-    return Step(stage, what, role, {}, {}, lambda _: {}, **sizes, **facts)
+def line(
+    stage: str,
+    what: str,
+    role: Any,
+    spec: Any = None,
+    metric: str | None = None,
+    state: Any = "waits",
+    recipe: Any = None,
+) -> StepState:
+    reads = metric is None and recipe is None
+    step = Step(stage, what, role, spec or {}, {}, lambda *_: {}, model=MODEL if reads else None, metric=metric)
+    return StepState(step, state, recipe, None, 10 if reads else 0, 50 if reads else 0)
 
 
+LOSSES, VECTORS = {"losses": True}, {"losses": False, "vectors": "prompt_and_continuation"}
 PLAN = (
     line("examples", "docs", "human", state="hit", recipe=Recipe("examples", 1, {}, {})),
     line("generate", "docs-s nucleus", "model"),
-    line("score", "human continuation", "human"),
-    line("embed", "human prompt_and_continuation", "human"),
-    line("score", "model continuation", "model"),
+    line("read", "human losses of continuation, vectors of prompt_and_continuation", "human", {**VECTORS, **LOSSES}),
+    line("read", "model losses of continuation", "model", LOSSES),
     line("measure", "mauve model", "model", metric="mauve"),
 )
 
@@ -57,7 +66,7 @@ def test_models_and_files_are_listed_once_and_other_reasons_apart(tmp_path):
 
 
 def test_spare_human_texts_are_read_in_addition_to_the_human_side(tmp_path):
-    spare = line("score", "more human continuation", "more human")
+    spare = line("read", "more human losses of continuation", "more human", LOSSES)
     total = forecast_plans([(made(tmp_path), outcome(tmp_path, lines=(*PLAN, spare)))])
     assert total.read("score") == 30
 
@@ -79,7 +88,7 @@ def store(tmp_path):
     used = {"inputs": {"model": digest(SMALL.identity())}, "spec": {"decoder": {"name": "nucleus"}}}
     write(tmp_path, 1, "generate", 10.0, tokens=100, **used)  # loading the model took most of it
     write(tmp_path, 2, "generate", 10.0, tokens=9000, reused_tokens=4000, **used)
-    write(tmp_path, 3, "score", 2.0, tokens=800, inputs={"scorer": digest(MODEL.identity())})
+    write(tmp_path, 3, "read", 2.0, tokens=800, inputs={"scorer": digest(MODEL.identity())})
     for number, seconds in enumerate((1.0, 3.0, 9.0), 4):
         write(tmp_path, number, "measure", seconds, metric="mauve")
     (tmp_path / "generate/aa/7").mkdir()

@@ -24,7 +24,7 @@ from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import build_settings
 from openended.harness.run.steps import TextRows
-from openended.harness.storage import Entry
+from openended.harness.storage import Entry, write_rows
 from openended.harness.storage.record import read_record
 from openended.metrics.huse import Huse
 from tests.harness.run.small import (
@@ -101,7 +101,7 @@ def start(tmp_path: Path) -> Any:
             measurement = measures.declare(metric, system, texts.human_rows, model)
             if measurement.step is not None:
                 executor.run(measurement.step)
-            return measurement.step if plan_only else measurement.read_result(options)
+            return executor.state(measurement.step) if plan_only else measurement.read_result(options, executor)
 
         return texts, measure
 
@@ -220,7 +220,7 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
 def test_a_plan_waits_for_what_is_to_be_made(start):
     _, measure = start(plan_only=True)
     step = measure(probe())
-    assert (step.stage, step.what, step.state, step.entry) == ("measure", "probe model", "waits", None)
+    assert (step.step.stage, step.step.what, step.state, step.entry) == ("measure", "probe model", "waits", None)
     assert seen == []
 
 
@@ -263,10 +263,12 @@ def test_judgments_come_of_their_file(start, tmp_path):
     ],
 )
 def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer, said):
-    entry = Entry("generate", "k", tmp_path, {}, {"ids": ids} if ids else {})
-    source = TextRows("model", make_finished_step(entry), "data.arrow", tokenizer or digest_encoding(SCORER))
+    write_rows(tmp_path / "data.arrow", [], facts={"ids": ids} if ids else {})
+    executor = make_executor(tmp_path)
+    step = make_finished_step(Entry("generate", "k", tmp_path, {}, {}), executor)
+    source = TextRows("model", step, "data.arrow", tokenizer or digest_encoding(SCORER))
     models = replace(settings(tmp_path).models, scorer=SCORER, embedder=None)
-    assert describe_token_ids(load_members("metric")[metric](), source, models, is_imported=False) == said
+    assert describe_token_ids(load_members("metric")[metric](), source, models, executor, is_imported=False) == said
 
 
 def test_without_scoring_models_metrics_that_need_them_say_what_to_type(tmp_path):

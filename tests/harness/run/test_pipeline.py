@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,12 +36,12 @@ def test_a_plan_lists_what_a_run_makes_and_counts_are_of_artifacts(tmp_path):
     first = run(made, open_session(tmp_path))
     manifests = list((tmp_path / "out" / "store").glob("*/*/*/manifest.json"))
     assert first.num_computed == len(first.plan) == len(manifests)
-    assert len({(step.stage, step.what) for step in first.plan}) == len(first.plan)
+    assert len({(line.step.stage, line.step.what) for line in first.plan}) == len(first.plan)
     assert len({step.key for step in first.plan}) == len(first.plan)
     after = plan(made, open_session(tmp_path))
-    assert [(step.what, step.key) for step in first.plan] == [(step.what, step.key) for step in after.plan]
+    assert [(line.step.what, line.key) for line in first.plan] == [(line.step.what, line.key) for line in after.plan]
     assert {step.state for step in after.plan} == {"hit"}
-    assert {(s.stage, s.what) for s in before.plan} == {(s.stage, s.what) for s in after.plan}
+    assert {(s.step.stage, s.step.what) for s in before.plan} == {(s.step.stage, s.step.what) for s in after.plan}
     again = run(made, open_session(tmp_path))
     assert (again.num_computed, len(again.plan), again.folder) == (0, first.num_computed, first.folder)
     record = read_record(first.folder)
@@ -94,7 +93,7 @@ def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
 def rows(path, samples):
     texts = [Generation(f"t/{i}", sample, "words", (), "eos", 0.0) for i in range(4) for sample in range(samples)]
     write_rows(path, [Row("p", (), text) for text in texts])
-    return SimpleNamespace(path=path)
+    return path
 
 
 def measured(store, name, system, arrays):
@@ -239,7 +238,7 @@ def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     path.write_text(PAIRS)
     words = (f"judgments={path}", "metric=[bradley_terry]")
     planned = run_judgments(settings(tmp_path, *words, "plan_only=true"), open_session(tmp_path))
-    assert [(step.stage, step.state) for step in planned.plan] == [("measure", "make")]
+    assert [(line.step.stage, line.state) for line in planned.plan] == [("measure", "make")]
     assert not list(tmp_path.rglob("record.json"))
     first = run_judgments(settings(tmp_path, *words), open_session(tmp_path))
     record = read_record(first.folder)

@@ -23,9 +23,9 @@ from openended.harness.run.generate import declare_generation
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
-from openended.harness.run.steps import Executor, TextRows, digest_model
+from openended.harness.run.steps import Executor, Step, digest_model
 from openended.harness.storage import RowFile, RunRecord, read_record
-from tests.harness.run.small import make_dataset, make_executor, measured, open_session, settings
+from tests.harness.run.small import Made, make_dataset, make_executor, measured, open_session, settings
 from tests.helpers import copy_without, generation, tiny_model, write_jsonl
 from tests.lazy import torch
 
@@ -37,28 +37,28 @@ def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings,
     return chosen, executor, make_dataset(chosen, executor)
 
 
-def generate(chosen: Settings, executor: Executor, dataset: Dataset, decoder: Any) -> TextRows:
+def generate(chosen: Settings, executor: Executor, dataset: Dataset, decoder: Any) -> Made:
     options = (chosen.texts, chosen.task, dataset, executor.session, chosen.runtime)
-    rows = declare_generation(chosen.model, decoder, *options)
+    waits = Step("read", "", "human", {}, {"rows": None}, lambda *_: {}) if decoder.needs_human_ppl else None
+    rows = declare_generation(chosen.model, decoder, *options, human_scores=waits)
     executor.run(rows.step)
-    return rows
+    return Made(rows, executor)
 
 
-def generated(folder: Path, *words: str) -> TextRows:
+def generated(folder: Path, *words: str) -> Made:
     chosen, executor, dataset = start(folder, *words)
     return generate(chosen, executor, dataset, chosen.decoder)
 
 
-def imported(folder: Path, *words: str, plan_only: bool = False) -> TextRows:
+def imported(folder: Path, *words: str, plan_only: bool = False) -> Made:
     chosen, executor, dataset = start(folder, *words, plan_only=plan_only)
     rows = import_texts.declare_import(chosen.texts, chosen.task, dataset, executor.session)
     executor.run(rows.step)
-    return rows
+    return Made(rows, executor)
 
 
-def key(source: TextRows) -> str:
-    assert source.entry is not None
-    return source.entry.key
+def key(made: Made) -> str:
+    return made.key
 
 
 def test_every_prompt_has_its_samples_and_its_rows_are_those_of_the_model(tmp_path):
@@ -131,8 +131,8 @@ def test_what_cannot_generate_is_refused_before_a_model_loads(tmp_path):
 @pytest.mark.parametrize("name", ["greedy", "adversarial"])
 def test_a_plan_waits_for_the_prompts_and_loads_nothing(tmp_path, name):
     chosen, executor, dataset = start(tmp_path, f"decoder={name}", plan_only=True)
-    assert generate(chosen, executor, dataset, chosen.decoder).digest is None
-    assert [(step.stage, step.state) for step in executor.plan][-1] == ("generate", "waits")
+    assert generate(chosen, executor, dataset, chosen.decoder).entry is None
+    assert [(line.step.stage, line.state) for line in executor.plan][-1] == ("generate", "waits")
     assert executor.session.loads == []
 
 
@@ -221,7 +221,7 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     words = f"generations={tmp_path}/lost.jsonl"
     with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
         imported(tmp_path, words)
-    assert imported(tmp_path, words, plan_only=True).digest is None
+    assert imported(tmp_path, words, plan_only=True).entry is None
     missing = plan(settings(tmp_path, *SMALL, words), open_session(tmp_path)).missing
     assert any("no such file" in str(err) for err in missing)
 
@@ -240,40 +240,42 @@ def build(folder: Path, *words: str, plan_only: bool = False) -> RunTexts:
     return make_texts(settings(folder, *words), make_executor(folder, plan_only=plan_only))
 
 
+def key_of(texts: RunTexts) -> str:
+    return Made(texts.model_rows, texts.executor).key
+
+
 def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
     texts = build(tmp_path, "generations=naive:memorizer")
-    model, human = list(RowFile(texts.model_rows.path)), list(RowFile(texts.human_rows.path))
-    spare = {row.generation.text for row in RowFile(texts.dataset.spare_rows.path)}
+    model, human = list(RowFile(texts.path)), list(RowFile(texts.executor.locate(texts.human_rows)))
+    spare = {row.generation.text for row in RowFile(texts.executor.locate(texts.dataset.spare_rows))}
     assert [(r.generation.example_id, r.prompt) for r in model] == [(r.generation.example_id, r.prompt) for r in human]
     assert all(any(text.startswith(row.generation.text) for text in spare) for row in model)
-    assert "learned from 8 human texts" in texts.model_rows.entry.meta["notes"][0]
+    assert "learned from 8 human texts" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
     keys = {
-        key(build(tmp_path, f"generations=naive:{kind}", f"seed={seed}").model_rows)
+        key_of(build(tmp_path, f"generations=naive:{kind}", f"seed={seed}"))
         for kind in ("unigram", "unigram:3")
         for seed in (0, 1)
     }
     assert len(keys) == 4
     assert import_texts.NAIVE_VERSION == 1  # raise it, and this number, when the texts of a seed change
-    assert key(build(tmp_path, "generations=naive:unigram:64").model_rows) in keys
+    assert key_of(build(tmp_path, "generations=naive:unigram:64")) in keys
 
 
 def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their_own(tmp_path):
     texts = build(tmp_path, "generations=damage:none")
-    spare = list(RowFile(texts.dataset.spare_rows.path))
-    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.model_rows.path)] == [
+    spare = list(RowFile(texts.executor.locate(texts.dataset.spare_rows)))
+    assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.path)] == [
         (r.prompt, r.generation.text, r.generation.token_ids) for r in spare
     ]
-    assert "human texts that are not compared, damaged" in texts.model_rows.entry.meta["notes"][0]
-    rows = list(RowFile(build(tmp_path, "generations=damage:truncation:50").model_rows.path))
+    assert "human texts that are not compared, damaged" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
+    rows = list(RowFile(build(tmp_path, "generations=damage:truncation:50").path))
     assert [row.prompt for row in rows] == [row.prompt for row in spare]
     for before, after in zip(spare, rows, strict=True):
         assert before.generation.text.startswith(after.generation.text)
         assert 0 < len(after.generation.token_ids) < len(before.generation.token_ids)
-    first, second = (
-        key(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}").model_rows) for s in (0, 1)
-    )
+    first, second = (key_of(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}")) for s in (0, 1))
     assert first != second
-    rows = list(RowFile(build(tmp_path, "generations=damage:longer:50", "max_new_tokens=8").model_rows.path))
+    rows = list(RowFile(build(tmp_path, "generations=damage:longer:50", "max_new_tokens=8").path))
     assert max(len(row.generation.token_ids) for row in rows) > 8  # the words that were added are not cut off again
     assert import_texts.DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
@@ -283,7 +285,8 @@ def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their
     [("naive:unigram", 16, "has none left; set num_examples=8 or fewer"), ("damage:negation:5", 14, "num_examples=8")],
 )
 def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path, name, count, message):
-    assert build(tmp_path, f"generations={name}", plan_only=True).model_rows.entry is None
+    texts = build(tmp_path, f"generations={name}", plan_only=True)
+    assert Made(texts.model_rows, texts.executor).entry is None
     with pytest.raises(SpecError, match=message):
         build(tmp_path, f"generations={name}", f"num_examples={count}")
 
@@ -319,8 +322,10 @@ def get_row(record: RunRecord, system: str) -> Any:
 def compare(folder: Path, *words: str) -> RunRecord:
     made = settings(folder, "metric=[frechet,zipf]", *words)
     outcome = run(made, open_session(folder))
-    planned = {(s.stage, s.what) for s in plan(made, open_session(folder)).plan}  # the number of texts is known now
-    assert planned == {(s.stage, s.what) for s in outcome.plan}
+    planned = {
+        (s.step.stage, s.step.what) for s in plan(made, open_session(folder)).plan
+    }  # the number of texts is known now
+    assert planned == {(s.step.stage, s.step.what) for s in outcome.plan}
     return read_record(outcome.folder)
 
 

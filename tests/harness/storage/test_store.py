@@ -30,7 +30,7 @@ from openended.harness.storage import (
     check_store,
     check_writable,
     collect_garbage,
-    mark_manifest,
+    list_sharing_artifacts,
     read_entry,
     write_examples,
 )
@@ -61,7 +61,7 @@ def test_the_key_depends_on_everything_in_the_recipe_but_the_order_of_options():
     assert len({recipe().key, *(r.key for r in changed)}) == 6
     assert recipe(spec={"b": None, "a": 1}).key == recipe().key
     # Another key for the same recipe makes every existing store worthless: raise KEY_SCHEME, and change this.
-    assert recipe(extent={"n": 1}).key == "78fb3c848f870e8fca9cad0e719982b7882754566d016a6aef58a33079e38870"
+    assert recipe().key == "d06a30fc4632cc4a00207e440adf303ad7d6e503cb82d4e08d1ad0b17821e6c1"
 
 
 def test_an_entry_is_computed_once_and_equal_bytes_have_equal_content(tmp_path):
@@ -121,47 +121,6 @@ def test_failed_build_leaves_nothing(tmp_path):
     assert list(Store(tmp_path).get_entry_path(recipe()).parent.iterdir()) == []
 
 
-def test_an_interrupted_build_of_rows_gets_its_folder_back(tmp_path):
-    def fail(folder: Path):
-        (folder / "part.txt").write_text("kept")
-        raise KeyboardInterrupt
-
-    def finish(folder: Path):
-        assert (folder / "part.txt").read_text() == "kept"
-        (folder / "part.txt").rename(folder / "data.txt")
-        return {}
-
-    with pytest.raises(KeyboardInterrupt):
-        Store(tmp_path).make(recipe(extent={"n": 1}), fail)
-    assert Store(tmp_path).find(recipe(extent={"n": 1})) is None
-    entry = Store(tmp_path).make(recipe(extent={"n": 1}), finish)
-    assert list(entry.files) == ["data.txt"]
-
-
-def test_relatives_differ_in_their_extent_alone_and_are_sound_and_trusted(tmp_path):
-    store = Store(tmp_path)
-    sizes = [recipe(extent={"n": n}) for n in range(5)]
-    entries = [store.make(size, write("rows")) for size in sizes]
-    assert len({entry.key for entry in entries}) == 5
-    assert {entry.key[:32] for entry in entries} == {recipe().key[:32]}
-    store.make(recipe(spec={"a": 2}, extent={"n": 1}), write("other rows"))
-    (entries[1].path / "data.txt").write_text("wrong")
-    imported = read_json(entries[2].path / MANIFEST)
-    write_json(entries[2].path / MANIFEST, mark_manifest(imported, {"archive": "a.zip"}, entries[2].name, "it"))
-    forged = read_json(entries[3].path / MANIFEST)
-    spec = {**forged["recipe"], "spec": {"a": 3}}
-    write_manifest(entries[3].path, spec, entries[3].key, {})
-    partial = entries[0].path.with_name(f"{recipe(extent={'n': 9}).key}.partial")
-    partial.mkdir()
-    entries[0].path.with_name(f"{entries[0].key[:-1]}x.partial").symlink_to(partial)
-    found = list(Store(tmp_path).find_relatives(sizes[0]))
-    assert {entry.path for entry in found} == {entries[0].path, entries[4].path, partial}
-    assert {entry.path for entry in found if not entry.files} == {partial}
-    locks = {path.name for path in (tmp_path / ".locks").iterdir()}
-    assert f"s-{entries[0].key[:32]}.lock" in locks, "relatives wait for each other"
-    assert not {f"s-{entry.key}.lock" for entry in entries} & locks
-
-
 def test_swapped_entries_are_not_believed(tmp_path, caplog):
     """Every byte agrees with its manifest, and each is the other's."""
     one = Store(tmp_path).make(recipe(), write("one"))
@@ -182,18 +141,6 @@ def test_an_entry_of_another_stage_is_not_believed(tmp_path):
     one.path.rename(place)
     with pytest.raises(DataError, match="in the wrong folder"):
         read_entry(place)
-
-
-def test_a_partial_folder_that_is_a_link_is_refused_and_its_target_stays(tmp_path):
-    target = tmp_path / "precious"
-    target.mkdir()
-    (target / ".hidden").write_text("kept")
-    place = Store(tmp_path).get_entry_path(recipe(extent={"n": 1}))
-    place.parent.mkdir(parents=True)
-    place.with_name(place.name + ".partial").symlink_to(target)
-    with pytest.raises(StoreError, match="got a link"):
-        Store(tmp_path).make(recipe(extent={"n": 1}), write("x"))
-    assert (target / ".hidden").read_text() == "kept"
 
 
 def _die(root: str, ready) -> None:
@@ -454,13 +401,17 @@ def furnish(root: Path) -> dict[str, Path]:
     mine = drawer / temporary_files.create_temporary_name("k")
     places = {
         "whole": whole.path, "flipped": flipped.path, "bare": bare.path, "aside": drawer / f"{whole.key}.damaged-1",
-        "unfinished": drawer / f"{'0' * 64}.partial",
+        "unfinished": root / "rows" / "00" / ("0" * 64), "shared": root / "rows" / "11" / ("1" * 64),
+        "unused": root / "rows" / "22" / ("2" * 64),
         "dead": drawer / mine.name.replace(f"-{os.getpid()}-", "-999999999-"), "mine": mine,
         "elsewhere": drawer / "k.tmp-00000000-00000000-1-1-0",
     }  # fmt: skip
     for place in places.values():
-        place.mkdir(exist_ok=True)
+        place.mkdir(exist_ok=True, parents=True)
         (place / "x").touch()
+    (places["unfinished"] / "block-x.arrow").touch()
+    (places["shared"] / f"stage-{whole.key}").touch()
+    (places["unused"] / f"stage-{'3' * 64}").touch()
     (root / "notes.txt").write_text("somebody's")
     return places
 
@@ -495,8 +446,10 @@ def test_gc_says_first_and_takes_only_what_is_old_or_dead(tmp_path):
         age(place, 8)
     gone = collect_garbage(tmp_path, delete=True)
     left = {what for what, path in places.items() if path.exists()}
-    assert left == {"whole", "flipped", "bare", "mine"}, "what is damaged is moved aside by who makes it again"
-    assert len(gone.names) == 4
+    assert left == {"whole", "flipped", "bare", "mine", "shared"}, (
+        "what is damaged is moved aside by who makes it again"
+    )
+    assert len(gone.names) == 5
     assert (tmp_path / "notes.txt").exists()
 
 
@@ -521,13 +474,16 @@ def test_a_shared_store_gives_each_machine_what_the_other_computed(protocol, tmp
     url = f"{protocol}://{tmp_path}/shared"
     one, two, three = Store(tmp_path / "one"), Store(tmp_path / "two"), Store(tmp_path / "three")
     recipes = {stage: Recipe(stage, 1, {}, {}) for stage in STAGES}
-    entries = {stage: one.make(recipes[stage], build) for stage, (build, _) in STAGES.items()}
+    key = "ab" * 32
+    entries = {stage: one.make(recipes[stage], build, key) for stage, (build, _) in STAGES.items()}
     (entries["tokens"].path / "values.npy").write_bytes(b"damaged")
     assert RemoteStore(url).push(one.root) == 1, "what is damaged is not copied"
     two.make(recipes["tokens"], build_tokens)
     assert (RemoteStore(url).push(two.root), RemoteStore(url).push(two.root)) == (1, 0)
     assert RemoteStore(url).pull(two.root, trust=True) == 1
     assert not Store(two.root).make(recipes["examples"], build_examples).computed
+    shared = list(list_sharing_artifacts(two.get_rows_path(key)))
+    assert [entry.stage for entry in shared] == ["examples"], "a larger run there finds the rows"
     assert RemoteStore(url).pull(three.root, trust=False) == 2
     assert Store(three.root).make(recipes["examples"], build_examples).computed, "it was not trusted"
     assert not list(three.root.rglob("*.tmp-*"))

@@ -44,8 +44,7 @@ def make_report(folder: Path, *, seeds: Sequence[int] = (0, 1), count: int = COU
             made = _source(store, "generate", decoder, seed or 0, count, draws, tokenizer)
             inputs = {"human:docs": human["rows"], f"generate:{decoder}": made["rows"]}
             for role, one in (("human", human), ("model", made)):
-                inputs[f"score:{role} continuation"] = one["score"]
-                inputs[f"embed:{role} prompt_and_continuation"] = one["embed"]
+                inputs[f"read:{role} losses of continuation, vectors of prompt_and_continuation"] = one["read"]
             mauve = {"mauve": 0.5 + len(decoder) / 20 + (seed or 0) / 100}
             rows = [
                 _scored("model", "gen_ppl", 20.0 + len(decoder) + (seed or 0), made, store),
@@ -75,11 +74,10 @@ def _source(store, stage, system, seed, count, samples, tokenizer):
     write_rows(store / name / ("human.arrow" if stage == "human" else "data.arrow"), rows)
     seal(store / name)
     ragged = Ragged.from_rows(nll, np.float64)
-    score, embed = f"score/{key[:2]}/{key}", f"embed/{key[:2]}/{key}"
+    read = f"read/{key[:2]}/{key}"
     vectors = np.random.default_rng(len(system) + seed).normal(size=(len(rows), 8))
-    _save(store / score, values=ragged.values, offsets=ragged.offsets)
-    _save(store / embed, embeddings=vectors)
-    return {"rows": name, "score": score, "embed": embed, "key": key, "n": len(rows)}
+    _save(store / read, nll_values=ragged.values, nll_offsets=ragged.offsets, embeddings=vectors)
+    return {"rows": name, "read": read, "key": key, "n": len(rows)}
 
 
 def _save(folder: Path, **arrays: np.ndarray) -> None:

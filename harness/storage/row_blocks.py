@@ -51,10 +51,10 @@ def share_rows(folder: Path, entry: Entry) -> None:
     if not blocks:
         return
     files = [RowFile(entry.path / name) for name in entry.files if name.endswith(".arrow")]
-    kept = {key for rows in files for key in zip(rows.ids, rows.samples, strict=True)}
+    stored = {key for rows in files for key in zip(rows.ids, rows.samples, strict=True)}
     for block in blocks:
         rows = RowFile(block)
-        if kept.issuperset(zip(rows.ids, rows.samples, strict=True)):
+        if stored.issuperset(zip(rows.ids, rows.samples, strict=True)):
             block.unlink(missing_ok=True)
 
 
