@@ -94,7 +94,7 @@ def read_grid(folder: Path) -> GridFolder | None:
     file = folder / GRID
     if not file.is_file():
         return None
-    facts = read_grid_file(file, "grid file", dict)
+    facts = read_grid_file(file, "grid file", _parse_facts)
     if facts is None:
         return GridFolder(folder, folder.name, is_damaged=True)
     for name, kind in _KINDS.items():
@@ -103,6 +103,12 @@ def read_grid(folder: Path) -> GridFolder | None:
             log.warning("%s: %s: expected %s, got %.40r", file, name, kind.__name__, facts.pop(name))
     values = {name: facts[name] for name in _KINDS if facts.get(name)}
     return GridFolder(folder, **{"name": folder.name, **values})
+
+
+def _parse_facts(node: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    if not isinstance(node, dict):
+        raise TypeError(f"expected an object, got {type(node).__name__}")
+    return node
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:

@@ -34,7 +34,6 @@ from .row_blocks import (
 from .rows import (
     Row as Row,
     RowFile as RowFile,
-    join_ragged as join_ragged,
     read_examples as read_examples,
     write_examples as write_examples,
     write_in_order as write_in_order,
@@ -42,7 +41,6 @@ from .rows import (
 )
 from .sharing import RemoteStore as RemoteStore
 from .store import (
-    DAMAGED_MARK as DAMAGED_MARK,
     ENTRY_NAME as ENTRY_NAME,
     MANIFEST as MANIFEST,
     MODEL_STAGES as MODEL_STAGES,

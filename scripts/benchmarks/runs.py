@@ -34,7 +34,7 @@ DECODERS: tuple[tuple[str, str, dict[str, float]], ...] = (
     *(("top_k", f"top-k k={k}", {"k": k}) for k in (10, 40, 100)),
 )
 GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=500", "runtime.progress=false"]
-STAGES = ("generate", "measure", "score", "embed", "teacher")
+STAGES = ("generate", "measure", "read", "next_token")
 
 
 def _write_documents() -> dict[str, Any]:

@@ -134,7 +134,7 @@ def _model(draw: random.Random) -> bytes:
 
 def _record(draw: random.Random) -> bytes:
     with tempfile.TemporaryDirectory() as name:
-        save_record(Path(name), RunRecord(created="now", spec={}, axes={"seed": 1}, results=()))
+        save_record(Path(name), RunRecord(created="2027-01-01T00:00:00+00:00", spec={}, axes={"seed": 1}, results=()))
         return (Path(name) / "record.json").read_bytes()
 
 

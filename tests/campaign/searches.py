@@ -28,7 +28,10 @@ def write_run(folder: Path, words: tuple[str, ...], value: float, seed: int | No
     row = ResultRow(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": value}, n_human=5,
                     n_model=5, status="ok")  # fmt: skip
     folder.mkdir(parents=True)
-    save_record(folder, RunRecord(created="now", spec={}, axes={"seed": seed}, overrides=words, results=(row,)))
+    save_record(
+        folder,
+        RunRecord(created="2027-01-01T00:00:00+00:00", spec={}, axes={"seed": seed}, overrides=words, results=(row,)),
+    )
     return folder
 
 

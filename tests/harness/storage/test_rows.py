@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from openended.harness.core import Example, Generation, Ragged, spec
-from openended.harness.storage import Row, RowFile, join_ragged, rows, write_examples, write_in_order, write_rows
+from openended.harness.storage import Row, RowFile, rows, write_examples, write_in_order, write_rows
+from openended.harness.storage.rows import join_ragged
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "jobs run anyway"), ("[]", "jobs run anyway"), ('{"total": "abc"}', "total: expected int"),
+        ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected int"),
         ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
         ('{"total": -5}', "total"), ('{"started": -Infinity}', "started"),
     ],
