@@ -176,8 +176,7 @@ class TextReader:
                         cast("models.EmbedderSpec", text_pass.embedder), [texts[i] for i in missing]
                     )
                 else:
-                    rows = (_take(prompts, missing), _take(continuations, missing)) if reused else None
-                    fresh = self._run(text_pass, *(rows or (prompts, continuations)), advance)
+                    fresh = self._run(text_pass, *rows, advance)
             facts = dict(fresh.facts)
             rows_read = iter(range(len(missing)))
             whole = [(len(artifacts), next(rows_read)) if source is None else source for source in sources]
