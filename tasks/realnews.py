@@ -48,7 +48,9 @@ class RealNews(PublicFileTask):
             is_empty = False
             yield example
         if is_empty:
-            raise DataError(f"{path}: holds no human article of split {self.split!r}; set task.split")
+            splits = sorted({str(row.get("split")) for _, row in read_jsonl(path)})
+            names = " or ".join(f"task.split={split}" for split in splits)
+            raise DataError(f"{path}: holds no human article of split {self.split!r}; type {names}")
 
     def _make_example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
         is_chosen = self.split in ("any", row.get("split"))

@@ -7,11 +7,12 @@ import gc
 import importlib
 import pkgutil
 import sys
+import traceback
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 from openended.harness import core
-from openended.harness.core import BAD_INPUT, FAILED, INTERRUPTED, MEMORY_RAN_OUT, print_error
+from openended.harness.core import BAD_INPUT, CRASHED, INTERRUPTED, MEMORY_RAN_OUT, print_error
 
 _COMMANDS = "openended.harness.app.commands"
 # Commands whose modules are elsewhere below `openended`; one whose folder was taken away is not listed.
@@ -47,7 +48,10 @@ def main() -> None:
         raise SystemExit(INTERRUPTED) from None
     except MemoryError:
         print_error("openended", MEMORY_RAN_OUT)
-        raise SystemExit(FAILED) from None
+        raise SystemExit(CRASHED) from None
+    except Exception:  # a code of its own: 1 says that a job or a check failed
+        traceback.print_exc()
+        raise SystemExit(CRASHED) from None
 
 
 def _run(words: list[str]) -> None:

@@ -143,6 +143,7 @@ from .spec import (
 )
 from .terminal import (
     BAD_INPUT as BAD_INPUT,
+    CRASHED as CRASHED,
     FAILED as FAILED,
     INTERRUPTED as INTERRUPTED,
     MEMORY_RAN_OUT as MEMORY_RAN_OUT,

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OK = 0
-FAILED = 1  # a job failed, or an unexpected error
+FAILED = 1  # a job or a check failed
 BAD_INPUT = 2  # invalid options or files, or a missing package
+CRASHED = 70  # an unexpected error, or memory ran out
 MEMORY_RAN_OUT = "memory ran out; use fewer or shorter texts, or a smaller batch (runtime.batch_size, --batch-size)"
 INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT, as in shells
 BROKEN_PIPE = 141  # the reader of standard output has closed it
@@ -73,7 +74,7 @@ def run_command(command: str, work: Callable[[], object], *, after_interrupt: st
         return BAD_INPUT
     except MemoryError:
         print_error(command, MEMORY_RAN_OUT)
-        return FAILED
+        return CRASHED
     except ModuleNotFoundError as err:
         if not (err.name or "").startswith("openended."):
             raise

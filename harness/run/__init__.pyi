@@ -17,6 +17,7 @@ from .players import (
 from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (
+    NO_JUDGMENTS as NO_JUDGMENTS,
     Settings as Settings,
     build_settings as build_settings,
     check_name as check_name,

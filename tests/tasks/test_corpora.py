@@ -345,7 +345,7 @@ def test_what_cannot_be_used_is_counted_of_realnews(tmp_path):
     examples, skipped = read_counted(RealNews(path=write_realnews(tmp_path, rows)))
     assert len(examples) == 1
     assert skipped == {"article is null": 1, "article is empty": 1, "no title, domain, date or author": 1}
-    with pytest.raises(DataError, match=r"no human article of split 'val'; set task\.split"):
+    with pytest.raises(DataError, match=r"no human article of split 'val'; type task\.split=test"):
         read(RealNews(path=write_realnews(tmp_path, [grover(1)]), split="val"))
     for file in ("a/b", ""):
         with pytest.raises(SpecError, match="file"):

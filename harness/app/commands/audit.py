@@ -20,7 +20,7 @@ _ARGUMENTS: Arguments = {
 }
 
 
-EPILOG = """Exit code: 0 consistent, 1 not drawn from Q, 2 bad input.
+EPILOG = """Exit code: 0 consistent, 1 not drawn from Q, 2 bad input, 70 an unexpected error.
 Examples:
   openended audit 5b2c81aa --report audit
   openended audit 5b2c81aa --against 0f7de123"""

@@ -21,9 +21,9 @@ BASELINE and CANDIDATE are runs, names, folders of runs, a record.json (of an ea
 results.parquet of a report or of `openended export --format parquet`. A candidate is compared with the baseline's
 system of equal task, decoder and other options; a baseline of one system is compared with all.
 
-Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided (--undecided pass|fail: 0 or 1 instead). A value is not worse
-if its interval excludes a worsening by more than the margin, and worse if the worsening is significant after Holm's
-correction over all lines.
+Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided (--undecided pass|fail: 0 or 1 instead), 70 an unexpected
+error. A value is not worse if its interval excludes a worsening by more than the margin, and worse if the worsening is
+significant after Holm's correction over all lines.
 Examples:
   openended check main candidate
   openended check release.json candidate --worse mauve,loop_rate --margin 0.02 --junit check.xml

@@ -20,7 +20,7 @@ from openended.harness.app.hydra.grid_state import write_state
 from openended.harness.core import GROUPS, SpecError
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
-from openended.harness.run import Settings, build_settings, check_name
+from openended.harness.run import NO_JUDGMENTS, Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
@@ -113,6 +113,8 @@ class Composer:
             node = {**node, "metric": {n: m for n, m in nodes if n not in lost}}
             unused = [f"metric.{n}" for n in lost]
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
+        if "judgments=null" in words and settings.list_judging():  # typed, so the values that need them are absent
+            settings = replace(settings, judgments=NO_JUDGMENTS)
         if "metric" in options and "judgments" not in options and not settings.list_judging():
             unused += ["judgments"] if settings.judgments is not None else []
             settings = replace(settings, judgments=None)

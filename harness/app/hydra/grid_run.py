@@ -29,8 +29,8 @@ from openended.harness.app.hydra.jobs import (
     write_experiment_report,
 )
 from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
-from openended.harness.results import DECISIONS, read_jobs, read_search
-from openended.harness.storage import GRID, create_unique_folder
+from openended.harness.results import DECISIONS, RUNS, read_jobs, read_search
+from openended.harness.storage import GRID, RECORD, create_unique_folder
 
 log = logging.getLogger(__name__)
 
@@ -153,11 +153,24 @@ class GridRun:
             target = outputs / "reports" / self.name
             options = to_plain(self.config.get("report"))
             decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
+            if self.config.get("name") and search is None and decisions is None:
+                folders |= self._find_earlier_runs(outputs, folders)
             is_partial = build_and_show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before
             track_report(target, self.tracker, outputs)
             return is_partial
         return False
+
+    def _find_earlier_runs(self, outputs: Path, folders: Collection[Path]) -> set[Path]:
+        """Return the finished runs of the same `name=` that are of earlier commands: its report shows them too."""
+        paths = {path.parent for path in (outputs / RUNS / self.name).glob(f"*/{RECORD}")}
+        earlier = {path for path in paths if path.resolve() not in {folder.resolve() for folder in folders}}
+        if earlier:
+            log.info(
+                "report     also shows %d runs of earlier commands with name=%s; for these alone: openended report %s",
+                len(earlier), self.name, self.folder,
+            )  # fmt: skip
+        return earlier
 
 
 def _make_launcher(config: DictConfig) -> Launcher:

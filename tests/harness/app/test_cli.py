@@ -149,3 +149,19 @@ def test_flags_of_every_command_are_offered(script, words, offered):
 def test_commands_and_options_are_offered(script):
     assert "report" in complete(script, "openended", "rep")
     assert complete(script, "openended", "seed=1", "decoder=nucl") == ["decoder=nucleus"]
+
+
+def test_a_crash_has_an_exit_code_of_its_own(capsys, monkeypatch):
+    def crash(_: object) -> None:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr("openended.harness.app.commands.check._check", crash)
+    assert exit_code(cli.main, "check", "a", "b") == 70
+    assert "KeyError: 'unforeseen'" in capsys.readouterr().err
+
+    def exhaust(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("openended.harness.app.commands.check._check", exhaust)
+    assert exit_code(cli.main, "check", "a", "b") == 70
+    assert "memory ran out" in capsys.readouterr().err

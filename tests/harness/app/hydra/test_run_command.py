@@ -9,7 +9,7 @@ from openended.harness.app import cli
 from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions
 from openended.harness.core import read_json
-from tests.helpers import as_a_process, exit_code
+from tests.helpers import as_a_process, exit_code, openended
 
 SMALL = ["num_examples=8", "max_new_tokens=4", "metric=[distinct_n]"]
 PLANNED = [*SMALL[:2], "metric=[distinct_n,gen_ppl,mauve]"]
@@ -203,3 +203,34 @@ def test_one_run_lists_its_steps_too(away, capsys):
     said = capsys.readouterr().out
     assert " generate  docs-s nucleus p=0.95" in said
     assert "jobs       1\n" in said
+
+
+def test_a_name_keeps_its_earlier_runs_in_its_report(tmp_path):
+    grid = [
+        "-m",
+        "name=kept",
+        "metric=[length]",
+        "scoring=none",
+        "num_examples=4",
+        "max_new_tokens=4",
+        "min_new_tokens=0",
+    ]
+    openended(*grid, "decoder=greedy,ancestral", cwd=tmp_path, code=0)
+    done = openended(*grid, "decoder=nucleus", cwd=tmp_path, code=0)
+    assert "report     also shows 2 runs of earlier commands with name=kept" in done.stderr
+    assert [name for name in ("greedy", "ancestral", "nucleus") if name not in done.stdout] == []
+
+
+def test_typed_null_judgments_are_none(tmp_path):
+    words = [
+        "decoder=greedy",
+        "metric=[length,huse]",
+        "num_examples=4",
+        "max_new_tokens=4",
+        "min_new_tokens=0",
+        "plan_only=true",
+    ]
+    assert openended(*words, "judgments=null", cwd=tmp_path, code=0).stdout == openended(
+        *words, "judgments=none", cwd=tmp_path, code=0
+    ).stdout  # fmt: skip
+    assert "metric.huse: needs human judgments" in openended(*words, cwd=tmp_path, code=2).stderr
