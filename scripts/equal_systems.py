@@ -34,7 +34,7 @@ from openended.harness.report.analysis.uncertainty import (
     check_with_uncertainty,
     join_components,
 )
-from openended.harness.report.page.headline import write_headline
+from openended.harness.report.headline import write_headline
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
 from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells

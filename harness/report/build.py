@@ -13,7 +13,7 @@ from openended.harness.report.output_folder import replace_folder, warn_of_failu
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
-from openended.harness.report.tables.frame import Frame
+from openended.harness.report.tables.frame import Frame, join_tasks
 from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
@@ -50,11 +50,14 @@ class Report:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
 
+        from openended.harness.report.headline import describe_best
+
         out = console or make_console()
         for table in self.tables:
             print_table(table, out, verbose=verbose)
             out.print()
-        for line in self.lines():
+        best = [f"best       {line}" for line in describe_best(self.results)] if len(self.tables) == 1 else []
+        for line in [*self.lines(), *best]:
             out.print(Text(escape_controls_in_line(line)), soft_wrap=True)
 
     def lines(self) -> list[str]:
@@ -250,17 +253,40 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
     layout.check_metrics(set(results.frame["metric"]))
     tables: list[Table] = []
     lacking: dict[str, DataError] = {}
+    built: list[tuple[selection.TablePart, list[Frame]]] = []
     for part in selection.split_results(results, layout, name):
         try:
-            frames = selection.load_analysis(layout.analysis)(part, layout)
+            built.append((part, selection.load_analysis(layout.analysis)(part, layout)))
         except DataError as err:
             lacking[part.stem] = err
-            continue
+    for part, frames in _join_tasks(built, results, layout, name):
         tables += [replace(table, about=part.about) for table in build_tables(frames, layout)]
     if lacking and not tables and any(math.isfinite(item.mean) for item in results.values):
         raise next(iter(lacking.values()))
     notes = [f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items()]
     return [replace(table, remarks=(*table.remarks, *notes)) for table in tables[:1]] + tables[1:]
+
+
+def _join_tasks(
+    built: Sequence[tuple[selection.TablePart, list[Frame]]], results: Results, layout: Layout, name: str
+) -> list[tuple[selection.TablePart, list[Frame]]]:
+    """Join the parts that were split by `auto` and differ in the task alone, unless the layout has its own rows."""
+    if layout.tables != ("auto",) or layout.rows or layout.columns or layout.analysis != "values":
+        return list(built)
+    groups = measured.group_by(built, lambda entry: tuple((a, v) for a, v in entry[0].where.items() if a != "task"))
+    if all(len(parts) == 1 for parts in groups.values()):
+        return list(built)
+    joined = []
+    stems = selection.name_files(name, [[value for _, value in where] for where in groups])
+    for stem, (where, parts) in zip(stems, groups.items(), strict=True):
+        frames = {part.where["task"]: frames[0] for part, frames in parts}
+        others = "".join(f", {axis}={value}" for axis, value in where)
+        items = [item for part, _ in parts for item in part.items]
+        part = selection.TablePart(
+            results, items, stem, dict(where), selection.summarize_sources(items, results.runs)
+        )  # fmt: skip
+        joined.append((part, [join_tasks(frames, stem, f"{layout.title} on {', '.join(frames)}{others}")]))
+    return joined
 
 
 def _name_invented(table: Table) -> Table:

@@ -48,7 +48,9 @@ class Results:
     @cached_property
     def values(self) -> list[SystemValue]:
         """All values, aggregated over seeds, in the order of the frame."""
-        return systems.fold_seeds(self.frame, self.axes)
+        newest = sorted(self.runs, key=lambda run: run.created, reverse=True)
+        typed = systems.rank_typed_values(dict.fromkeys(run.command for run in newest))
+        return systems.fold_seeds(self.frame, self.axes, typed)
 
     def remarks(self) -> tuple[str, ...]:
         """Return the remark on runs that were left out; empty if there are none."""

@@ -37,8 +37,18 @@ FACTS = (
 )  # fmt: skip
 Pair = tuple[str, str]  # metric, key
 Row = Mapping[str, str]
+Ranks = Mapping[str, Mapping[str, int]]
+"""Axis → its value as typed → its rank."""
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+@lru_cache(maxsize=1_000)
+def find_bounds(metric: str, key: str) -> tuple[float, float]:
+    """Return the smallest and largest possible value; infinite where the metric is not installed."""
+    metric_class = find_member("metric", metric)
+    bounds: tuple[float, float] = getattr(metric_class, "bounds", (-math.inf, math.inf))
+    return getattr(metric_class, "ranges", {}).get(key, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,8 @@ class SystemValue:
     target: float | None = None  # the best possible value if the direction is `target`
     interval: tuple[float, float] | None = None  # 95 % interval over examples; None for several seeds or no variation
     among_models: bool = False  # whether the results have several models, so that labels name this one's
+    ranks: Ranks = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    """Of the values of axes, in the order in which commands name them."""
 
     @property
     def pair(self) -> Pair:
@@ -73,10 +85,13 @@ class SystemValue:
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Lengths of an error bar below and above the mean: the interval for one seed, else one `sd`."""
+        """Lengths of an error bar: the interval for one seed, else one `sd`, within the bounds of the value."""
         if self.interval is not None:
             return self.mean - self.interval[0], self.interval[1] - self.mean
-        return (self.sd, self.sd) if math.isfinite(self.sd) else (0.0, 0.0)
+        if not math.isfinite(self.sd):
+            return 0.0, 0.0
+        low, high = find_bounds(self.metric, self.key)
+        return min(self.sd, max(self.mean - low, 0.0)), min(self.sd, max(high - self.mean, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,23 @@ class System:
         return matches[0] if matches else None
 
 
-def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str]) -> list[SystemValue]:
+def rank_typed_values(commands: Iterable[Sequence[str]]) -> Ranks:
+    """Return the order in which commands name the values of each axis, the first command first.
+
+    >>> rank_typed_values([["openended", "-m", "decoder=greedy,beam", "decoder.p=0.9", "metric=[mauve,zipf]"]])
+    {'decoder': {'greedy': 0, 'beam': 1}}
+    """
+    ranks: dict[str, dict[str, int]] = {}
+    for word in (word for command in commands for word in command):
+        axis, sign, values = word.partition("=")
+        if sign and "," in values and not re.search(r"[\[\](){}'\"]", values):
+            known = ranks.setdefault(axis.lstrip("+"), {})
+            for value in map(str.strip, values.split(",")):
+                known.setdefault(value, len(known))
+    return ranks
+
+
+def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str], ranks: Ranks | None = None) -> list[SystemValue]:
     """Aggregate values that differ only in the seed, in the order of the frame."""
     settings: dict[str, dict[str, str]] = {}  # axes of each setting, formatted once
     values = []
@@ -128,6 +159,7 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str]) -> list[SystemValue]:
             target=first["target"] if math.isfinite(first["target"]) else None,
             metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
             interval=(low, high) if len(group) == 1 and -math.inf < low < high < math.inf else None,
+            ranks=ranks or {},
             among_models=among_models,
         )  # fmt: skip
         values.append(value)
@@ -163,16 +195,17 @@ def make_natural_sort_key(text: str) -> tuple[tuple[int, float, str], ...]:
 
 
 def sort_values(items: Iterable[SystemValue], axes: Sequence[str]) -> list[SystemValue]:
-    """Sort values by axes, in the order of tables: decoders by rank, models by title, numbers by value."""
+    """Sort values by axes, in table order: as typed, else decoders by rank, models by title, numbers by value."""
 
     def make_key(axis: str, item: SystemValue) -> tuple[Any, ...]:
-        value = item.axes.get(axis, "")
+        value, paths = item.axes.get(axis, ""), item.ranks.get(f"{axis}.path", {})
+        typed = item.ranks.get(axis, {}).get(value, paths.get(item.axes.get(f"{axis}.path", ""), math.inf))
         if axis == "decoder":  # decoders that are not installed come last
             rank = getattr(find_member("decoder", value), "table_rank", math.inf)
-            return rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
+            return typed, rank, make_natural_sort_key(value), make_natural_sort_key(item.titles[1])
         if axis == "model":
-            return 0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value)
-        return 0, make_natural_sort_key(value), ()
+            return typed, 0, make_natural_sort_key(item.titles[0]), make_natural_sort_key(value)
+        return typed, 0, make_natural_sort_key(value), ()
 
     return sorted(items, key=lambda item: tuple(make_key(axis, item) for axis in axes))
 

@@ -376,7 +376,7 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         "decoder": decoder if generates else None,
         "scorer": _build_model(scorer, "scorer"),
         "embedder": embedder or None if built else core.construct(EmbedderSpec, embedder, "embedder"),
-        "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in sorted(metrics)),
+        "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in metrics),
         "prompting": prompting if generates and not prompting.changes_nothing else None,
         "training": {name: value for name, value in training.items() if value is not None},
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),

@@ -12,6 +12,7 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
+CORNER = 0.9  # several curves that turn beyond it are a knot in the corner, which is shown enlarged
 KNN, PR_CURVE = "knn_precision_recall", "precision_recall_curve"
 QUALITY, DIVERSITY = ("quality: F1/8, precision", "o", "-", COLORS[0]), ("diversity: F8, recall", "s", "--", COLORS[1])
 
@@ -47,7 +48,12 @@ def show_divergence(part: Part) -> Plot | None:
             series.append(Series(mark="region", x=[0, *x, x[-1]], y=[0, *mean, 0], look=look, **common))
         band: dict[str, Any] = {"below": mean - np.clip(mean - sd, 0, 1), "above": np.clip(mean + sd, 0, 1) - mean}
         series.append(Series(mark="curve", x=x, y=mean, label=label, look={"alpha": 0.15}, **common, **band))
-    return Plot([Panel(series)]) if series else None
+    corners = [float(np.minimum(x, mean).max()) for _, _, (x, mean, _) in curves]  # where a curve turns
+    if part.declaration.panels or sum(corner > CORNER for corner in corners) < 2:
+        return Plot([Panel(series)]) if series else None
+    low = 1 - 2.5 * (1 - min(corner for corner in corners if corner > CORNER))
+    zoom = {"title": "the corner, enlarged", "xlim": (low, 1 + (1 - low) / 20), "ylim": (low, 1 + (1 - low) / 20)}
+    return Plot([Panel(series, "whole"), Panel(series, "corner")], changes={"panels": {"whole": {}, "corner": zoom}})
 
 
 def average_curves(runs: Sequence[F64]) -> tuple[F64, F64, F64]:

@@ -44,7 +44,19 @@ DIGIT, GAP = 4.5, 4.0  # points of a digit of a tick's label, and between two la
 MOST_TICKS = 9
 FEW_DECADES = 300  # times the smallest value: from there on a logarithmic axis has ticks at powers of 10 alone
 SMALL = 6.5  # size of a title that would touch the next one
-PANEL_OPTIONS = ("grid", "margins", "ticks", "integers", "plain", "turn", "most", "wide", "outer", "tick_params")
+PANEL_OPTIONS = (
+    "grid",
+    "margins",
+    "ticks",
+    "integers",
+    "plain",
+    "turn",
+    "most",
+    "least",
+    "wide",
+    "outer",
+    "tick_params",
+)
 """Options of a panel that `Axes.set` lacks: see `_set_options`."""
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
@@ -241,8 +253,9 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     """Set the options of a panel: those of `Axes.set`, and our own.
 
     `grid`: whether or along which axis; `margins`; `ticks`: an axis → its most ticks; `integers`: axes of whole
-    numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`: an axis → its
-    largest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left of a row; `tick_params`.
+    numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`, `least`: an
+    axis → its largest and smallest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left
+    of a row; `tick_params`.
     """
 
     class TickLocator(MaxNLocator):
@@ -291,9 +304,23 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     if "grid" in extra:
         panel.grid(visible=False)
         panel.grid(visible=bool(extra["grid"]), axis=extra["grid"] or "both")
-    for name, most in extra.get("most", {}).items():
-        low, high = getattr(panel, f"get_{name}lim")()
-        getattr(panel, f"set_{name}lim")(low, min(high, most))
+    for name in axes:
+        _widen_constant_axis(panel, name)
+    for bound, choose in (("most", min), ("least", max)):
+        for name, value in extra.get(bound, {}).items():
+            ends = list(getattr(panel, f"get_{name}lim")())
+            at = int(bound == "most")
+            ends[at] = choose(ends[at], value)
+            getattr(panel, f"set_{name}lim")(*ends)
+
+
+def _widen_constant_axis(panel: Axes, name: str) -> None:
+    """Show equal values, or values that differ in their last bits alone, in the middle of a range that has a scale."""
+    low, high = getattr(panel.dataLim, f"interval{name}")
+    size = max(abs(low), abs(high))
+    if getattr(panel, f"get_{name}scale")() == "linear" and 0 <= high - low <= 1e-9 * size + 1e-12:
+        half = 0.1 * size if size > 1e-9 else 0.5
+        getattr(panel, f"set_{name}lim")((low + high) / 2 - half, (low + high) / 2 + half)
 
 
 def create_panels(

@@ -44,18 +44,23 @@ def show_metrics(part: Part) -> Plot | None:
     panels = []
     for values, items, options in chosen:
         visible = {rank: value for value in values if (rank := ranks.get(tuple(value.axes.items()))) is not None}
+        sides = {rank: find_human_value(items, value) for rank, value in visible.items()}
+        centers = {rank: human.mean for rank, human in sides.items() if human and math.isfinite(human.mean)}
+        is_gap = part.layout.gaps and values[0].direction == "match_human"
         series = [
             Series(
-                mark="dots", x=[value.mean], y=[rank], left=[value.reach[0]], right=[value.reach[1]], style=names[rank],
-                like=systems[rank].items[0], axes=value.axes,
+                mark="dots", x=[abs(value.mean - centers[rank]) if is_gap else value.mean], y=[rank],
+                left=[value.reach[0]], right=[value.reach[1]], style=names[rank], like=systems[rank].items[0],
+                axes=value.axes,
             )
-            for rank, value in sorted(visible.items())
+            for rank, value in sorted(visible.items()) if not is_gap or rank in centers
         ]  # fmt: skip
-        sides = [find_human_value(items, value) for value in visible.values()]
-        humans = list(dict.fromkeys(human.mean for human in sides if human and math.isfinite(human.mean)))
+        humans = list(dict.fromkeys(centers.values())) if not is_gap else []
         look: dict[str, Any] = {"color": HUMAN_COLOR, "linestyle": "--", "linewidth": 0.9}
         series += [Series(mark="cross", x=humans, look=look)] if humans else []
-        title = "\n".join(filter(None, (format_title(visible[min(visible)]) if visible else "", *options.split(", "))))
+        head = format_title(visible[min(visible)]) if visible else ""
+        head = f"|Δ {values[0].title}| {arrow('lower')}" if is_gap else head
+        title = "\n".join(filter(None, (head, *options.split(", "))))
         panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
     note = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
     note = "; ".join(filter(None, (note, f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else "")))

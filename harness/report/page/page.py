@@ -8,7 +8,6 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,9 +17,9 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
+from openended.harness.report.headline import write_headline
 from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.page.explanations import read_explanations
-from openended.harness.report.page.headline import HEADLINES, write_headline
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
 from openended.harness.report.tables.formats.latex import format_latex_rows
@@ -57,7 +56,6 @@ def write_page(
     A picture with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
     those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
     """
-    tables = [order_columns(table) for table in tables]
     sources = [] if leaderboard else list((compared_results or {"": results}).items())
     texts = None
     with warn_of_failure("the page has no texts", [] if failures is None else failures):
@@ -107,24 +105,13 @@ def _write_texts(
     return page_texts, contents, parts, written, read_explanations(page_texts)
 
 
-def order_columns(table: Table) -> Table:
-    """Move the metrics of the headline to the left if the columns have no order of their own but the alphabet."""
-    metrics = [column.metric for column in table.columns]
-    if metrics != sorted(metrics):
-        return table
-    ranks = {metric: rank for rank, metric in enumerate(HEADLINES)}
-    order = sorted(range(len(metrics)), key=lambda at: ranks.get(metrics[at], len(ranks)))
-    rows = tuple(replace(row, cells=tuple(row.cells[at] for at in order)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[at] for at in order), rows=rows)
-
-
 def list_system_styles(results: Results, tables: Sequence[Table]) -> dict[str, dict[str, str]]:
     """Return name of a system → its color, marker and dash in the figures."""
     values = {system.name: system.items[0] for system in group_systems(results.values)}
     for row in (row for table in tables for row in table.rows if row.system == "model"):
-        source = next((cell.source for cell in row.cells if cell.source is not None), None)
-        if source is not None:
-            values.setdefault(row.label, source)
+        sources = {tuple(cell.source.axes.items()): cell.source for cell in row.cells if cell.source is not None}
+        if len(sources) == 1:  # a row of a metric is of several systems
+            values.setdefault(row.label, *sources.values())
     styles: dict[str, dict[str, str]] = {"human": {"color": HUMAN_COLOR, "marker": "*", "line": "--"}}
     system_styles = SystemStyles(results.values)
     for name, value in values.items():

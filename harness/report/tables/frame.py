@@ -221,6 +221,41 @@ class Frame:
         )  # fmt: skip
 
 
+def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
+    """Join frames of one analysis on several tasks: rows are grouped by task, columns have equal decimals.
+
+    A line that is not about all tasks names its own.
+    """
+    decimals: dict[str, int] = {}
+    for entry in (entry for frame in frames.values() for entry in frame.entries):
+        measure = entry.axes["metric"]
+        decimals[measure] = max(decimals.get(measure, 0), entry.quantity.decimals or 0)
+    entries = [
+        replace(
+            entry, axes={"task": task, **entry.axes}, settings={"task": task, **entry.settings},
+            quantity=replace(entry.quantity, decimals=decimals[entry.axes["metric"]]),
+        )
+        for task, frame in frames.items() for entry in frame.entries
+    ]  # fmt: skip
+
+    def join_lines(lines_of: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        tasks: dict[str, list[str]] = {}
+        for task, lines in lines_of.items():
+            for line in lines:
+                tasks.setdefault(line, []).append(task)
+        return tuple(
+            line if len(of) == len(lines_of) else f"{line} ({', '.join(of)})" for line, of in tasks.items()
+        )  # fmt: skip
+
+    first = next(iter(frames.values()))
+    return replace(
+        first, name=name, title=title, entries=tuple(entries), rows=("task", *first.rows),
+        heads={"task": "Task", **first.heads}, remarks=join_lines({task: f.remarks for task, f in frames.items()}),
+        warnings=join_lines({task: f.warnings for task, f in frames.items()}),
+        rules=join_lines({task: f.rules for task, f in frames.items()}),
+    )  # fmt: skip
+
+
 # Style ----------------------------------------------------------------------------------------------------------------
 
 

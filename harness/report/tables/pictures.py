@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openended.harness import results as measured
-from openended.harness.report.tables.selection import DATA_AXES
 from openended.harness.results import SystemValue, get_parent_axis
 
 COLUMN, PAGE = 3.4, 7.0  # inches: one column, both columns of a two-column paper
@@ -17,6 +16,7 @@ COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.")
 STYLES = len(COLORS) * len(MARKERS)
+SHARED = ("task", "num_examples", "scorer", "embedder")  # axes that a system's looks do not depend on
 HUMAN_COLOR = "#222222"
 HUMAN_STAR: dict[str, Any] = {"color": HUMAN_COLOR, "marker": "*", "markersize": 9, "linestyle": ""}
 
@@ -60,5 +60,5 @@ class SystemStyles:
 
 
 def _identify_system(item: SystemValue) -> SystemKey:
-    """Return what identifies a system on all tasks, text lengths and scoring models."""
-    return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in DATA_AXES)
+    """Return what identifies a system on all tasks, numbers of examples and scoring models."""
+    return tuple((name, value) for name, value in item.axes.items() if (get_parent_axis(name) or name) not in SHARED)

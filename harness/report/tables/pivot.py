@@ -164,7 +164,8 @@ class _Side:
         first = entries[0]
         labels = tuple(label for label in self.label(first) if label)
         levels = (labels + ("",) * depth)[:depth] if depth > 1 else ()
-        if self.measure not in self.axes or len({entry.quantity for entry in entries}) > 1:
+        kinds = {(q.metric, q.key, q.title, q.direction, q.gap, q.target) for q in (e.quantity for e in entries)}
+        if self.measure not in self.axes or len(kinds) > 1:
             text = ", ".join(labels)
             return Column("", text, text, levels=levels, names_system=True)
         at = self.axes.index(self.measure)
@@ -178,6 +179,7 @@ class _Side:
         if others and title:
             title = f"{', '.join(others)}: {title}" if at else f"{title} ({', '.join(others)})"
         values = {f.name: getattr(first.quantity, f.name) for f in fields(Quantity)}
+        values["interval"] = any(entry.quantity.interval for entry in entries)
         if not self.layout.arrows:
             values |= {"direction": "none", "target": None}
         return Column(**values | {"title": title or ", ".join(others)}, levels=levels)
@@ -254,7 +256,9 @@ def _build_cell(entry: FrameEntry | None, column: Column) -> Cell:
     """Return the cell of an entry, which says what it is where its column does not."""
     if entry is None:
         return BLANK
-    return entry.cell if column.key == entry.quantity.key else replace(entry.cell, quantity=entry.quantity)
+    quantity = entry.quantity
+    is_same = (column.key, column.signature, column.bold) == (quantity.key, quantity.signature, quantity.bold)
+    return entry.cell if is_same else replace(entry.cell, quantity=quantity)
 
 
 def _mark_best_printed(entries: Sequence[FrameEntry]) -> list[FrameEntry]:

@@ -162,7 +162,7 @@ class Table:
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
         """Return how the cells in bold were found, or why there are none → the titles of these values."""
         marked = dict.fromkeys(q for q, cell in self.iterate_cells() if cell.best or q.bold == "seeds")
-        rules = {rule: [q.title for q in marked if q.bold == rule] for rule in BOLD}
+        rules = {rule: list(dict.fromkeys(q.title for q in marked if q.bold == rule)) for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
 
     def explain_bold(self) -> list[str]:

@@ -38,8 +38,9 @@ NOT_COMPARABLE = "not comparable"
 LEAST_COVERED, MOST_COVERED = 92, 98  # percent; outside, a line says so
 MAX_LISTED = 4  # systems that one line names
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
-UNSHARED = "The two human sets have different prompts, so a system can score above this ceiling."
+UNSHARED = "The two human sets of a ceiling have different prompts, so a system can score above this ceiling."
 
+SKIPPED = re.compile(r"\brecords? skipped\b")
 NO_INTERVAL = re.compile(r"no interval(?: of ([^:]*))?: (.*)")
 RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
@@ -141,21 +142,24 @@ class _ValueFrame:
         means += [] if layout.decimals or layout.significant else [RULE]
         notes = list_run_notes(models, results, label)
         alarms = [note for note in notes if core.DO_NOT_REPORT in note]
+        skipped = [note for note in notes if SKIPPED.search(note)]  # what a grid said before its table
         return Frame(
             part.stem,
             ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)]),
             tuple(entries),
             (
-                *describe_coverage(quantity for quantity, _ in styled), *estimates,
-                *describe_resolution(styled, kinds, part), *name_equal_systems(models, label),
-                *self.describe_empty(), *(note for note in notes if note not in alarms),
+                *describe_coverage(quantity for quantity, _ in styled), *name_equal_systems(models, label),
+                *self.describe_empty(), *(note for note in notes if note not in (*alarms, *skipped)),
             ),
             heads={"system": "System"},
             warnings=(
                 *alarms, *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
                 *self.list_unknown_keys(),
             ),
-            rules=(*means, *signatures),
+            rules=(
+                *estimates, *describe_resolution(styled, kinds, part), *skipped, *self.describe_ceilings(),
+                *means, *signatures,
+            ),
         )  # fmt: skip
 
     def name_model(self) -> list[str]:
@@ -170,6 +174,13 @@ class _ValueFrame:
         if cell.source is None or best.source is None:
             return math.nan
         return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
+
+    def describe_ceilings(self) -> list[str]:
+        """Say what the human ceiling of a task with prompts does not mean."""
+        tasks = {i.axes.get("task", "") for i in self.part.items if i.system == "ceiling" and i.pair in self.pairs}
+        has_prompts = any(getattr(find_member("task", task), "prompted", True) for task in tasks)
+        is_printed = self.layout.ceilings and self.layout.human != "none"
+        return [UNSHARED] if has_prompts and is_printed else []
 
     def describe_empty(self) -> list[str]:
         """Name the values that no system has, by the reason."""
@@ -321,9 +332,7 @@ def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
         value = format_fixed(item.mean, column.decimals or 0)
         missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
         return Cell(note=f"{missing} {CEILING}: {value} at n {n}.")
-    task = find_member("task", item.axes.get("task", ""))
-    prompts = f" {UNSHARED}" if getattr(task, "prompted", True) else ""
-    note = f"{CEILING}{f' (n {n})' if n else ''}.{prompts}"
+    note = f"{CEILING}{f' (n {n})' if n else ''}."
     return Cell(item.mean, metric_error=item.metric_error, note=note, source=item)
 
 

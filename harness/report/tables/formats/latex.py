@@ -54,7 +54,7 @@ SPECIAL = {
 NAMES = {"dry": "DRY", "llada": "LLaDA", "mdlm": "MDLM", "remdm": "ReMDM", "xtc": "XTC", "top_n_sigma": "Top-nσ"}
 GREEK = {"temperature": "T", "eps": "ε", "tau": "τ", "alpha": "α"}
 OPTIONS = {
-    "num_beams": " {value}", "b": " {value}", "no_repeat_ngram_size": " + no {value}-gram repeat",
+    "num_beams": ", b\u00a0=\u00a0{value}", "no_repeat_ngram_size": " + no {value}-gram repeat",
     **{name: f", {letter}\u00a0=\u00a0{{value}}" for name, letter in GREEK.items()},
 }  # fmt: skip
 DIGIT, THIN, BROAD = 4.25, 2.5, 6.2  # widths of characters in points at 8 points (\\footnotesize)
@@ -366,7 +366,7 @@ def write_label(text: str) -> str:
     r"""Write the name of a system as in an article: "Nucleus, p = 0.95" for `nucleus p=0.95`.
 
     >>> write_label("docs-s beam num_beams=4 no_repeat_ngram_size=4, length=96")
-    'docs-s Beam 4 + no 4-gram repeat, length\xa0=\xa096'
+    'docs-s Beam, b\xa0=\xa04 + no 4-gram repeat, length\xa0=\xa096'
     """
     names, decoders, out = {"human": "Human"}, list_members("decoder"), ""
     for word in text.split(" "):

@@ -20,7 +20,7 @@ from openended.harness.report.tables.table import Column, Table, TableRow
 
 T = TypeVar("T")
 WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
-PAGE_WIDTH = 120  # characters of a page of Markdown
+MOST_NOTES = 3  # under a table in the terminal
 GAP = 3  # characters between columns
 ITALIC = ("human", "heading")  # rows
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
@@ -86,7 +86,8 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
     Args:
         table: The table.
         console: Where to print it.
-        verbose: Also print the rules for decimals, dates, commands and signatures, which the files always contain.
+        verbose: Also print all notes, tests, rules for decimals, dates, commands and signatures, which the files
+            always contain.
     """
     out, table = console or make_console(), clean(table)
     marks = table.marks()
@@ -102,11 +103,12 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
         out.print(Text(f"warning: {warning}", style="bold yellow"))
     details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
     notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
+    notes += [f"note: {line}" for line in table.remarks] if table.show_notes else []
     bold = table.explain_bold() if out.is_terminal else []  # elsewhere nothing is bold
-    lines = (
-        [*table.legend(), *bold, *notes, *(f"note: {line}" for line in table.remarks)] if table.show_notes else notes
-    )
-    for line in (*lines, *details):
+    more = len(notes) - MOST_NOTES if not verbose else 0
+    if more > 1:
+        notes[MOST_NOTES:] = [f"{more} more notes: in {table.name}.md, or with -v"]
+    for line in (*([*table.legend(), *bold] if table.show_notes else []), *notes, *details):
         out.print(Text(line, style="dim"))
 
 
@@ -140,26 +142,21 @@ def _format_cell(table: Table, cell: Cell, column: Column, marks: Mapping[str, s
 
 
 def to_markdown(table: Table) -> str:
-    """Format a table as GitHub Markdown with notes and signatures; columns that do not fit follow below."""
+    """Format a table as GitHub Markdown with notes and signatures."""
     table = clean(table)
-    marks = table.marks()
-    texts = [[" ".join(table.text(*both)) for both in zip(row.cells, table.columns, strict=True)] for row in table.rows]
-    lines = [f"**{_escape(table.title)}**", ""]
-    for part in split_columns(table, texts, PAGE_WIDTH):
-        seeds = ["seeds"] if table.show_seeds else []
-        headings = ("<br>".join(map(_escape, table.columns[i].lines)) for i in part)  # Markdown has one row of them
-        heads = [*map(_escape, (*table.heads, *seeds)), *headings]
-        aligns = [
-            *("---" for _ in table.heads),
-            *("---:" for _ in seeds),
-            *("---" if has_words(table, i) else "---:" for i in part),
-        ]
-        grid = [heads, aligns]
-        for row in table.rows:
-            labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]
-            cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in part]
-            grid.append([*labels, *(str(row.seeds or "") for _ in seeds), *cells])
-        lines += [*(f"| {' | '.join(line)} |" for line in grid), ""]
+    marks, every = table.marks(), range(len(table.columns))
+    seeds = ["seeds"] if table.show_seeds else []
+    headings = ("<br>".join(map(_escape, column.lines)) for column in table.columns)  # Markdown has one row of them
+    aligns = ["---" for _ in table.heads] + ["---:" for _ in seeds]
+    grid = [
+        [*map(_escape, (*table.heads, *seeds)), *headings],
+        aligns + ["---" if has_words(table, i) else "---:" for i in every],
+    ]
+    for row in table.rows:
+        labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]
+        cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in every]
+        grid.append([*labels, *(str(row.seeds or "") for _ in seeds), *cells])
+    lines = [f"**{_escape(table.title)}**", "", *(f"| {' | '.join(line)} |" for line in grid), ""]
     signatures = ["Signatures:\n", *(f"- `{s}`" for s in table.signatures())]
     paragraphs = [
         *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),

@@ -277,7 +277,7 @@ def test_a_decision_follows_the_direction_of_the_value(tmp_path, direction, huma
 
 def read_resolution(results):
     """Return the number that the table prints."""
-    (line,) = (line for line in best_rows(results)[0].remarks if "80 % power" in line)
+    (line,) = (line for line in best_rows(results)[0].rules if "80 % power" in line)
     return float(line.rpartition(" m ")[2].split()[0].rstrip("."))
 
 

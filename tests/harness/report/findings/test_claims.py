@@ -15,7 +15,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.findings import checks
 from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, parse_size
 from openended.harness.report.findings.claims import load_claims
-from openended.harness.report.page.headline import write_headline
+from openended.harness.report.headline import write_headline
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.report.tables.values import build_value_frames
@@ -244,9 +244,9 @@ def test_a_clear_lead_and_a_tie_are_told_apart(tmp_path):
         "ancestral": [0.93, 0.88, 0.9, 0.91, 0.9, 0.92, 0.9],
     }
     sentence = write_headline(write_scores(tmp_path, greedy=[0.20, 0.21, 0.19, 0.2, 0.2, 0.21, 0.19], **scores))
-    assert sentence.startswith("nucleus has the highest MAUVE, 0.910: ahead of greedy by 0.710 ± 0.0")
-    assert "not told apart from ancestral (difference 0.004 ± 0." in sentence
-    assert sentence.endswith(" would tell nucleus from every other system.")
+    assert sentence.startswith("nucleus has the highest MAUVE, 0.910: ahead of greedy by 0.7100 ± 0.0")
+    assert "not told apart from ancestral (difference 0.0043 ± 0.0" in sentence
+    assert sentence.endswith(" would tell nucleus from ancestral (80 % power).")
 
 
 def test_too_few_seeds_for_a_test_of_bold_face_give_no_lead(tmp_path):
@@ -283,7 +283,7 @@ def test_one_system_has_no_finding(tmp_path):
 def test_of_many_systems_the_nearest_are_named(tmp_path):
     scores = {name: [0.1 + at / 10, 0.102 + at / 10] * 5 for at, name in enumerate("abcdef")}
     sentence = write_headline(write_scores(tmp_path, **scores))
-    assert sentence.startswith("f has the highest MAUVE, 0.601: ahead of e by 0.100 ± 0.00")
+    assert sentence.startswith("f has the highest MAUVE, 0.601: ahead of e by 0.100")
     assert sentence.endswith("and 2 more.")
 
 
