@@ -12,7 +12,7 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
-CORNER = 0.9  # several curves that turn beyond it are a knot in the corner, which is shown enlarged
+CORNER = 0.8  # several curves that turn beyond it are a knot in the corner, which is shown enlarged
 KNN, PR_CURVE = "knn_precision_recall", "precision_recall_curve"
 QUALITY, DIVERSITY = ("quality: F1/8, precision", "o", "-", COLORS[0]), ("diversity: F8, recall", "s", "--", COLORS[1])
 
