@@ -48,7 +48,8 @@ def find_bounds(metric: str, key: str) -> tuple[float, float]:
     """Return the smallest and largest possible value; infinite where the metric is not installed."""
     metric_class = find_member("metric", metric)
     bounds: tuple[float, float] = getattr(metric_class, "bounds", (-math.inf, math.inf))
-    return getattr(metric_class, "ranges", {}).get(key, bounds)
+    ranges: Mapping[str, tuple[float, float]] = getattr(metric_class, "ranges", {})
+    return ranges.get(key, bounds)
 
 
 @dataclass(frozen=True, slots=True)
