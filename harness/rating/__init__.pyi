@@ -13,7 +13,13 @@ from .design import (
     read_study_texts as read_study_texts,
 )
 from .frequency import write_frequency_files as write_frequency_files
-from .llm_judge import make_asker as make_asker, write_judge_files as write_judge_files
+from .llm_judge import (
+    JudgeQuestion as JudgeQuestion,
+    JudgeTask as JudgeTask,
+    build_questions as build_questions,
+    judge_study as judge_study,
+    write_judgments_of_judge as write_judgments_of_judge,
+)
 from .protocol import (
     StudyProtocol as StudyProtocol,
     list_protocol_names as list_protocol_names,

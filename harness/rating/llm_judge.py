@@ -1,40 +1,24 @@
-"""Let a served model rate a study: pairs in both orders, every reply logged, agreement with people measured."""
+"""Questions to a model that rates a study in place of people, pairs in both orders; its replies as judgments."""
 
-import asyncio
-import dataclasses
 import itertools
 import json
 import logging
 import re
-import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import httpx
-import numpy as np
-import pandas as pd
+from typing import Any, ClassVar
 
 from openended.harness import core
-from openended.harness.backends import Client, ServerSpec
-from openended.harness.core import I64, DataError, SpecError, make_random_stream
+from openended.harness.core import DataError
 from openended.harness.rating.answers import list_judgment_columns, write_judgments
 from openended.harness.rating.design import RatingTask, StudyKey, derive_opaque_id
 from openended.harness.rating.protocol import StudyProtocol
-from openended.metrics import judgments
-from openended.metrics.bradley_terry import bradley_terry, compute_influence
-from openended.metrics.correlation import correlate
-from openended.metrics.judgments import JUDGE, UNCALIBRATED
+from openended.metrics.judgments import JUDGE
 
 _log = logging.getLogger(__name__)
-_SEEDS = 1 << 31  # servers take 32 bits
-_BLOCK = 64  # questions between two writes of the log
 _MOST_BRACES = 200  # of a text, at which JSON is looked for
-_DRAWS = 1000
-LEAST = 20  # minimum of shared judgments; with fewer, an interval of κ would cover nearly everything
-Unit = tuple[str, ...]
 _FLIPPED = {"a": "b", "b": "a", "tie": "tie"}
 
 
@@ -42,10 +26,10 @@ _FLIPPED = {"a": "b", "b": "a", "tie": "tie"}
 class JudgeQuestion:
     """One question to a judge: an item with its sides in one order."""
 
+    id: str
     example: str
     sides: tuple[str, ...]  # in the order shown; a pair is asked in both orders
     prompt: str
-    seed: int
     votes: int = 0  # texts that contain an answer of their own
 
     @property
@@ -53,7 +37,7 @@ class JudgeQuestion:
         return (self.example, *sorted(self.sides))
 
 
-def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[JudgeQuestion]:
+def build_questions(key: StudyKey, *, limit: int | None = None) -> list[JudgeQuestion]:
     """Return the questions about a study: every item once, a pair in both orders; or whole batches of a system."""
     units: dict[tuple[str, ...], RatingTask] = {}
     for task in key.tasks:
@@ -64,12 +48,11 @@ def build_questions(key: StudyKey, *, limit: int | None, seed: int) -> list[Judg
     batches: dict[tuple[str, ...], list[RatingTask]] = {}
 
     def ask(example: str, sides: tuple[str, ...], prompt: str, texts: Sequence[str]) -> None:
-        question_seed = core.derive_seed(seed, "judge", example, *sides) % _SEEDS
         # Texts cannot know this mark, so none can pose as a part of the question.
-        mark = derive_opaque_id(key.secret, "judge mark", seed, example, *sides)[:8]
+        mark = derive_opaque_id(key.secret, "judge mark", example, *sides)[:8]
         words = _format_question(key.protocol, prompt, texts, mark)
         votes = sum(bool(_find_votes(key.protocol, text)) for text in texts)
-        questions.append(JudgeQuestion(example, sides, words, question_seed, votes))
+        questions.append(JudgeQuestion(f"{key.study}/{example} {'/'.join(sides)}", example, sides, words, votes))
 
     for task in itertools.islice(units.values(), limit):
         if batch == 1:
@@ -155,67 +138,27 @@ def _match_choice(protocol: StudyProtocol, value: object) -> int | None:
     return None
 
 
-MOST_TOKENS = 512  # tokens of a reply: an answer to each question, after a word of reasoning
-_BACKEND = "openai"
+@dataclass(frozen=True, kw_only=True)
+class JudgeTask(core.Task):
+    """Questions to a judge as a task, so that a judge is a model that generates: greedily, from the store, anywhere."""
 
+    name: ClassVar[str] = "judge"
+    no_human: ClassVar[str] = ": it asks a judge"
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"tokens", "questions"})
 
-@dataclass(frozen=True, slots=True)
-class ServerAsker:
-    """Asks a served model with greedy decoding; the seed is sent for servers that break ties at random."""
+    questions: tuple[JudgeQuestion, ...] = ()
 
-    spec: ServerSpec
-    transport: httpx.AsyncBaseTransport | None = None  # in place of the network, for tests
+    def fingerprint(self) -> str:
+        return core.digest([[question.id, question.prompt] for question in self.questions])
 
-    @property
-    def title(self) -> str:
-        """The model's name, without its server's kind."""
-        return self.spec.label or self.spec.path.rstrip("/").rpartition("/")[2]
+    def has_human(self) -> bool:
+        return False
 
-    def ask(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        return asyncio.run(self._ask_all(prompts, seeds))
-
-    async def _ask_all(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-        spec = self.spec
-        path = "/v1/chat/completions" if spec.chat else "/v1/completions"
-        system = [{"role": "system", "content": spec.instruction}] if spec.instruction else []
-        endpoints = range(len(spec.roots))
-        slots = asyncio.Semaphore(spec.concurrency * len(spec.roots))
-        async with Client(
-            spec.roots, key_name=spec.api_key_env, timeout=spec.timeout, retries=spec.retries,
-            concurrency=spec.concurrency, patience=spec.patience, transport=self.transport,
-        ) as client:  # fmt: skip
-
-            async def ask_question(number: int, prompt: str, seed: int) -> str:
-                body: dict[str, Any] = {"model": spec.path, "temperature": 0.0, "max_tokens": MOST_TOKENS}
-                body |= {"seed": seed} if spec.seeded else {}
-                turns = [*system, {"role": "user", "content": prompt}]
-                body |= {"messages": turns} if spec.chat else {"prompt": prompt}
-                order = [*endpoints[number % len(endpoints) :], *endpoints[: number % len(endpoints)]]
-                async with slots:
-                    reply = await client.post(path, body, order)
-                try:
-                    choice = reply["choices"][0]
-                    text = choice["message"]["content"] if spec.chat else choice["text"]
-                except (KeyError, IndexError, TypeError) as err:
-                    raise DataError(f"judge {self.title}: expected a reply with choices, got {reply!s:.80}") from err
-                return "" if text is None else str(text)
-
-            return await asyncio.gather(
-                *(ask_question(i, p, s) for i, (p, s) in enumerate(zip(prompts, seeds, strict=True)))
-            )
-
-
-def make_asker(options: Mapping[str, Any]) -> ServerAsker:
-    """Build the judge from its options: `model=openai` (the only one) and those of the server."""
-    server_options = dict(options)
-    model = server_options.pop("model", _BACKEND)
-    if model != _BACKEND:
-        raise SpecError(
-            f"--model {model}: only openai is supported: a judge is a model behind a server (--base-url … --path …)"
-        )
-    if not server_options.get("path"):
-        raise SpecError("missing --path, the id by which the server knows the model, as --path my-judge")
-    return ServerAsker(core.construct(ServerSpec, {"chat": True, **server_options}, "judge"))
+    def examples(self, tokenizer: core.Tokenizer | None, skipped: Counter[str]) -> Iterator[core.Example]:
+        del tokenizer, skipped
+        for question in self.questions:
+            turn: dict[str, core.Json] = {"user": question.prompt, "assistant": ""}
+            yield core.Example(question.id, question.prompt, "", turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +186,8 @@ class JudgeResult:
             yield f"{self.with_votes:,} questions are about a text that contains an answer itself: read their replies"
 
 
-def judge_study(
-    key: StudyKey, asker: ServerAsker, log: Path, *, limit: int | None = None, seed: int = 0
-) -> JudgeResult:
-    """Ask a judge about a study."""
-    questions = build_questions(key, limit=limit, seed=seed)
-    replies = _collect_replies(questions, asker, log)
+def judge_study(key: StudyKey, questions: Sequence[JudgeQuestion], replies: Sequence[str], judge: str) -> JudgeResult:
+    """Turn a judge's replies to the questions about a study into judgments."""
     read = [read_reply(key.protocol, reply) for reply in replies]
     num_questions = len(key.protocol.questions)
     unread = sum(num_questions - len(choices) for choices in read)
@@ -257,9 +196,10 @@ def judge_study(
         units.setdefault(question.unit, []).append((question, choices))
     rows: list[dict[str, Any]] = []
     disagreed = 0
-    rater = f"{JUDGE}{asker.title}"
+    rater = f"{JUDGE}{judge}"
     for group in units.values():
         first = group[0][0]
+        texts_ids = [key.material.texts_ids.get(player, "") for player in first.sides]
         for criterion in key.protocol.questions:
             answers = [key.protocol.choices[choices[criterion] - 1] for _, choices in group if criterion in choices]
             if len(answers) < len(group):
@@ -267,19 +207,22 @@ def judge_study(
             row: dict[str, Any] = {"example_id": first.example, "item": first.example}
             row |= {"criterion": criterion, "rater": rater}
             if len(first.sides) == 1:
-                rows.append({**row, "system": first.sides[0], "rating": f"{answers[0].rating:g}"})
+                rating = {"system": first.sides[0], "rating": f"{answers[0].rating:g}", "texts_id": texts_ids[0]}
+                rows.append(row | rating)
                 continue
             outcome = str(answers[0].outcome)
             agree = outcome == _FLIPPED[str(answers[1].outcome)]
             disagreed += not agree
-            row |= dict(zip(("system_a", "system_b"), first.sides, strict=True))
             texts = key.show_item(RatingTask("", first.example, first.sides))[1]
-            for side, player, text in zip("ab", first.sides, texts, strict=True):
-                is_family = _find_family(player) == _find_family(asker.title)
+            for side, player, text, texts_id in zip("ab", first.sides, texts, texts_ids, strict=True):
+                is_family = _find_family(player) == _find_family(judge)
+                row |= {f"system_{side}": player, f"texts_id_{side}": texts_id}
                 row |= {f"length_{side}": max(len(text.split()), 1), f"family_{side}": int(is_family)}
             # Definitely only where both orders say so.
             strength = min((answer.strength for answer in answers), key=lambda s: s == "definitely")
             rows.append(row | {"outcome": outcome if agree else "tie", "strength": strength if agree else "tie"})
+    if not rows:
+        raise DataError(f"{rater}: no reply could be read, as {next(iter(replies), '')!r:.120}")
     with_votes = sum(question.votes > 0 for question in questions)
     return JudgeResult(rater, tuple(rows), len(questions), unread, disagreed, with_votes)
 
@@ -293,241 +236,11 @@ def _find_family(name: str) -> str:
     return re.match("[a-z]*", name.partition(" ")[0].rpartition("/")[2].lower())[0]  # type: ignore[index]
 
 
-def _collect_replies(questions: Sequence[JudgeQuestion], asker: ServerAsker, log: Path) -> list[str]:
-    replies = _read_log(log, asker.title)
-    missing = [q for q in questions if (q.prompt, q.seed) not in replies]
-    log.parent.mkdir(parents=True, exist_ok=True)
-    for start in range(0, len(missing), _BLOCK):
-        block = missing[start : start + _BLOCK]
-        answered = asker.ask([q.prompt for q in block], [q.seed for q in block])
-        with log.open("a", encoding="utf-8") as handle:
-            for question, reply in zip(block, answered, strict=True):
-                replies[question.prompt, question.seed] = reply
-                entry = {"judge": asker.title, "example": question.example, "sides": list(question.sides),
-                        "seed": question.seed, "prompt": question.prompt, "reply": reply}  # fmt: skip
-                handle.write(json.dumps(entry) + "\n")  # ASCII: a text may hold separators of lines
-    return [replies[question.prompt, question.seed] for question in questions]
-
-
-def _read_log(log: Path, judge: str) -> dict[tuple[str, int], str]:
-    """Return (prompt, seed) → logged reply; a last line cut short by a kill is dropped."""
-    if not log.exists():
-        return {}
-    content = log.read_bytes()
-    if content and not content.endswith(b"\n"):
-        log.write_bytes(content[: content.rfind(b"\n") + 1])
-    replies = {}
-    for number, row in core.read_jsonl(log) if log.stat().st_size else ():
-        try:
-            if row["judge"] == judge:
-                replies[str(row["prompt"]), row["seed"]] = str(row["reply"])
-        except (KeyError, TypeError) as err:
-            raise DataError(f"{log}:{number}: not a line of a judge's log ({err}); give another -o") from err
-    return replies
-
-
-def format_summary(key: StudyKey, judged: JudgeResult, calibration: str) -> list[str]:
-    """Return the judge's sheet as Markdown: mean ratings, or shares of wins, with intervals over prompts."""
-    criteria = list(key.protocol.questions)
-    what = "share of wins, a tie is half" if key.protocol.kind == "pairs" else "mean rating"
-    out = [f"# {judged.rater} on study {key.study} ({key.protocol.label})", ""]
-    out += [f"- {line}" for line in judged.lines()]
-    out += [f"- agreement with people: **{calibration}**", ""]
-    out.append(f"| {what} | {' | '.join(f'{c} ({calibration})' for c in criteria)} |")
-    out.append(f"| --- |{' ---: |' * len(criteria)}")
-    rows = pd.DataFrame(judged.rows)
-    if key.protocol.kind == "pairs":
-        won = rows["outcome"].map({"a": 1.0, "b": 0.0, "tie": 0.5})
-        sides = [rows.assign(player=rows["system_a"], score=won), rows.assign(player=rows["system_b"], score=1.0 - won)]
-        rows = pd.concat(sides)
-    else:
-        rows = rows.assign(player=rows["system"], score=rows["rating"].astype(float))
-    means = rows.groupby(["player", "criterion", "example_id"])["score"].mean()
-    cells: dict[Any, str] = {}
-    for unit, means_of_unit in means.groupby(level=["player", "criterion"]):
-        values = means_of_unit.to_numpy()
-        rng = core.make_random_stream(0, "judge-summary", len(values))
-        draws = values[rng.integers(len(values), size=(_DRAWS, len(values)))].mean(axis=1)
-        low, high = np.quantile(draws, [0.025, 0.975])
-        cells[unit] = f"{values.mean():.2f} [{low:.2f}, {high:.2f}]"
-    for player in key.material.players:
-        out.append(f"| {player} | {' | '.join(cells.get((player, criterion), '–') for criterion in criteria)} |")
-    return [*out, "", "Intervals: 95 %, percentile bootstrap over prompts.", ""]
-
-
-def format_correction(
-    rows: Sequence[Mapping[str, Any]], people: Path, kind: str, criteria: Sequence[str], players: Sequence[str]
-) -> list[str]:
-    """Return, as Markdown, what people would say of every system by the judge's judgments and their own."""
-    by_judge = {unit: level for _, unit, level in _iterate_units(rows, kind)}
-    levels, who = _read_people(people, kind, criteria[0])
-    by_people = {unit: float(np.mean(all_of)) for unit, all_of in levels.items()}
-    groups: dict[tuple[str, ...], list[Unit]] = defaultdict(list)  # criterion, and system of a rating
-    for unit in by_judge:
-        groups[(unit[1],) if kind == "pairs" else (unit[2], unit[1])].append(unit)
-    cells: dict[tuple[str, str], str] = {}
-    worth: list[float] = []
-    for (criterion, *system), units in groups.items():
-        both = [unit for unit in units if unit in by_people]
-        items = {unit[0] for unit in both}
-        rest = [unit for unit in units if unit[0] not in items]
-        if len(items) < LEAST:
-            continue
-        try:
-            corrected = judgments.correct_judge(
-                _estimate(both, by_people, kind, players), _estimate(both, by_judge, kind, players),
-                _estimate(rest, by_judge, kind, players) if rest else None,
-            )  # fmt: skip
-        except core.UndefinedMetric as err:
-            _log.warning("%s: not corrected by %s: %s", criterion, who, err)
-            continue
-        worth += corrected.worth.tolist()
-        for name, value, low, high in zip(
-            system or players, corrected.values, corrected.low, corrected.high, strict=True
-        ):
-            cells[name, criterion] = f"{value:.2f} [{low:.2f}, {high:.2f}]" if low < high else f"{value:.2f}"
-    if not cells:
-        return [f"Not corrected by {who}: fewer than {LEAST} items that both judged.", ""]
-    what = "Bradley-Terry ability" if kind == "pairs" else "mean rating"
-    rows_of = ([cells.get((name, criterion), "–") for criterion in criteria] for name in players)
-    number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
-    more = max(float(np.nan_to_num(np.nanmedian(worth))), 0.0)
-    return [
-        f"| {what} that {who} would give | {' | '.join(criteria)} |",
-        f"| --- |{' ---: |' * len(criteria)}",
-        *(f"| {name} | {' | '.join(of)} |" for name, of in zip(players, rows_of, strict=True)),
-        "",
-        f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median).",
-        "",
-    ]
-
-
-def _estimate(
-    units: Sequence[Unit], levels: Mapping[Unit, float], kind: str, players: Sequence[str]
-) -> judgments.ItemEstimate:
-    """Estimate a mean rating, or the abilities of players from levels between −1 and 1, with the influence of items."""
-    values = np.array([levels[unit] for unit in units])
-    if kind != "pairs":
-        return judgments.ItemEstimate.from_mean(values)
-    number_of = {name: i for i, name in enumerate(players)}
-    first, second = (np.array([number_of[unit[side]] for unit in units]) for side in (2, 3))
-    items = np.unique([unit[0] for unit in units], return_inverse=True)[1]
-    winners, losers = np.concatenate([first, second]), np.concatenate([second, first])
-    weights = np.concatenate([1 + values, 1 - values]) / 2
-    matrix = np.zeros((len(players), len(players)))
-    np.add.at(matrix, (winners, losers), weights)
-    wins = judgments.Wins(tuple(players), matrix, len(units), 0, 0, winners=winners, losers=losers, weights=weights)
-    fit = bradley_terry(matrix, players=players)
-    influence = compute_influence(fit, wins, np.concatenate([items, items]))
-    return judgments.ItemEstimate(fit.scores, len(influence) * influence)
-
-
-def write_judge_files(
-    keys: Sequence[StudyKey], asker: ServerAsker, out: Path, *, people: Path | None = None, limit: int | None = None,
-    seed: int = 0,
-) -> list[str]:  # fmt: skip
-    """Ask the judge, compare it with people, and write judgments and summary; return the lines to print."""
-    if out.suffix.lower() != ".csv":
-        raise DataError(f"-o {out}: expected the name of a .csv file")
-    if people is not None and not people.is_file():
-        raise DataError(f"--people {people}: no such file")
-    log = out.with_suffix(".log.jsonl")
-    lines: list[str] = []
-    sheet: list[str] = []
-    rows: list[Mapping[str, Any]] = []
-    calibrations: list[str] = []
-    for key in keys:
-        judged = judge_study(key, asker, log, limit=limit, seed=seed)
-        if not judged.rows:
-            raise DataError(f"{judged.rater}: no reply could be read; they are in {log}")
-        levels = [answer.rating for answer in key.protocol.choices if answer.rating is not None]
-        calibration = UNCALIBRATED
-        if people is not None:
-            calibration = calibrate(judged.rows, people, key.protocol.kind, levels)
-        lines += [*judged.lines(), f"agreement with people: {calibration}"]
-        sheet += format_summary(key, judged, calibration)
-        if people is not None:
-            protocol = key.protocol
-            corrected = format_correction(
-                judged.rows, people, protocol.kind, list(protocol.questions), key.material.players
-            )
-            sheet += corrected
-            lines.append(corrected[-2])
-        rows += judged.rows
-        calibrations.append(calibration)
-    together = "; ".join(dict.fromkeys(calibrations))
+def write_judgments_of_judge(
+    keys: Sequence[StudyKey], judged: Sequence[JudgeResult], out: Path, agreement: str
+) -> None:
+    """Write the judgments of a judge about studies of the same systems; a column says how it agrees with people."""
+    rows = [row for result in judged for row in result.rows]
     columns = [*list_judgment_columns(keys), "calibration"]
     columns += [name for name in ("length_a", "length_b", "family_a", "family_b") if name in rows[0]]
-    write_judgments(out, [{**row, "calibration": together} for row in rows], columns)
-    summary = out.with_suffix(".summary.md")
-    core.write_text(summary, "\n".join(sheet))
-    return [*lines, f"{out}: openended judgments={out}", f"{summary}: by system"]
-
-
-def calibrate(rows: Iterable[Mapping[str, Any]], people: Path, kind: str, levels: Sequence[float]) -> str:
-    """Compare a judge's rows with a file of people's judgments; return the text of the `calibration` column."""
-    from sklearn.metrics import cohen_kappa_score
-
-    judge_rows = list(rows)
-    judge_levels = {unit: level for _, unit, level in _iterate_units(judge_rows, kind)}
-    human_levels, who = _read_people(people, kind, str(judge_rows[0]["criterion"]) if judge_rows else "")
-    shared = sorted(set(judge_levels) & set(human_levels))
-    judge = np.array([judge_levels[unit] for unit in shared], dtype=np.float64)
-    mean = np.array([float(np.mean(human_levels[unit])) for unit in shared], dtype=np.float64)
-    if len(shared) < LEAST:
-        return f"{UNCALIBRATED} ({len(shared)} judgments shared with {who})" if shared else UNCALIBRATED
-    steps = (-1.0, 0.0, 1.0) if kind == "pairs" else tuple(sorted(levels))
-    near = np.sign(mean) if kind == "pairs" else np.array(steps)[np.abs(mean[:, None] - np.array(steps)).argmin(axis=1)]
-
-    x, y = (np.searchsorted(steps, level) for level in (judge, near))
-    weights = None if kind == "pairs" else "linear"
-
-    def measure(picked: I64) -> float:
-        """Return Cohen's κ (1960, 1968); NaN if chance alone gives full agreement."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return float(cohen_kappa_score(x[picked], y[picked], labels=range(len(steps)), weights=weights))
-
-    draws = (make_random_stream(0, "kappa", i).integers(len(shared), size=len(shared)) for i in range(_DRAWS))
-    values = [value for value in map(measure, draws) if not np.isnan(value)]
-    low, high = np.quantile(values, [0.025, 0.975]) if values else (float("nan"), float("nan"))
-    value, rho = measure(np.arange(len(shared))), correlate(judge, mean, permutations=1, draws=_DRAWS)
-    if np.isnan(value) or np.isnan(rho.value):
-        return f"{UNCALIBRATED} (the same answer to all {len(shared)} judgments shared with {who})"
-    agreement = f"κ {value:.2f} [{low:.2f}, {high:.2f}] and ρ {rho.value:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
-    return f"{agreement} with {who} on {len(shared)} judgments"
-
-
-def _iterate_units(rows: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Unit, float]]:
-    """Yield rater, what was judged, and its level; of a pair 1 where the first by name won, −1 the second, 0 a tie."""
-    for row in rows:
-        if kind == "pairs":
-            a, b = row["system_a"], row["system_b"]
-            turn = 1.0 if a < b else -1.0
-            unit = (row["item"], row["criterion"], *sorted((a, b)))
-            yield row["rater"], unit, turn * {"a": 1.0, "b": -1.0, "tie": 0.0}[row["outcome"]] + 0.0
-        else:
-            yield row["rater"], (row["example_id"], row["system"], row["criterion"]), float(row["rating"])
-
-
-def _read_people(path: Path, kind: str, criterion: str) -> tuple[dict[Unit, list[float]], str]:
-    """Return the levels of each item, and who gave them; ratings without a criterion get the judge's first."""
-    if kind == "pairs":
-        rows = [dataclasses.asdict(c) for c in judgments.read_comparisons(path).rows]
-    else:
-        by_criterion = judgments.read_criteria(path, renamed=None, empty="refuse", metric="mean_rating")
-        rows = [
-            {
-                "example_id": rated.example_ids[i], "system": rated.systems[i], "rating": rated.ratings[i, j],
-                "criterion": name or criterion, "rater": rated.raters[j] if rated.raters else "",
-            }
-            for name, rated in by_criterion.items() for i, j in np.argwhere(~np.isnan(rated.ratings))
-        ]  # fmt: skip
-    units = [rated for rated in _iterate_units(rows, kind) if not rated[0].startswith(JUDGE)]
-    human_units = [rated for rated in units if not rated[0].startswith(core.SIMULATED)]
-    if not units:
-        raise DataError(f"--people {path}: all raters in it are judges; expected judgments of people")
-    out: dict[Unit, list[float]] = defaultdict(list)
-    for _, unit, level in human_units or units:
-        out[unit].append(level)
-    return out, "people" if human_units else "simulated raters"
+    write_judgments(out, [{**row, "calibration": agreement} for row in rows], columns)

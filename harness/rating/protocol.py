@@ -91,9 +91,13 @@ class StudyProtocol(core.Spec):
     longest_tokens: int | None = _size(None, 1, "refuse longer texts")
     seconds_an_item: float = _size(60.0, 0, "seconds a rater needs per item; for the forecast of hours")
     hourly_pay: float | None = _size(None, 0, "what a rater is paid per hour; for the forecast of costs")
-    min_seconds: float = _size(25.0, 0, "faster answers are counted on the quality sheet")
-    metrics: tuple[str, ...] = ()
-    """What `openended rate score` measures; empty: `bradley_terry` of pairs, `mean_rating` of ratings."""
+    item_pay: float | None = _size(None, 0, "what a rater is paid per item, where it is not by the hour")
+    selection: str = field(default="", metadata={"help": "who may rate, for the datasheet"})
+    min_seconds: float = _size(0.0, 0, "faster answers are counted, and of pairs left out of the scores")
+    exclusions: tuple[str, ...] = ()
+    """What the published study left out and no option does: shown before a study is made, and on the datasheet."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """Metric → its options, of `openended rate score`; empty: `bradley_terry` of pairs, `mean_rating` of ratings."""
     most_ties: float = field(default=0.1, metadata={"help": "a larger share of ties is reported"})
     judge: Mapping[str, Any] = field(default_factory=dict)
     """See `JudgeWords`."""
@@ -128,14 +132,30 @@ class StudyProtocol(core.Spec):
         )
 
     @property
+    def scale(self) -> list[float]:
+        """The ratings that can be given; empty for pairs."""
+        return [answer.rating for answer in self.choices if answer.rating is not None]
+
+    @property
     def judge_words(self) -> JudgeWords:
         judge_words: JudgeWords = _build_options(JudgeWords, self.judge, "protocol.judge")
         return judge_words
 
-    def choose_metrics(self, players: Sequence[str]) -> list[str]:
-        """Return what is measured of a study; HUSE is left out where no text of people was rated."""
-        metrics = self.metrics or (("bradley_terry",) if self.kind == "pairs" else ("mean_rating",))
-        return [name for name in metrics if name != "huse" or core.HUMAN in players] or ["mean_rating"]
+    def choose_metrics(self, players: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return metric → options of what is measured; HUSE is left out where no text of people was rated."""
+        usual = "bradley_terry" if self.kind == "pairs" else "mean_rating"
+        metrics = {name: dict(options or {}) for name, options in (self.metrics or {usual: {}}).items()}
+        if core.HUMAN not in players:
+            metrics.pop("huse", None)
+        if "bradley_terry" in metrics and self.min_seconds:
+            metrics["bradley_terry"] |= {"min_seconds": self.min_seconds}
+        return metrics or {usual: {}}
+
+    @property
+    def pay(self) -> float | None:
+        """What a rater is paid per item."""
+        by_hour = None if self.hourly_pay is None else self.hourly_pay * self.seconds_an_item / 3600
+        return by_hour if self.item_pay is None else self.item_pay
 
     def to_json(self) -> dict[str, core.Json]:
         options: Any = core.canonicalize(self)

@@ -223,9 +223,11 @@ class Study:
             f"{len(self.key.tasks):,} items to rate on {len(self.key.sheets)} sheets: "
             f"{len(self.key.tasks) * hours:,.1f} hours of rating, {60 * longest:,.0f} minutes for the longest sheet"
         )
-        if p.hourly_pay is not None:
-            total = len(self.key.tasks) * hours * p.hourly_pay
-            yield f"pay at {p.hourly_pay:g} per hour: {hours * p.hourly_pay:.2f} per item, {total:,.2f} in all"
+        if p.pay is not None:
+            by_hour = f" at {p.hourly_pay:g} per hour" if p.item_pay is None else ""
+            yield f"pay{by_hour}: {p.pay:.2f} per item, {len(self.key.tasks) * p.pay:,.2f} in all"
+        for exclusion in p.exclusions:
+            yield f"the published study left out {exclusion}"
         what, width, coverage, assumed = self.forecast
         if math.isnan(width):
             yield f"{what}: no interval: {assumed}"
@@ -241,11 +243,8 @@ def write_datasheet(study: Study) -> Iterator[str]:
     rated_by = Counter(player for task in rated for player in task.sides)
     limits = {"cut_words": p.cut_words, "min_words": p.min_words, "shortest_tokens": p.shortest_tokens,
               "longest_tokens": p.longest_tokens}  # fmt: skip
-    pay = (
-        "…"
-        if p.hourly_pay is None
-        else f"{p.hourly_pay / 3600 * p.seconds_an_item:.2f} per item ({p.hourly_pay:g} per hour)"
-    )
+    by_hour = f" ({p.hourly_pay:g} per hour)" if p.item_pay is None and p.hourly_pay is not None else ""
+    pay = "…" if p.pay is None else f"{p.pay:.2f} per item{by_hour}"
     unit = "pair of texts of one prompt" if p.kind == "pairs" else "text"
     sections = {
         "Outputs evaluated": [f"{len(rated):,} items, each a {unit}, of {len(m.players)} players",
@@ -253,10 +252,11 @@ def write_datasheet(study: Study) -> Iterator[str]:
         "Prompts": [f"{len(m.texts):,} to draw from, {len({task.example for task in rated}):,} used", *m.remarks,
                     *(f"{name}: {value}" for name, value in limits.items() if value is not None)],
         "Evaluators": [f"{len(key.sheets)} sheets, one per evaluator; {p.raters} evaluators of each item",
-                       "selection: …", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"],
+                       f"selection: {p.selection or '…'}", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"],
         "Training and instructions": [*p.guidelines, f"{len(p.examples)} worked examples"],
         "Quality control": [f"{len(key.controls)} control items, up to {p.controls_a_sheet} on a sheet",
-                            f"answers under {p.min_seconds:g} seconds are counted"],
+                            *([f"answers under {p.min_seconds:g} seconds are left out"] if p.min_seconds else []),
+                            *(f"left out in the published study: {exclusion}" for exclusion in p.exclusions)],
         "Quality criteria": [f"{name}: {question}" for name, question in p.questions.items()],
         "Answers": [f"{answer.say} {answer.more}".strip() for answer in p.choices],
         "Source of the wording": [p.source or "…"],

@@ -26,6 +26,7 @@ from .build import (
     build_report as build_report,
     compare_scores as compare_scores,
     make_tables as make_tables,
+    show_correction as show_correction,
     write_table as write_table,
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results

@@ -234,6 +234,15 @@ def compare_scores(
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
+def show_correction(rows: Sequence[Mapping[str, Any]], people: Path, players: Sequence[str], folder: Path) -> None:
+    """Print what people would say by a judge's judgments and theirs, and write it (.md, .tex, .csv) into a folder."""
+    from openended.harness.report.tables.correction import build_study_correction_frame
+
+    for table in build_tables([build_study_correction_frame(rows, people, players)]):
+        print_table(table, make_console())
+        write_table(table, folder, folder.name)
+
+
 def _load_layouts(
     layout: str | Path | Layout | Sequence[str] | None, options: Mapping[str, Any]
 ) -> list[tuple[str, Layout]]:

@@ -35,10 +35,11 @@ EXTENSIONS = {
         "harness/backends/denoiser conf/model/docs-mlm.yaml",
         "decoder=mdlm",
     ),
-    "rating": ("harness/rating harness/app/commands/rate.py harness/app/hydra/score_study.py", "rate new"),
+    "rating": ("harness/rating harness/app/commands/rate.py harness/app/hydra/study_runs.py", "rate new"),
     "judgments": (
         (
-            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py harness/rating harness/app/commands/rate.py"
+            "metrics/judgments metrics/bradley_terry.py metrics/huse.py metrics/mean_rating.py metrics/calibration.py "
+            "harness/rating harness/app/commands/rate.py"
         ),
         "metric=[huse]",
     ),

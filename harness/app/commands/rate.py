@@ -19,7 +19,7 @@ Examples:
   openended rate make outputs/runs --protocol typicality --people 10
   openended rate score study answers/*.json
   openended rate serve study
-  openended rate judge study --base-url http://localhost:8000 --path my-judge --people judgments.csv
+  openended rate judge study model=openai model.path=my-judge --people judgments.csv
 `openended rate COMMAND --help` lists a command's options.
 """
 _STUDY = {"study": {"type": Path, "help": "the folder of a study"}}
@@ -67,14 +67,16 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
     "judge": {
-        "studies": {"nargs": "+", "type": Path, "metavar": "STUDY", "help": "folders of studies of the same systems"},
+        "words": {
+            "nargs": "+", "metavar": "STUDY",
+            "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
+                    "model.path=my-judge model.base_url=http://localhost:8000",
+        },
         "-o --out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
         "--people": {
             "type": Path, "metavar": "FILE", "help": "judgments of people, to measure the judge's agreement with them",
         },
         "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
-        "--seed": {"type": int, "default": 0, "metavar": "N", "help": "default: %(default)s"},
-        "--model": {"default": "openai", "metavar": "NAME", "help": "the one backend there is: %(default)s"},
     },
     "frequency": {
         "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
@@ -87,12 +89,6 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
     },
 }  # fmt: skip
-_SERVER_HELP = {
-    "path": "the id by which the server knows the model",
-    "base_url": "address of the server, with or without /v1",
-    "dialect": "which server it is",
-    "chat": "false: ask by completions; default: true",
-}
 
 
 def _add_options(parser: core.CommandParser, command: str) -> None:
@@ -107,11 +103,6 @@ def _add_options(parser: core.CommandParser, command: str) -> None:
         parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
         title = "options of the protocol, in place of its own (values as in YAML)"
         fields = {field.name: field.metadata.get("help") for field in dataclasses.fields(StudyProtocol)}
-    elif command == "judge":
-        from openended.harness.backends import ServerSpec
-
-        title = "options of the server, as in conf/model/openai.yaml (values as in YAML)"
-        fields = {field.name: _SERVER_HELP.get(field.name) for field in dataclasses.fields(ServerSpec)}
     else:
         return
     import yaml
@@ -218,7 +209,7 @@ def collect(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Take a study from its raters' files to its table: HUSE, Bradley-Terry scores or mean ratings, with intervals."""
     from openended.harness import rating as reading
-    from openended.harness.app.hydra.score_study import score_study
+    from openended.harness.app.hydra.study_runs import score_study
     from openended.harness.rating import read_key
 
     key, folder = read_key(args.study), args.study if args.study.is_dir() else args.study.parent
@@ -259,16 +250,44 @@ def simulate(args: argparse.Namespace) -> None:
 
 
 def judge(args: argparse.Namespace) -> None:
-    """Let an LLM behind a server rate in place of people."""
-    from openended.harness.backends import ServerSpec
-    from openended.harness.rating import make_asker, read_key, write_judge_files
+    """Let a language model rate in place of people."""
+    from openended.harness.app.hydra.study_runs import ask_judge
+    from openended.harness.rating import build_questions, judge_study, read_key, write_judgments_of_judge
+    from openended.metrics.calibration import describe_agreement
+    from openended.metrics.judgments import UNCALIBRATED
 
-    _refuse_options(map(str, args.studies))
-    asker = make_asker({"model": args.model, **_collect_flag_values(args, ServerSpec)})
-    out = args.out or args.studies[0] / "judge.csv"
-    keys = [read_key(study) for study in args.studies]
-    lines = write_judge_files(keys, asker, out, people=args.people, limit=args.limit, seed=args.seed)
+    studies = [Path(word) for word in args.words if "=" not in word or Path(word).exists()]
+    options = [word for word in args.words if "=" in word and not Path(word).exists()]
+    if not studies:
+        raise SpecError("which study? the folder that openended rate make wrote")
+    out = args.out or studies[0] / "judge.csv"
+    if out.suffix.lower() != ".csv":
+        raise DataError(f"-o {out}: expected the name of a .csv file")
+    if args.people is not None and not args.people.is_file():
+        raise DataError(f"--people {args.people}: no such file")
+    keys = [read_key(study) for study in studies]
+    questions = [build_questions(key, limit=args.limit) for key in keys]
+    log = out.with_suffix(".replies.jsonl")
+    replies, title = ask_judge([question for of_study in questions for question in of_study], options, log)
+    rest = iter(replies)
+    judged = [
+        judge_study(key, of_study, list(itertools.islice(rest, len(of_study))), title)
+        for key, of_study in zip(keys, questions, strict=True)
+    ]
+    agreements = dict.fromkeys(
+        UNCALIBRATED if args.people is None else describe_agreement(result.rows, args.people, key.protocol.scale)
+        for key, result in zip(keys, judged, strict=True)
+    )
+    write_judgments_of_judge(keys, judged, out, "; ".join(agreements))
+    lines = [line for result in judged for line in result.lines()]
+    lines.append(f"agreement with people: {'; '.join(agreements)}")
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+    if args.people is not None:
+        from openended.harness.report import show_correction
+
+        for key, result in zip(keys, judged, strict=True):
+            show_correction(result.rows, args.people, key.material.players, out.with_suffix(""))
+    sys.stdout.write(f"{log}: prompts and replies\nnext: openended judgments={out}\n")
 
 
 def serve(args: argparse.Namespace) -> None:
@@ -334,9 +353,10 @@ COMMANDS = {
         "By default a player with less repetition in its texts is preferred.",
     ),
     "judge": Command(
-        "`openended rate judge STUDIES --base-url … --path …`: an LLM rates in place of people.",
-        judge, "every reply is in the log; the same command resumes from it",
-        "openended rate judge study --base-url http://localhost:8000 --path my-judge",
+        "`openended rate judge STUDY model=… [OPTION=VALUE…]`: a language model rates in place of people.",
+        judge, "every reply is in the store; the same command resumes",
+        "openended rate judge study model=openai model.path=my-judge model.base_url=http://localhost:8000",
+        "The judge answers greedily, by any model and engine that generates; see openended --help.",
     ),
     "frequency": Command(
         "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",

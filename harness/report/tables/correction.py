@@ -1,16 +1,25 @@
 """Tables of what people would say of systems, from many scores of a judge and few of people (see `correct_judge`)."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from openended.harness.core import F64, DataError, SpecError, suggest
+from openended.harness.core import F64, DataError, SpecError, UndefinedMetric, suggest
 from openended.harness.imported import SystemScores
 from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.results import group_by
+from openended.metrics.bradley_terry import bradley_terry, compute_influence
+from openended.metrics.calibration import Unit, list_levels, read_levels_of_people
 from openended.metrics.correlation import correlate
-from openended.metrics.judgments import LEAST_ITEMS, CorrectedEstimate, ItemEstimate, correct_judge
+from openended.metrics.judgments import LEAST_ITEMS, CorrectedEstimate, ItemEstimate, Wins, correct_judge
+
+log = logging.getLogger(__name__)
 
 EXPLAINED = (
     "Corrected: what people would say of all samples, by power-tuned prediction-powered inference; the rated samples "
@@ -118,3 +127,68 @@ def build_correction_frame(
 
 def _make_cell(value: float, low: float, high: float) -> Cell:
     return Cell(value, interval=(low, high) if math.isfinite(low + high) else None)
+
+
+# Judgments of a study: mean ratings, and abilities from pairs --------------------------------------------------------
+
+
+def build_study_correction_frame(rows: Sequence[Mapping[str, Any]], people: Path, players: Sequence[str]) -> Frame:
+    """Build the frame of players × criteria of what people would say, by a judge's judgments and a file of people's.
+
+    Of ratings mean ratings, of pairs Bradley-Terry abilities; empty where fewer than 20 items were judged by both.
+    """
+    pairs = "system_a" in rows[0]
+    criteria = list(dict.fromkeys(str(row["criterion"]) for row in rows))
+    by_judge = {unit: level for _, unit, level in list_levels(rows)}
+    by_people, who = read_levels_of_people(people, pairs=pairs, criterion=criteria[0])
+    groups = group_by(by_judge, lambda unit: (unit[1],) if pairs else (unit[2], unit[1]))
+    cells: dict[tuple[str, str], Cell] = {}
+    worth: list[float] = []
+    for (criterion, *system), units in groups.items():
+        both = [unit for unit in units if unit in by_people]
+        items = {unit[0] for unit in both}
+        rest = [unit for unit in units if unit[0] not in items]
+        if len(items) < LEAST_ITEMS:
+            continue
+        estimate = partial(_estimate_abilities, players=players) if pairs else _estimate_mean
+        try:
+            corrected = correct_judge(
+                estimate(both, by_people), estimate(both, by_judge), estimate(rest, by_judge) if rest else None
+            )
+        except UndefinedMetric as err:
+            log.warning("%s: not corrected by %s: %s", criterion, who, err)
+            continue
+        worth += corrected.worth.tolist()
+        ends = zip(corrected.values, corrected.low, corrected.high, strict=True)
+        cells |= {(name, criterion): _make_cell(*end) for name, end in zip(system or players, ends, strict=True)}
+    number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
+    more = float(np.nan_to_num(np.nanmedian(worth))) if worth else 0.0
+    remark = f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median). {EXPLAINED}"
+    if not cells:
+        remark = f"Not corrected by {who}: fewer than {LEAST_ITEMS} items that both judged."
+    columns = [
+        (Quantity("", name, name, interval=True), [cells.get((player, name)) for player in players])
+        for name in criteria
+    ]
+    what = "Bradley-Terry abilities" if pairs else "Mean ratings"
+    return Frame.build("corrected", f"{what} that {who} would give", players, columns, [remark], head="Player")
+
+
+def _estimate_mean(units: Sequence[Unit], levels: Mapping[Unit, float]) -> ItemEstimate:
+    return ItemEstimate.from_mean(np.array([levels[unit] for unit in units]))
+
+
+def _estimate_abilities(units: Sequence[Unit], levels: Mapping[Unit, float], players: Sequence[str]) -> ItemEstimate:
+    """Estimate the abilities of players from levels between −1 and 1, with the influence of items."""
+    values = np.array([levels[unit] for unit in units])
+    number_of = {name: i for i, name in enumerate(players)}
+    first, second = (np.array([number_of[unit[side]] for unit in units]) for side in (2, 3))
+    items = np.unique([unit[0] for unit in units], return_inverse=True)[1]
+    winners, losers = np.concatenate([first, second]), np.concatenate([second, first])
+    weights = np.concatenate([1 + values, 1 - values]) / 2
+    matrix = np.zeros((len(players), len(players)))
+    np.add.at(matrix, (winners, losers), weights)
+    wins = Wins(tuple(players), matrix, len(units), 0, 0, winners=winners, losers=losers, weights=weights)
+    fit = bradley_terry(matrix, players=players)
+    influence = compute_influence(fit, wins, np.concatenate([items, items]))
+    return ItemEstimate(fit.scores, len(influence) * influence)

@@ -72,7 +72,7 @@ def test_pairs_are_scored_by_bradley_terry(there):
 
 
 def test_a_folder_that_the_record_does_not_hold_is_asked_for(there, tmp_path):
-    from openended.harness.app.hydra.score_study import complete_words
+    from openended.harness.app.hydra.study_runs import complete_words
     from openended.harness.core import DataError
 
     words = ["name=x", "model.path=…/gpt2", "metric=[zipf]", "decoder=nucleus", "report.where={}"]

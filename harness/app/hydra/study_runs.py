@@ -1,5 +1,6 @@
-"""Score the judgments of a study: by the file alone, or with the runs whose texts were rated."""
+"""What a human study needs of runs: scoring its judgments with the rated runs, and asking a model as its judge."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,24 +13,16 @@ from openended.harness import run, storage
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report
 from openended.harness.app.hydra.run_command import run_hydra
-from openended.harness.core import DataError, SpecError
+from openended.harness.core import DataError, SpecError, write_text
+from openended.harness.storage import RowFile
 
 if TYPE_CHECKING:
-    from openended.harness.rating import StudyKey
+    from openended.harness.rating import JudgeQuestion, StudyKey
 
 # Of the words of the rated run: what is not about its texts.
 _OTHER_OPTIONS = (
-    "metric",
-    "judgment",
-    "report",
-    "intervals",
-    "audit",
-    "tracker",
-    "hydra",
-    "plan_only",
-    "name",
-    "outputs_dir",
-)
+    "metric", "judgment", "report", "intervals", "audit", "tracker", "hydra", "plan_only", "name", "outputs_dir",
+)  # fmt: skip
 
 
 def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequence[str]) -> None:
@@ -47,8 +40,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
     if options and not needs_runs:
         raise SpecError(f"{options[0]}: {', '.join(metrics)} reads the judgments alone; leave it out")
     shared = [f"metric=[{','.join(metrics)}]"]
-    if "bradley_terry" in metrics:
-        shared.append(f"metric.bradley_terry.min_seconds={protocol.min_seconds:g}")
+    shared += [f"metric.{name}.{option}={value}" for name, of in metrics.items() for option, value in of.items()]
     records = {name: storage.read_record(Path(folder)) for name, folder in runs.items()} if needs_runs else {}
     jobs = [complete_words(name, record.overrides, options) for name, record in records.items()] or [[]]
 
@@ -94,3 +86,40 @@ def complete_words(system: str, words: Sequence[str], options: Sequence[str]) ->
         used.update(typed)
         complete.append(typed[-1] if typed else f"{name}={os.path.expanduser(value)}" if value else word)
     return [*complete, *(option for option in options if option not in used)]
+
+
+JUDGE_OPTIONS = {"decoder": "greedy", "max_new_tokens": "512", "min_new_tokens": "0", "num_examples": "all"}
+
+
+def ask_judge(questions: Sequence["JudgeQuestion"], options: Sequence[str], log: Path) -> tuple[list[str], str]:
+    """Let a model answer questions, greedily and from the store, and log prompts and replies; return replies and title.
+
+    Args:
+        questions: Of one study or several.
+        options: Of a run, as `model=openai` and `model.path=my-judge`.
+        log: JSON-lines file.
+    """
+    from openended.harness.rating import JudgeTask
+
+    typed = {word.lstrip("+").partition("=")[0] for word in options}
+    if "model" not in typed:
+        raise SpecError("which model is the judge? as model=openai model.path=my-judge model.base_url=http://HOST:8000")
+    defaults = {**JUDGE_OPTIONS, **({"model.chat": "true"} if "model=openai" in options else {}), "metric": "[length]"}
+    words = [*options, *(f"{name}={value}" for name, value in defaults.items() if name not in typed)]
+    replies: dict[str, str] = {}
+    titles: list[str] = []
+
+    def ask(composer: Composer, config: DictConfig) -> None:
+        LogOptions.read(config).apply()
+        settings = composer.compose_job(words).settings
+        settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge", plan_only=False)
+        rows = RowFile(JobRunner().make_texts(settings).model_rows.path)
+        replies.update(zip(rows.ids, rows.texts, strict=True))
+        title = settings.model.title if settings.model is not None else ""
+        titles.append(title.partition(" (")[0])  # without the kind of its server
+
+    run_hydra("openended rate judge", words, ask)
+    in_order = [replies.get(question.id, "") for question in questions]
+    lines = ({"id": q.id, "prompt": q.prompt, "reply": reply} for q, reply in zip(questions, in_order, strict=True))
+    write_text(log, "".join(f"{json.dumps(line)}\n" for line in lines))
+    return in_order, titles[0]
