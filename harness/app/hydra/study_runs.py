@@ -113,7 +113,7 @@ def ask_judge(questions: Sequence["JudgeQuestion"], options: Sequence[str], log:
         LogOptions.read(config).apply()
         settings = composer.compose_job(words).settings
         settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge", plan_only=False)
-        rows = RowFile(JobRunner().make_texts(settings).model_rows.path)
+        rows = RowFile(JobRunner().make_texts(settings).path)
         replies.update(zip(rows.ids, rows.texts, strict=True))
         title = settings.model.title if settings.model is not None else ""
         titles.append(title.partition(" (")[0])  # without the kind of its server
