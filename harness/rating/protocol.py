@@ -144,12 +144,13 @@ class StudyProtocol(core.Spec):
     def choose_metrics(self, players: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Return metric → options of what is measured; HUSE is left out where no text of people was rated."""
         usual = "bradley_terry" if self.kind == "pairs" else "mean_rating"
-        metrics = {name: dict(options or {}) for name, options in (self.metrics or {usual: {}}).items()}
+        metrics: dict[str, dict[str, Any]] = {name: dict(options or {}) for name, options in self.metrics.items()}
         if core.HUMAN not in players:
             metrics.pop("huse", None)
+        metrics = metrics or {usual: {}}
         if "bradley_terry" in metrics and self.min_seconds:
             metrics["bradley_terry"] |= {"min_seconds": self.min_seconds}
-        return metrics or {usual: {}}
+        return metrics
 
     @property
     def pay(self) -> float | None:
