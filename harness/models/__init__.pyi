@@ -69,6 +69,7 @@ from .spec import (
     BackendSpec as BackendSpec,
     ModelService as ModelService,
     ModelSpec as ModelSpec,
+    is_address as is_address,
     list_bundled_models as list_bundled_models,
     require_model as require_model,
 )

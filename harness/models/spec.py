@@ -39,6 +39,11 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_ID = re.compile(r"(?!.*(?:--|\.\.|\.git$))(?:\w(?:[\w.-]*\w)?/)?\w(?:[\w.-]{0,94}\w)?")
 
 
+def is_address(word: str) -> bool:
+    """Return whether a word names a model by its hub id, its folder or its GGUF file, not by a name of `conf/`."""
+    return "/" in word or word.startswith(BUNDLED) or word.endswith(GGUF) or (Path(word) / "config.json").is_file()
+
+
 class ModelService(NamedTuple):
     """The servers of a model, as a plan shows them."""
 

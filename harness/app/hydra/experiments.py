@@ -1,7 +1,8 @@
 """What Hydra finds besides `conf/`: the options of classes, and experiments on other data than the paper's.
 
 A choice without a YAML file has the options of its class with their defaults, those of plug-ins included; a file builds
-on them by `defaults: [nucleus, _self_]`, or one of the same name by `_nucleus`. The section `using=docs:` of an
+on them by `defaults: [nucleus, _self_]`, or one of the same name by `_nucleus`. A model is also named by its address,
+a folder, a GGUF file or a hub id: `model=./my-model`, `scoring=openai-community/gpt2`. The section `using=docs:` of an
 experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is also the name of its runs. An entry point
 `openended.conf` names a package with YAML files.
 """
@@ -19,10 +20,17 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
+from openended.harness.models import is_address
 
 PLUGINS = "hydra_plugins.openended"  # where Hydra looks for this project's plugins
 SCHEME = "openended"
 GROUP, CHOICE, PAPER = "using", "experiment", "paper"
+SCORING = "scoring"
+_CLASSES_OF_MODELS = {
+    "model": ("model", "transformers"),
+    "scorer": ("model", "transformers"),
+    "embedder": ("embedder", "_base"),
+}
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
 
@@ -81,6 +89,8 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         if not self.is_config(config_path):
             raise ConfigLoadError(f"Config not found: {config_path}")
         group, name = _split_path(config_path)
+        if group in (SCORING, *_CLASSES_OF_MODELS) and is_address(name):
+            return self._give_model(group, name)
         if group != CHOICE:
             return self._give(OmegaConf.create(dict(core.read_node(group, name))), package=None)
         experiment, using = split_name(name)
@@ -90,6 +100,14 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
             base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
             config = OmegaConf.merge(base, parts[using] or {})
         return self._give(config, package="_global_")
+
+    def _give_model(self, group: str, address: str) -> ConfigResult:
+        """Give the configuration of a model that is named by its address."""
+        if group == SCORING:
+            defaults = [{f"override /{role}": address} for role in ("scorer", "embedder")]
+            return self._give(OmegaConf.create({"defaults": defaults}), package="_global_")
+        node = core.read_node(*_CLASSES_OF_MODELS[group])
+        return self._give(OmegaConf.create({**node, "path": address}), package=None)
 
     def _give(self, config: DictConfig, *, package: str | None) -> ConfigResult:
         return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
@@ -102,6 +120,8 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
 
     def is_config(self, config_path: str) -> bool:
         group, name = _split_path(config_path)
+        if group in (SCORING, *_CLASSES_OF_MODELS) and is_address(name):
+            return True
         if group == CHOICE:
             return bool(sections(name) or split_name(name)[1])
         class_name = core.find_class(group, name)
@@ -113,7 +133,11 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
 
 
 def _split_path(config_path: str) -> tuple[str, str]:
-    group, _, name = config_path.removesuffix(".yaml").rpartition("/")
+    path = config_path.removesuffix(".yaml")
+    group, _, rest = path.partition("/")
+    if group in (SCORING, *_CLASSES_OF_MODELS):
+        return group, rest
+    group, _, name = path.rpartition("/")
     return group, name
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from openended.harness.core import DataError, SpecError
 from openended.harness.models import EmbedderSpec
-from openended.harness.models.embedder import Reading
+from openended.harness.models.embedder import EmbeddingRecipe
 
 BERT = {"model_type": "bert", "architectures": ["BertModel"], "num_hidden_layers": 2, "max_position_embeddings": 512}
 GPT = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_positions": 64}
@@ -34,30 +34,32 @@ def write_model(folder, config, modules=None, pooling=MEAN, transformer=None, pr
 @pytest.mark.parametrize(
     ("config", "files", "expected"),
     [
-        (GPT, {}, Reading("causal", "last", False, None)),
-        (BERT, {}, Reading("masked", "mean", False, None)),
-        ({"model_type": "mpnet"}, {}, Reading("masked", "mean", False, None)),
-        (BERT, {"modules": MODULES}, Reading("masked", "mean", True, 256)),
-        (BERT, {"modules": MODULES[:2], "pooling": {"pooling_mode_cls_token": True}}, Reading("masked", "first", False, 256)),
-        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": "lasttoken"}}, Reading("masked", "last", True, 256)),
+        (GPT, {}, EmbeddingRecipe("causal", "last", False, None)),
+        (BERT, {}, EmbeddingRecipe("masked", "mean", False, None)),
+        ({"model_type": "mpnet"}, {}, EmbeddingRecipe("masked", "mean", False, None)),
+        (BERT, {"modules": MODULES}, EmbeddingRecipe("masked", "mean", True, 256)),
+        (BERT, {"modules": MODULES[:2], "pooling": {"pooling_mode_cls_token": True}}, EmbeddingRecipe("masked", "first", False, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": "lasttoken"}}, EmbeddingRecipe("masked", "last", True, 256)),
         # What only sentence-transformers can do is left to it.
-        (BERT, {"modules": [*MODULES[:2], "Dense"]}, Reading("sentence", "mean", False, 256)),
-        (BERT, {"modules": MODULES, "pooling": {"pooling_mode_max_tokens": True}}, Reading("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "pooling": {**MEAN, "include_prompt": False}}, Reading("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "transformer": {"do_lower_case": True}}, Reading("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "prompts": {"default_prompt_name": "query"}}, Reading("sentence", "mean", True, 256)),
-        (GPT, {"modules": MODULES}, Reading("sentence", "mean", True, 256)),
+        (BERT, {"modules": [*MODULES[:2], "Dense"]}, EmbeddingRecipe("sentence", "mean", False, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode_max_tokens": True}}, EmbeddingRecipe("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "pooling": {**MEAN, "include_prompt": False}}, EmbeddingRecipe("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "transformer": {"do_lower_case": True}}, EmbeddingRecipe("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "prompts": {"default_prompt_name": "query"}}, EmbeddingRecipe("sentence", "mean", True, 256)),
+        (GPT, {"modules": MODULES}, EmbeddingRecipe("sentence", "mean", True, 256)),
     ],
 )  # fmt: skip
 def test_the_files_say_how_texts_become_vectors(tmp_path, config, files, expected):
-    assert EmbedderSpec(path=write_model(tmp_path, config, **files)).reading == expected
+    assert EmbedderSpec(path=write_model(tmp_path, config, **files)).recipe == expected
 
 
 def test_options_win_over_files_and_change_the_identity(tmp_path):
     path = write_model(tmp_path, BERT, modules=MODULES)
     options = {"pooling": "first", "normalize": False, "max_length": 12}
-    assert EmbedderSpec(path=path, **options).reading == Reading("masked", "first", False, 12)
-    assert EmbedderSpec(path=path, kind="causal", pooling="last").reading == Reading("causal", "last", False, None)
+    assert EmbedderSpec(path=path, **options).recipe == EmbeddingRecipe("masked", "first", False, 12)
+    assert EmbedderSpec(path=path, kind="causal", pooling="last").recipe == EmbeddingRecipe(
+        "causal", "last", False, None
+    )
     assert EmbedderSpec(path=path).limit(128) == 128  # a shorter context than the files say
     with pytest.raises(SpecError, match=r"max_length: expected at most the context, 128"):
         EmbedderSpec(path=path, max_length=256).limit(128)
@@ -69,4 +71,4 @@ def test_a_wrong_kind_is_refused_and_a_damaged_file_named(tmp_path):
         EmbedderSpec(path=path, kind="causal").check_options()
     (tmp_path / "modules.json").write_text("{}")
     with pytest.raises(DataError, match=r"modules\.json: expected a JSON array"):
-        _ = EmbedderSpec(path=path).reading
+        _ = EmbedderSpec(path=path).recipe
