@@ -29,7 +29,7 @@ _POOLINGS: dict[str, Pooling] = {"cls": "first", "mean": "mean", "lasttoken": "l
 Kind = Literal["causal", "masked", "sentence"]
 
 
-class EmbeddingRecipe(NamedTuple):
+class EmbedderTraits(NamedTuple):
     """How an embedder reads a text: what its options say, else what its files say."""
 
     kind: Kind
@@ -104,7 +104,7 @@ class EmbedderSpec(Spec):
         return model
 
     @cached_property
-    def recipe(self) -> EmbeddingRecipe:
+    def traits(self) -> EmbedderTraits:
         """How texts become vectors; reads the model's small files unless the options say it all."""
         kind, modules = self.kind, None
         if self.backend == "vllm":
@@ -117,7 +117,7 @@ class EmbedderSpec(Spec):
             kind = "masked" if encoder else "causal" if modules is None else "sentence"
         usual: Pooling = "last" if kind == "causal" else "mean"
         published = modules or _Modules(None, normalize=False, max_length=None)
-        return EmbeddingRecipe(
+        return EmbedderTraits(
             kind,
             self.pooling or published.pooling or usual,
             published.normalize if self.normalize is None else self.normalize,
@@ -135,16 +135,16 @@ class EmbedderSpec(Spec):
     def identity(self) -> dict[str, Json]:
         # On the hub, a commit fixes what the options leave to the files, which may not be on this machine yet.
         is_here = self.model_spec().folder is not None
-        recipe = self.recipe._asdict() if is_here else {name: getattr(self, name) for name in EmbeddingRecipe._fields}
+        traits = self.traits._asdict() if is_here else {name: getattr(self, name) for name in EmbedderTraits._fields}
         together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self._identify_weights(), **recipe, "layer": self.layer, **together}
+        return {**self._identify_weights(), **traits, "layer": self.layer, **together}
 
     def _identify_weights(self) -> dict[str, Json]:
         """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
         model = self.model_spec()
         model.check_adapter()
         folder = model.folder
-        if self.recipe.kind != "sentence" or folder is None:
+        if self.traits.kind != "sentence" or folder is None:
             return model.identity()
         if not (folder / _MODULES).is_file():
             raise DataError(
@@ -157,7 +157,7 @@ class EmbedderSpec(Spec):
         return {"dtype": self.dtype, "files": digest_files(folder, files)}
 
     def check_options(self) -> None:
-        kind = self.recipe.kind
+        kind = self.traits.kind
         if kind == "sentence":
             return
         spec = self.model_spec()
@@ -181,7 +181,7 @@ class EmbedderSpec(Spec):
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut."""
-        length = self.recipe.max_length
+        length = self.traits.max_length
         if length is not None and context_length is not None:
             if self.max_length is None:
                 return min(length, context_length)

@@ -49,7 +49,7 @@ class ModelCache:
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""
-        if spec.recipe.kind == "causal":
+        if spec.traits.kind == "causal":
             return self.model(spec.model_spec(), runtime)
         return self._load(spec.identity(), spec.title, runtime, lambda d: load_embedder(spec, device=d))
 

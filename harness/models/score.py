@@ -61,7 +61,7 @@ def embed_and_score(
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model."""
     spec = request.embedder
-    if (kind := spec.recipe.kind) != "causal":
+    if (kind := spec.traits.kind) != "causal":
         raise SpecError(f"embedder.kind: one pass for both needs a causal model, got {kind!r}")
     limit = spec.limit(lm.context_length)
 
@@ -138,14 +138,14 @@ def embed_rows(
     """
     spec = request.embedder
     limits = spec.list_limits(lm.context_length)
-    if spec.recipe.kind == "causal":
+    if spec.traits.kind == "causal":
         return dict(zip(limits, _embed(lm, request, tuple(limits.values()), advance), strict=True))
     return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in limits.items()}
 
 
 def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
     """Embed with a sentence-transformers model (kind `sentence`), which tokenizes and pools itself."""
-    if spec.recipe.kind != "sentence":
+    if spec.traits.kind != "sentence":
         raise SpecError("embedder.kind: embed_texts is for sentence models; use embed")
     vectors = np.asarray(encoder.encode(list(texts), batch_size=batch_size, show_progress_bar=False), np.float32)
     limit = encoder.max_seq_length
@@ -158,7 +158,7 @@ def _embed(
     lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
 ) -> list[TextVectors]:
     spec = request.embedder
-    causal = spec.recipe.kind == "causal"
+    causal = spec.traits.kind == "causal"
     before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
     special = len(before) + len(after)
 
@@ -180,7 +180,7 @@ def _embed(
 
 def make_pool(spec: EmbedderSpec, lengths: tuple[int, ...]) -> Pool:
     """Return what a pass keeps for an embedder at these maximum lengths."""
-    kind, pooling, normalize, _ = spec.recipe
+    kind, pooling, normalize, _ = spec.traits
     return Pool(spec.layer, pooling, lengths, causal=kind == "causal", normalize=normalize)
 
 

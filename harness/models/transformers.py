@@ -238,7 +238,7 @@ def find_eos_ids(spec: ModelSpec, tokenizer: TextTokenizer) -> tuple[int, ...]:
 
 def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Module:
     """Load what `embed` needs: a `LanguageModel`, or a sentence encoder for `embed_texts`."""
-    kind = spec.recipe.kind
+    kind = spec.traits.kind
     if kind == "causal":
         return load_model(spec.model_spec(), device=device)
     if kind == "masked":

@@ -48,9 +48,9 @@ def collect_facts(
     if "embeddings" in roles and run_models.vector_files:
         out["embedder"] = f"own@{core.digest_file(run_models.vector_files['human'])[:_SHORT]}"
     elif "embeddings" in roles and embedder is not None:
-        recipe = embedder.recipe
-        layer = f"{recipe.pooling}/{embedder.layer}/{recipe.max_length or 'full'}"
-        layer += "/unit" if recipe.normalize else ""
+        traits = embedder.traits
+        layer = f"{traits.pooling}/{embedder.layer}/{traits.max_length or 'full'}"
+        layer += "/unit" if traits.normalize else ""
         out["embedder"] = f"{_name_model(embedder)}/{layer}{_mark_domain(embedder, task)}"
     if "scorer" in roles and scorer is not None:
         mark = f" ({scorer.signature_note})" if scorer.signature_note else ""
@@ -153,7 +153,7 @@ def describe_token_ids(
         if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
             specs.add(run_models.counter)
         elif need.kind == "embeddings" and embedder is not None and not run_models.vector_files:
-            specs.add(embedder.model_spec() if embedder.recipe.kind != "sentence" else None)
+            specs.add(embedder.model_spec() if embedder.traits.kind != "sentence" else None)
     others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
     if others and (ids is not None or (source.role == "model" and not is_imported)):
         return _TOKEN_IDS["retokenized"]

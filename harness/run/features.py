@@ -283,7 +283,7 @@ class FeatureTable:
         """Return whether one pass of a model gives losses and the vectors of an embedder."""
         if embedder.lengths or not _is_same_model(embedder.model_spec(), spec):
             return False
-        return embedder.recipe.kind == "causal"
+        return embedder.traits.kind == "causal"
 
     def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare sketches of the gradients of the scorer's losses of texts."""

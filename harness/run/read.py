@@ -148,7 +148,7 @@ class TextReader:
 
         Only where a row's result does not depend on its batch, so that the bits are those of a pass over all rows.
         """
-        is_sentence = text_pass.embedder is not None and text_pass.embedder.recipe.kind == "sentence"
+        is_sentence = text_pass.embedder is not None and text_pass.embedder.traits.kind == "sentence"
         texts = list(RowFile(inputs["rows"]).iterate_texts(text_pass.vector_scope)) if is_sentence else []
         prompts, continuations = (core.Ragged.from_rows((), np.int32),) * 2
         if not is_sentence:

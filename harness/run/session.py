@@ -74,9 +74,9 @@ class Session(models.ModelCache):
 
     def embedder(self, spec: models.EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return an embedder, as `models.transformers.load_embedder` loads it."""
-        if runtime.spread and spec.recipe.kind == "masked":
+        if runtime.spread and spec.traits.kind == "masked":
             return self._load_on_workers(spec, runtime)
-        if runtime.spread and spec.recipe.kind == "sentence":
+        if runtime.spread and spec.traits.kind == "sentence":
             self.warn_once(
                 f"embedder {spec.title}: a sentence encoder batches its texts itself and runs in one process"
             )

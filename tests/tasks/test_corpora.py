@@ -33,7 +33,7 @@ from openended.tasks.webtext import WebText
 from openended.tasks.writing_prompts import WritingPrompts, detokenize, detokenize_lm1b, strip_tag
 from tests.harness.report.synthetic import write_run
 from tests.helpers import run_settings, write_jsonl
-from tests.tasks.recipe import read, read_counted
+from tests.tasks.reading import read, read_counted
 
 # What the README's table says of a task
 

@@ -10,7 +10,7 @@ import pytest
 from openended.harness.core.errors import DataError
 from openended.tasks import _docstrings, _passages, docs
 from openended.tasks.docs import Docs
-from tests.tasks.recipe import read, read_counted
+from tests.tasks.reading import read, read_counted
 
 NUMPY_STYLE = '''
 """Mixing of colours, as painters do it."""

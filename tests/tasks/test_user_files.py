@@ -14,7 +14,7 @@ from openended.tasks.jsonl import JsonLines
 from openended.tasks.pairs import Pairs
 from openended.tasks.texts import Texts
 from tests.helpers import openended, write_jsonl
-from tests.tasks.recipe import read, read_counted
+from tests.tasks.reading import read, read_counted
 
 GOOD = [{"id": i, "prompt": f"P{i}", "human": f" h{i}"} for i in range(3)]
 

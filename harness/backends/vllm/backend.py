@@ -345,7 +345,7 @@ class VllmBackend:
     def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
         """Embed the texts by the last hidden states, pooled inside the engine; one call for each maximum length."""
         self._wrote = False
-        pooling = request.embedder.recipe.pooling
+        pooling = request.embedder.traits.pooling
         rows = models.join_rows(request.prompts, request.continuations, self.bos_prefix)
         out: dict[int | None, TextVectors] = {}
         context_length = self._start_engine(pooling).context_length

@@ -6,7 +6,7 @@ import pytest
 
 from openended.harness.core import DataError, SpecError
 from openended.harness.models import EmbedderSpec
-from openended.harness.models.embedder import EmbeddingRecipe
+from openended.harness.models.embedder import EmbedderTraits
 
 BERT = {"model_type": "bert", "architectures": ["BertModel"], "num_hidden_layers": 2, "max_position_embeddings": 512}
 GPT = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_positions": 64}
@@ -34,30 +34,30 @@ def write_model(folder, config, modules=None, pooling=MEAN, transformer=None, pr
 @pytest.mark.parametrize(
     ("config", "files", "expected"),
     [
-        (GPT, {}, EmbeddingRecipe("causal", "last", False, None)),
-        (BERT, {}, EmbeddingRecipe("masked", "mean", False, None)),
-        ({"model_type": "mpnet"}, {}, EmbeddingRecipe("masked", "mean", False, None)),
-        (BERT, {"modules": MODULES}, EmbeddingRecipe("masked", "mean", True, 256)),
-        (BERT, {"modules": MODULES[:2], "pooling": {"pooling_mode_cls_token": True}}, EmbeddingRecipe("masked", "first", False, 256)),
-        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": "lasttoken"}}, EmbeddingRecipe("masked", "last", True, 256)),
+        (GPT, {}, EmbedderTraits("causal", "last", False, None)),
+        (BERT, {}, EmbedderTraits("masked", "mean", False, None)),
+        ({"model_type": "mpnet"}, {}, EmbedderTraits("masked", "mean", False, None)),
+        (BERT, {"modules": MODULES}, EmbedderTraits("masked", "mean", True, 256)),
+        (BERT, {"modules": MODULES[:2], "pooling": {"pooling_mode_cls_token": True}}, EmbedderTraits("masked", "first", False, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": "lasttoken"}}, EmbedderTraits("masked", "last", True, 256)),
         # What only sentence-transformers can do is left to it.
-        (BERT, {"modules": [*MODULES[:2], "Dense"]}, EmbeddingRecipe("sentence", "mean", False, 256)),
-        (BERT, {"modules": MODULES, "pooling": {"pooling_mode_max_tokens": True}}, EmbeddingRecipe("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "pooling": {**MEAN, "include_prompt": False}}, EmbeddingRecipe("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "transformer": {"do_lower_case": True}}, EmbeddingRecipe("sentence", "mean", True, 256)),
-        (BERT, {"modules": MODULES, "prompts": {"default_prompt_name": "query"}}, EmbeddingRecipe("sentence", "mean", True, 256)),
-        (GPT, {"modules": MODULES}, EmbeddingRecipe("sentence", "mean", True, 256)),
+        (BERT, {"modules": [*MODULES[:2], "Dense"]}, EmbedderTraits("sentence", "mean", False, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode_max_tokens": True}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "pooling": {**MEAN, "include_prompt": False}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "transformer": {"do_lower_case": True}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "prompts": {"default_prompt_name": "query"}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (GPT, {"modules": MODULES}, EmbedderTraits("sentence", "mean", True, 256)),
     ],
 )  # fmt: skip
 def test_the_files_say_how_texts_become_vectors(tmp_path, config, files, expected):
-    assert EmbedderSpec(path=write_model(tmp_path, config, **files)).recipe == expected
+    assert EmbedderSpec(path=write_model(tmp_path, config, **files)).traits == expected
 
 
 def test_options_win_over_files_and_change_the_identity(tmp_path):
     path = write_model(tmp_path, BERT, modules=MODULES)
     options = {"pooling": "first", "normalize": False, "max_length": 12}
-    assert EmbedderSpec(path=path, **options).recipe == EmbeddingRecipe("masked", "first", False, 12)
-    assert EmbedderSpec(path=path, kind="causal", pooling="last").recipe == EmbeddingRecipe(
+    assert EmbedderSpec(path=path, **options).traits == EmbedderTraits("masked", "first", False, 12)
+    assert EmbedderSpec(path=path, kind="causal", pooling="last").traits == EmbedderTraits(
         "causal", "last", False, None
     )
     assert EmbedderSpec(path=path).limit(128) == 128  # a shorter context than the files say
@@ -71,4 +71,4 @@ def test_a_wrong_kind_is_refused_and_a_damaged_file_named(tmp_path):
         EmbedderSpec(path=path, kind="causal").check_options()
     (tmp_path / "modules.json").write_text("{}")
     with pytest.raises(DataError, match=r"modules\.json: expected a JSON array"):
-        _ = EmbedderSpec(path=path).recipe
+        _ = EmbedderSpec(path=path).traits

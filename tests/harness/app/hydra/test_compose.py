@@ -130,6 +130,19 @@ def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
     assert choices == dict(files.choices)
 
 
+@pytest.mark.parametrize("address", ["./tiny", "{folder}", "tiny", "owner/name", "tiny.gguf", "bundled:docs-m"])
+def test_a_model_is_named_by_its_address_where_a_name_of_ours_is(composer, tmp_path, monkeypatch, address):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny/config.json").write_text("{}")
+    address = address.format(folder=tmp_path / "tiny")
+    config = composer._compose_plain([f"model={address}", f"scorer={address}", f"embedder={address}"])[0]
+    assert [config[role]["path"] for role in ("model", "scorer", "embedder")] == [address] * 3
+    both = composer._compose_plain([f"scoring={address}"])[0]
+    assert [both[role]["path"] for role in ("scorer", "embedder")] == [address] * 2
+    assert both["model"]["path"] == "bundled:docs-s"
+
+
 YAML = ["a: [1e3, 1_0, 0o7, 017, 0x1F, .5, 1.e2, .inf, -.inf]", "a: [on, Yes, ~, null, 2020-01-01, 1:30]", "a: &x {b: *x}",
         "a: &x {b: 1}\nc: {<<: *x}", "", "a: |\n  b\n", "a: {$b: '${c}'}", "'1': 1\n2: 3", "- !!python/tuple [1]"]  # fmt: skip
 FAULTS = ["a: 1\na: 2", "a: [1", "a: @b", "\ta: 1", "a: !!python/name:os.system", "[a]: {", "a: *b"]
