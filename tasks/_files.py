@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, suggest
-from openended.harness.imported import (
-    Remote,
-    check_text,
-    expose_nested_field,
-    fetch,
-    is_valid_text,
-    refuse_missing,
-    verify,
-)
+from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, strip_packing, suggest
+from openended.harness.imported import Remote, check_text, fetch, find_value, is_valid_text, refuse_missing, verify
 
 T = TypeVar("T")
 _TEXTS = (".jsonl", ".json", ".csv", ".tsv", ".txt")
@@ -41,7 +33,7 @@ class UserFileTask(Task):
         if not path.is_file():
             what = "expected a file, got a folder" if path.is_dir() else "no such file"
             raise DataError(f"task {self.name}: {what}: {path}; set {option}")
-        if not path.name.removesuffix(".gz").endswith(_TEXTS):
+        if not strip_packing(path.name).endswith(_TEXTS):
             return digest_file(path)
         seen = hashlib.sha256()
         try:
@@ -105,7 +97,7 @@ def is_in_group(
     """Return whether a record has the chosen value in the column of groups; count it if not."""
     if field is None:
         return True
-    value = expose_nested_field(row, field).get(field)
+    value = find_value(row, field)
     if value is None:
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}; set task.group_field")
     if str(value) != group:
@@ -120,20 +112,20 @@ def read_text_field(
     row: Mapping[str, Any], field: str, where: str, option: str | None = None, used: Sequence[str] = ()
 ) -> str:
     """Return a field that must be text that can be written as UTF-8; `option` names it, `used` are taken already."""
-    row = expose_nested_field(row, field)
-    if field not in row:
+    value = find_value(row, field)
+    if value is None and row.get(field, ...) is not None:
         others = (*ID_FIELDS, "prompt", "human", *used)
         texts = [name for name, value in row.items() if isinstance(value, str) and name not in others]
         advice = f"; set {option}={texts[0] if len(texts) == 1 else 'NAME'}" if option else ""
         if option == "task.prompt_field":
             advice += ", or task.prompt_length=35 where the prompt is the beginning of a text"
         raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}{advice}")
-    return check_text(row[field], field, where)
+    return check_text(value, field, where)
 
 
 def read_references(row: Mapping[str, Any], field: str, where: str) -> list[str]:
     """Return the human texts that a record lists; none where the field is missing or null."""
-    value = expose_nested_field(row, field).get(field)
+    value = find_value(row, field)
     if value is None:
         return []
     texts = [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
@@ -144,8 +136,8 @@ def read_references(row: Mapping[str, Any], field: str, where: str) -> list[str]
 
 def read_usable_text(row: Mapping[str, Any], field: str, where: str, skipped: Counter[str]) -> str | None:
     """Return the text of a record of a published file, or None, counted, where it is null, empty or broken."""
-    value = expose_nested_field(row, field).get(field, "")
-    if value is None:
+    value = find_value(row, field)
+    if value is None and field in row:
         skipped[f"{field} is null"] += 1
         return None
     if isinstance(value, str) and not is_valid_text(value):

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, find_cache_root, sort_by_hash, suggest
-from openended.harness.imported import LEDGER, edit_ledger, expose_nested_field, is_offline, read_ledger
+from openended.harness.imported import LEDGER, edit_ledger, find_value, is_offline, read_ledger
 from openended.tasks._files import choose_id_field, is_in_group, is_null_or_text, read_id, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
@@ -105,7 +105,7 @@ class Hub(CutTask):
             return
         for row in self._iterate_rows(skipped):
             field = str(self.prompt_field)
-            prompt = expose_nested_field(row.cells, field).get(field)
+            prompt = find_value(row.cells, field)
             if isinstance(prompt, str):
                 yield Example(f"hub/{row.id}", prompt, row.text)
             else:

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, read_jsonl, task
-from openended.harness.imported import HUMAN_TEXTS, MESSAGES, find_text_field
+from openended.harness.imported import choose_fields
 from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks import _files
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 log = logging.getLogger(__name__)
-_HUMAN = "human"
+_HUMAN, _MESSAGES = "human", "messages"
 
 
 @task
@@ -79,7 +79,7 @@ class JsonLines(CutTask, _files.UserFileTask):
 
     def has_conversations(self) -> bool:
         first: Mapping[str, Any] = next(read_jsonl(Path(self.path)), (0, {}))[1]
-        return self.prompt_length is None and self.prompt_field not in first and MESSAGES in first
+        return self.prompt_length is None and self.prompt_field not in first and _MESSAGES in first
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         if self.prompt_length is not None:
@@ -91,15 +91,15 @@ class JsonLines(CutTask, _files.UserFileTask):
             if references and self.human_field not in row:
                 row = {**row, self.human_field: references[0]}
             talk: list[Message] = []
-            if self.prompt_field not in row and MESSAGES in row:
-                talk = read_messages(row[MESSAGES], where)
+            if self.prompt_field not in row and _MESSAGES in row:
+                talk = read_messages(row[_MESSAGES], where)
                 if self.human_field not in row and talk[-1].role == "assistant":
                     row = {**row, self.human_field: talk.pop().text}
             if human_field is None:  # the first line decides
                 human_field = self.human_field
                 if human_field not in row and human_field == _HUMAN:
                     others = {name: value for name, value in row.items() if name != self.prompt_field}
-                    human_field = find_text_field(others, HUMAN_TEXTS, where, "task.human_field=")
+                    human_field = choose_fields([others], "human", where, "task.human_field=").field
                     log.info(
                         "task       jsonl: the human text is the field %r (guessed; task.human_field=NAME)", human_field
                     )
@@ -123,7 +123,7 @@ class JsonLines(CutTask, _files.UserFileTask):
         field = self.text_field
         for row, identity, where in self._iterate_rows():
             if field is None:
-                field = find_text_field(row, HUMAN_TEXTS, where, "task.text_field=")
+                field = choose_fields([row], "human", where, "task.text_field=").field
             text = _files.read_text_field(row, field, where, "task.text_field")
             if _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
                 yield Document(f"jsonl/{identity}", text, {})

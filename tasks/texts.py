@@ -1,16 +1,13 @@
-"""Human texts from a user's file or folder, without prompts (JSON lines, CSV, Parquet or plain text)."""
+"""Human texts from a user's file or folder, without prompts (JSON, CSV, Parquet, Arrow or plain text)."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from openended.harness import imported
-from openended.harness.core import REQUIRED, DataError, Example, Tokenizer, option, task
-from openended.tasks._files import UserFileTask, is_null_or_text, read_text_field
+from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, task
+from openended.tasks._files import UserFileTask, is_null_or_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
-
-log = logging.getLogger(__name__)
 
 
 @task
@@ -18,6 +15,7 @@ class Texts(CutTask, UserFileTask):
     """Your own human texts: .jsonl, .csv, .parquet, .txt or a folder, for generations=FILE, or with prompt_length."""
 
     name = "texts"
+    version = 2
     source = "your own file"
     size = "any"
     license = "the file's own"
@@ -29,7 +27,7 @@ class Texts(CutTask, UserFileTask):
     path: str = option(REQUIRED, bool, "the path of a file of texts, or of a folder of them")
     """task.path=FILE.jsonl."""
     text_field: str | None = option(None, is_null_or_text, "a field name or null")
-    """null: detected from the first record."""
+    """null: guessed by names and contents (score --describe FILE shows how a file is read)."""
     prompt_length: int | None = None
     """The prompt is so much of a text; null: there are no prompts, and texts are compared as a set."""
     prompt_unit: PromptUnit = "tokens"
@@ -37,41 +35,30 @@ class Texts(CutTask, UserFileTask):
     max_length: int | None = None
     """Of prompt and human text, in the same unit."""
     role: str = option("assistant", bool, "a role")
-    """Of conversations (messages): whose turns are texts."""
+    """Of conversations: whose turns are texts."""
 
     def fingerprint(self) -> str:
         return imported.digest_files(Path(self.path))
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
-        texts = self._iterate_texts()
+        texts = self._iterate_texts(skipped)
         if self.prompt_length is None:
             yield from (Example(text.id, "", text.text, text.meta) for text in texts)
         else:
             yield from self.cut_documents(texts, tokenizer, skipped)
 
-    def _iterate_texts(self) -> Iterator[Document]:
+    def _iterate_texts(self, skipped: Counter[str]) -> Iterator[Document]:
         path = Path(self.path)
-        field = imported.choose_text_field(path, imported.HUMAN_TEXTS, self.text_field, "task.text_field=")
-        if field != imported.MESSAGES and self.role != "assistant":
-            raise DataError(
-                f"task.role={self.role}: expected conversations ({imported.MESSAGES!r}), got texts in {path}; "
-                "leave it out"
-            )
-        ids: set[str] = set()
-        is_noted = False
-        for record in imported.read_records(path):
-            example = next((record.cells[name] for name in imported.IDS if name in record.cells), record.line)
-            identity = f"{example} {record.cells.get('sample', '')}".strip()
-            if identity in ids and not is_noted:
-                log.warning("%s: the id %r appears again; all texts are counted", record.where, identity)
-                is_noted = True
-            ids.add(identity)
-            if field == imported.MESSAGES:
-                texts = [turn.text or "" for turn in imported.read_conversation(record, self.role)]
-            else:
-                texts = [read_text_field(record.cells, field, record.where)]
-            for turn, text in enumerate(texts):
-                if not text.strip():
-                    raise DataError(f"{record.where}: the text ({field!r}) is empty")
-                name, number = f"texts/{record.line:06d}", f"#{turn:04d}" if turn else ""
-                yield Document(f"{name}{number}", text, {"conversation": name, "turn": turn} if turn else {})
+        role = self.role if self.role != "assistant" else None
+        selection = imported.TextSelection(self.text_field, role, side="human")
+        summary = imported.ReadSummary()
+        survey = imported.survey_texts(path, selection)
+        if survey.count and survey.num_empty == survey.count:
+            raise DataError(f"{path}: all {survey.count} texts are empty ({survey.describe('task.text_field=')})")
+        for text in imported.number_texts(imported.read_texts(path, selection, summary), survey.grouping):
+            if text.text is None:
+                raise DataError(f"{text.where}: human texts are given as texts, got token ids alone")
+            name, sample = f"texts/{text.group:06d}", text.sample or 0
+            meta: dict[str, Json] = {"conversation": name, "turn": sample} if sample else {}
+            yield Document(f"{name}#{sample:04d}" if sample else name, text.text, meta)
+        skipped.update(summary.dropped)

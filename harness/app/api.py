@@ -35,8 +35,10 @@ TextsOf = str | Path | Iterable[str]
 """The texts themselves, or the path of a file or folder of them."""
 VectorsOf = str | Path | NDArray[Any]
 """A row a text, or the path of a `.npy` file of them."""
-# One table even if numbers of texts differ; a note shows where they differ from the human side.
+# One table even if numbers of texts differ a little; a note shows where they differ from the human side.
 TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
+APART: Mapping[str, Any] = {"differing": "columns"}  # where a system has many more texts than another
+_MANY = 1.1  # times as many
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,13 +86,19 @@ class Evaluation:
             for system, metrics in self.results.items()
         }
 
+    @property
+    def _layout(self) -> Mapping[str, Any]:
+        """Options of the tables: a column has values of one number of texts, where those of systems differ much."""
+        counts = [row.n_model for record in self.records.values() for row in record.results if row.system == "model"]
+        return APART if max(counts, default=0) > _MANY * min(counts, default=0) else TOGETHER
+
     def table(self, **layout: Any) -> str:  # noqa: ANN401 - options of `Layout`
         """Return the tables as text."""
         from rich.console import Console
 
         out = io.StringIO()
         console = Console(file=out, width=reports.WIDTH)
-        loaded = results.load_layout("default", **{**TOGETHER, **layout})
+        loaded = results.load_layout("default", **{**self._layout, **layout})
         for table in reports.make_tables(results.read_results(self.folders), loaded, "results"):
             reports.print_table(table, console)
             console.print()
@@ -106,7 +114,7 @@ class Evaluation:
 
     def report(self, path: str | Path, **options: Any) -> reports.Report:  # noqa: ANN401 - of `build_report`
         """Write tables, figures, the frame and a page into a folder."""
-        return reports.build_report(self.folders, path, **{"layout": "default", **TOGETHER, **options})
+        return reports.build_report(self.folders, path, **{"layout": "default", **self._layout, **options})
 
 
 @core.suggest_arguments
@@ -148,17 +156,33 @@ def evaluate(
         raise core.SpecError(f"features: expected vectors of human and of every system; missing {', '.join(missing)}")
     vectors = {name: str(_write_vectors(name, value, outputs)) for name, value in (features or {}).items()}
     has_vectors = bool(scoring_models["embedder"] or vectors)
-    chosen = _select_metrics(metrics, options, has_scorer=bool(scoring_models["scorer"]), has_vectors=has_vectors)
+    has_scorer = bool(scoring_models["scorer"])
+    chosen = _select_metrics(metrics, options, has_scorer=has_scorer, has_vectors=has_vectors)
     if unused := sorted(typed.keys() - chosen.keys()):
         names = core.list_members("metric")
         hint = "; add it to them" if unused[0] in names else core.suggest(unused[0], names)
         raise core.SpecError(f"metric.{unused[0]}: not among the metrics {', '.join(chosen)}{hint}")
     human_path = str(_write_texts("human", human, outputs))
     paths = {name: str(_write_texts(f"systems[{name!r}]", texts, outputs)) for name, texts in systems.items()}
-    human_role = {"role": role} if role is not None and imported.holds_conversations(human_path, human_field) else {}
-    talks = {path for path in paths.values() if role and imported.holds_conversations(path, generations_field)}
-    if role is not None and not (talks or human_role):
-        raise core.SpecError(f"role={role}: expected conversations ('messages') in one of the files; leave it out")
+    surveys = {
+        name: imported.survey_texts(Path(path), imported.select_role(Path(path), selection, role))
+        for name, path, selection in (
+            ("human", human_path, imported.TextSelection(human_field, side="human")),
+            *((name, path, imported.TextSelection(generations_field)) for name, path in paths.items()),
+        ) if not imported.is_built_in_system(path)
+    }  # fmt: skip
+    talks = {name for name, survey in surveys.items() if survey.reading is not None and survey.reading.has_roles}
+    if role is not None and not talks:
+        raise core.SpecError(f"role={role}: expected conversations in one of the files; leave it out")
+    most = max((survey.samples for name, survey in surveys.items() if name != "human"), default=1)
+    if metrics is None and most > 1:
+        chosen |= _select_metrics(None, options, has_scorer=has_scorer, has_vectors=has_vectors, is_per_prompt=True)
+    if most < (least := min(metric.least_samples for metric in chosen.values())):
+        raise core.SpecError(
+            f"{', '.join(chosen)}: needs {least} texts or more of each prompt, and no file has them; "
+            f"openended decoder=nucleus samples={least} generates them"
+        )
+    human_role = {"role": role} if role is not None and "human" in talks else {}
     side = {"path": human_path, "text_field": human_field, **human_role}
     config = {
         "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
@@ -173,7 +197,7 @@ def evaluate(
     try:
         for name, path in paths.items():
             files = {"human": vectors["human"], "model": vectors[name]} if vectors else {}
-            side = {"system": name, "generations": path, "generations_role": role if path in talks else None}
+            side = {"system": name, "generations": path, "generations_role": role if name in talks else None}
             settings = build_settings({**config, **side, "features": files})
             outcomes.append(run.run(settings, _get_session(outputs.resolve())))
     finally:
@@ -222,15 +246,19 @@ def make_metric(name: str, options: Mapping[str, Any]) -> core.Metric:
 
 def _select_metrics(
     requested: str | Sequence[str | core.Metric] | None, options: Mapping[str, Mapping[str, Any]], *, has_scorer: bool,
-    has_vectors: bool,
+    has_vectors: bool, is_per_prompt: bool = False,
 ) -> dict[str, core.Metric]:  # fmt: skip
-    """Build the requested metrics with these options; None selects all that scorer and vectors allow."""
+    """Build the requested metrics with these options; None selects all that scorer and vectors allow.
+
+    `is_per_prompt` selects among those of several texts per prompt, instead of one.
+    """
     lacking = (set() if has_scorer else {"token_nll"}) | (set() if has_vectors else {"embeddings"})
     if requested is None:
         every_metric = [make_metric(name, {}) for name in core.resolve_metric_names(["all"])]
         able = {"texts", "stops", "tokens", "token_nll", "embeddings"} - lacking
-        fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able and m.least_samples == 1]
-        requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]  # files have one text per prompt
+        fed = [m for m in every_metric if {n.kind for n in m.needs()} <= able]
+        fed = [m for m in fed if (m.least_samples > 1) is is_per_prompt]
+        requested = [m.name for m in fed if has_scorer or m.name != "gen_ppl"]
     chosen = list(requested) if isinstance(requested, (list, tuple)) else [requested]
     if wrong := [item for item in chosen if not isinstance(item, (str, core.Metric))]:
         raise core.SpecError(f"metrics: expected names, as ['mauve', 'zipf'], got {wrong[0]!r:.80}")

@@ -71,6 +71,7 @@ from .io import (
     read_csv as read_csv,
     read_json as read_json,
     read_jsonl as read_jsonl,
+    strip_packing as strip_packing,
     suggest_encoding as suggest_encoding,
     sync_folder as sync_folder,
     to_json as to_json,

@@ -1,15 +1,17 @@
 """Read and write files: limits for untrusted input, atomic writes, errors that name file and line."""
 
+import bz2
 import csv
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import math
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -23,7 +25,7 @@ from openended.harness.core.types import Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20
-# A gzip file may decompress to UNZIPPED_FREE bytes or UNZIPPED_RATIO times its size, whichever is more. Prose shrinks
+# A packed file may decompress to UNZIPPED_FREE bytes or UNZIPPED_RATIO times its size, whichever is more. Prose shrinks
 # to a third, looping texts to a twentieth, gzip bombs to a thousandth.
 UNZIPPED_FREE, UNZIPPED_RATIO = 16 << 20, 50
 # A zip archive may unpack to UNPACKED_FREE bytes or UNPACKED_RATIO times its size: logs repeat every conversation.
@@ -84,30 +86,52 @@ class _LimitedLines(io.TextIOWrapper):
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, decompressing `.gz`; a BOM is dropped and lines are limited in length."""
+    """Open a UTF-8 text file for reading, unpacked; a BOM is dropped and lines are limited in length."""
     return _LimitedLines(path, open_bytes(path))
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a file for reading bytes, decompressing `.gz`."""
+    """Open a file for reading bytes, unpacked if its suffix is one of `UNPACKERS`."""
     check_regular_file(path)
     with describe_read_errors(path):
-        return io.BufferedReader(_Unzipped(path), 1 << 17) if path.suffix == ".gz" else path.open("rb")
+        return io.BufferedReader(_Unpacked(path), 1 << 17) if path.suffix in UNPACKERS else path.open("rb")
 
 
-class _Unzipped(io.RawIOBase):
-    """The decompressed bytes of a gzip file, limited in number."""
+def _open_zstandard(path: Path) -> Any:  # noqa: ANN401 - a file of Arrow
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+
+
+UNPACKERS: Mapping[str, Callable[[Path], Any]] = {
+    ".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile, ".zst": _open_zstandard
+}  # fmt: skip
+"""Suffix of a packed file → what opens it."""
+
+
+def strip_packing(name: str) -> str:
+    """Return the name of a file without the suffix of its packing."""
+    return name.removesuffix(next((suffix for suffix in UNPACKERS if name.endswith(suffix)), ""))
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a packed file, limited in number."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._count = path, 0
         self._limit = max(UNZIPPED_FREE, UNZIPPED_RATIO * path.stat().st_size)
-        self._file = gzip.GzipFile(path, "rb")
+        self._file = UNPACKERS[path.suffix](path)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any writable buffer
-        count = self._file.readinto(buffer)
+        try:
+            data = self._file.read(len(buffer))
+        except lzma.LZMAError as err:
+            raise OSError(str(err)) from err
+        count = len(data)
+        buffer[:count] = data
         self._count += count
         if self._count > self._limit:
             raise DataError(
@@ -248,7 +272,7 @@ def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Read a CSV file, decompressing `.gz`; return its columns and (line number, row) pairs. Blank rows are skipped.
+    """Read a CSV file, packed or not; return its columns and (line number, row) pairs. Blank rows are skipped.
 
     The separator is the most frequent of comma, semicolon and tab in the header.
 
@@ -265,14 +289,15 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
             twice = sorted({name for name in columns if columns.count(name) > 1})
             if twice:
                 raise DataError(f"{path}:1: column {twice[0]!r} appears more than once")
-            rows = []
+            rows, size = [], 0
             for cells in reader:
                 line = reader.line_num
                 if not any(cell.strip() for cell in cells):
                     continue
-                if len(cells) != len(columns):
+                size = (size or len(cells)) if "HITId" in columns else len(columns)  # Mechanical Turk leaves cells out
+                if len(cells) != min(size, len(columns)):
                     raise DataError(f"{path}:{line}: expected {len(columns)} cells as in the header, got {len(cells)}")
-                rows.append((line, dict(zip(columns, cells, strict=True))))
+                rows.append((line, dict(zip(columns, cells, strict=False))))
             return columns, rows
         except csv.Error as err:
             raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
@@ -283,7 +308,7 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 
 def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) of a JSON-lines file, decompressing `.gz`; blank lines are skipped.
+    """Yield (line number from 1, object) of a JSON-lines file, packed or not; blank lines are skipped.
 
     A BOM and CRLF line ends are accepted; with `unwrap`, so is an object that is the only item of a list.
 

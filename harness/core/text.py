@@ -54,10 +54,10 @@ def lacks_word_spaces(text: str) -> bool:
 
 def count_unspaced_texts(texts: Iterable[str]) -> tuple[int, int]:
     """Return how many of the first texts hold words, or mostly emoji, without spaces between them, and of how many."""
-    held = [
+    unspaced = [
         lacks_word_spaces(text) or _UNSPACED_WORDS.search(text) is not None for text in islice(texts, _SAMPLED_TEXTS)
     ]
-    return sum(held), len(held)
+    return sum(unspaced), len(unspaced)
 
 
 def mostly_lack_spaces(texts: Iterable[str]) -> bool:

@@ -12,7 +12,7 @@ from openended.harness import audit, core, report
 from openended.harness.core import F64, I64, DataError, Ragged
 from openended.harness.decoders import QDecoder, QTable, read_dense_q
 from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
-from openended.harness.imported import read_generations
+from openended.harness.imported import read_texts
 from openended.harness.models import LanguageModel, TextRequest
 from openended.harness.report import Quantity
 
@@ -29,7 +29,7 @@ def read_strings(word: str, find_run: Callable[[str], Path]) -> Iterator[str]:
     """Yield the texts of a file, or of a run with their prompts."""
     path = Path(word)
     if path.is_file() and path.name != "record.json":
-        yield from (text.text for text in read_generations(path) if text.text)
+        yield from (text.text for text in read_texts(path) if text.text)
         return
     rows = audit.read_strings(find_run(word))
     yield from (prompt + text for prompt, text in zip(rows.prompts, rows.texts, strict=True))

@@ -11,31 +11,15 @@ from .download import (
     refuse_missing as refuse_missing,
     verify as verify,
 )
+from .fields import IDS as IDS, ReadSummary as ReadSummary, choose_fields as choose_fields, find_value as find_value
 from .files import (
-    HUMAN_TEXTS as HUMAN_TEXTS,
-    IDS as IDS,
-    MESSAGES as MESSAGES,
-    TEXTS as TEXTS,
+    KINDS as KINDS,
     check_text as check_text,
-    choose_text_field as choose_text_field,
-    detect_kind as detect_kind,
     digest_files as digest_files,
     download_if_on_hub as download_if_on_hub,
-    expose_nested_field as expose_nested_field,
-    find_text_field as find_text_field,
-    holds_conversations as holds_conversations,
     is_valid_text as is_valid_text,
+    name_files as name_files,
     read_records as read_records,
-)
-from .generations import (
-    GROVER_FIELDS as GROVER_FIELDS,
-    compute_fingerprint as compute_fingerprint,
-    digest_corpus as digest_corpus,
-    load_corpus as load_corpus,
-    read_conversation as read_conversation,
-    read_generations as read_generations,
-    recognize_format as recognize_format,
-    split_member as split_member,
 )
 from .pairing import (
     ImportedRows as ImportedRows,
@@ -43,7 +27,6 @@ from .pairing import (
     import_texts as import_texts,
     import_unpaired as import_unpaired,
 )
-from .records import OUTPUT_TITLES as OUTPUT_TITLES, TextSelection as TextSelection
 from .scores import SystemScores as SystemScores, read_system_scores as read_system_scores
 from .systems import (
     Damage as Damage,
@@ -57,4 +40,15 @@ from .systems import (
     list_damages as list_damages,
     parse_damage as parse_damage,
     parse_naive_system as parse_naive_system,
+)
+from .texts import (
+    TextSelection as TextSelection,
+    compute_fingerprint as compute_fingerprint,
+    digest_corpus as digest_corpus,
+    load_corpus as load_corpus,
+    number_texts as number_texts,
+    read_texts as read_texts,
+    recognize_format as recognize_format,
+    select_role as select_role,
+    survey_texts as survey_texts,
 )

@@ -1,6 +1,7 @@
-"""Read files of texts: JSON lines, CSV, Parquet, plain text, token ids, and folders of them, by file name.
+"""Read files to records: JSON lines and documents, CSV, Parquet, Arrow, plain text, token ids, and folders of them.
 
-All but Parquet may be packed (`.gz`). The files of a folder are read in the order of their names.
+All but Parquet, Arrow and archives may be packed (`.gz`, `.bz2`, `.xz`, `.zst`). The files of a folder are read in the
+order of their names.
 """
 
 import json
@@ -10,33 +11,31 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.imported.records import ReadSummary, Records, may_be_framework_output
+from openended.harness.core import DataError, SpecError
+from openended.harness.imported import formats
+from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
 from openended.harness.models import limit_memory
 
 log = logging.getLogger(__name__)
 
-KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".txt")
+KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 _NO_FILES_OF_TEXTS = (
     ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy"
 )  # fmt: skip
-JSON_FIELDS = ("generated_seqs", "text_samples")
-IDS_FIELD, MESSAGES = "token_ids", "messages"
-TEXTS = (
-    "text", "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response", *JSON_FIELDS
-)  # fmt: skip
-HUMAN_TEXTS = ("human", "human_text", "reference", *TEXTS)
-IDS = ("id", "example_id")
-_NO_TEXTS = {*IDS, *"prompt sample status model system decoder split source stop finish_reason".split()}
+TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
+_SAMPLE_FIELDS = {"generated_seqs", "text_samples"}  # of papers on diffusion models
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
-_SEPARATOR = re.compile(r"\s*(={10,}|-{10,})\s*")
+_SEPARATOR = re.compile(r"\s*(?:(={10,}|-{10,})(?:[ \w]+(={10,}|-{10,}))?|<\|endoftext\|>)\s*")
+_NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
+_BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
+_HYPOTHESES = re.compile(r"([STHDP])-(\d+)\t(.*)")  # lines of fairseq-generate
 _HUB_ADDRESS = re.compile(
     r"hf://(?:datasets/)?(?!datasets/)(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
 )
@@ -48,13 +47,20 @@ class TextRecord:
 
     where: str  # file and line, for errors
     line: int  # from 0, over all files of a folder
-    cells: Mapping[str, Any]
+    cells: Cells
 
 
 def detect_kind(path: Path) -> str:
-    """Return the format of a file as its suffix without `.gz`; `.jsonl` for an unknown suffix."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    """Return the format of a file as its suffix without that of its packing; `.jsonl` for an unknown suffix."""
+    suffix = Path(core.strip_packing(path.name)).suffix.lower()
     return suffix if suffix in KINDS else ".jsonl"
+
+
+def name_files(paths: Sequence[str], short: Sequence[str]) -> list[str]:
+    """Return a name for each file that differs from the others': a short one, with its folder, its suffix, or whole."""
+    folders = [f"{Path(path).resolve().parent.name}/{name}" for path, name in zip(paths, short, strict=True)]
+    choices = (short, folders, [Path(path).name for path in paths], paths)
+    return list(next((names for names in choices if len(set(names)) == len(paths)), paths))
 
 
 def list_files(path: Path) -> list[Path]:
@@ -62,10 +68,10 @@ def list_files(path: Path) -> list[Path]:
     if not path.is_dir():
         if not path.is_file():
             raise DataError(f"no such file: {path}")
-        if Path(path.name.removesuffix(".gz")).suffix.lower() in _NO_FILES_OF_TEXTS:
+        if Path(core.strip_packing(path.name)).suffix.lower() in _NO_FILES_OF_TEXTS:
             raise DataError(f"{path}: no file of texts; expected {', '.join(KINDS)}: save its texts as one of them")
         return [path]
-    paths = sorted(p for p in path.iterdir() if p.name.removesuffix(".gz").endswith(KINDS))
+    paths = sorted(p for p in path.iterdir() if core.strip_packing(p.name).endswith(KINDS))
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
@@ -79,18 +85,26 @@ def digest_files(path: Path) -> str:
     return core.digest([[p.name, core.digest_file(p)] for p in files]) if path.is_dir() else core.digest_file(path)
 
 
-def read_records(path: Path, summary: ReadSummary | None = None) -> Iterator[TextRecord]:
-    """Yield the records of a file or folder; what is left out is counted in `summary`, and logged at the end."""
-    count, summary = 0, summary or ReadSummary()
+def read_records(path: Path, summary: ReadSummary | None = None, unit: str | None = None) -> Iterator[TextRecord]:
+    """Yield the records of a file or folder; what is left out is counted in `summary`.
+
+    Args:
+        path: The file, or a folder of them.
+        summary: Counts; None: they are logged at the end.
+        unit: Of plain text: `line` or `block`; None: what it seems to be.
+    """
+    count, counted = 0, summary or ReadSummary()
     for file in list_files(path):
-        whole = path.is_dir() and detect_kind(file) == ".txt"
-        one_text = "".join(line for _, line in _read_lines(file)) if whole else ""
-        records = iter([(1, {"text": one_text})]) if whole else open_records(file, summary)[1]
-        for number, cells in records:
-            yield TextRecord(f"{file}:{number}", count, cells)
+        if path.is_dir() and detect_kind(file) == ".txt":
+            records: Records = iter([("1", {TEXT: "".join(line for _, line in _read_lines(file))})])
+        else:
+            records = open_records(file, counted, unit)[1]
+        for position, cells in records:
+            yield TextRecord(f"{file}{':' if position.isdecimal() else ', '}{position}", count, cells)
             count += 1
-    if summary.dropped:
-        _log_once(f"{path}: {summary.line()}")
+    if summary is None:
+        for line in counted.lines():
+            _log_once(f"{path}: {line}")
 
 
 @lru_cache(maxsize=256)
@@ -120,68 +134,6 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
     return value
 
 
-def expose_nested_field(cells: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """Return a record that has a value inside it (`answers.text.0`) as a field of that name, where there is one."""
-    value: Any = cells
-    for name in field.split(".") if field not in cells else ():
-        if isinstance(value, Mapping) and name in value:
-            value = value[name]
-        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-            value = value[int(name)]
-        else:
-            return cells
-    return cells if value is cells else {**cells, field: value}
-
-
-def find_text_field(cells: Mapping[str, Any], names: Sequence[str], where: str, option: str) -> str:
-    """Return the field that holds the text: the first of `names`, else the only one that can be a text.
-
-    Args:
-        cells: The first record.
-        names: Usual names of the field.
-        where: File and line, for errors.
-        option: What a user types before the name of the field, for errors: `task.text_field=`, `--field `.
-    """
-    present = next((name for name in names if name in cells), None)
-    if present is not None:
-        return present
-    candidates = [name for name, value in cells.items() if isinstance(value, str) and name not in _NO_TEXTS]
-    if len(candidates) == 1:
-        return candidates[0]
-    for field in (IDS_FIELD, MESSAGES):
-        if field in cells and not candidates:
-            return field
-    if not cells:
-        raise DataError(f"{where}: an empty record; expected an object with a text in one of {', '.join(names)}")
-    example = (candidates or ["NAME"])[0]
-    if " " in example:
-        example = "NAME (is its first line a header with names?)"
-    raise DataError(
-        f"{where}: no field with the text; expected one of {', '.join(names)}, got {', '.join(cells)}; "
-        f"name it: {option}{example}"
-    )
-
-
-def choose_text_field(path: Path, names: Sequence[str], field: str | None, option: str) -> str:
-    """Return the field that holds the texts of a file, by its first record; a given one is only checked."""
-    first = next(read_records(path), None)
-    if first is None:
-        raise DataError(f"{path}: holds no text")
-    if field is None:
-        return find_text_field(first.cells, names, first.where, option)
-    if field not in expose_nested_field(first.cells, field):
-        raise SpecError(f"{first.where}: no field {field!r}{suggest(field, map(str, first.cells))}; set {option}NAME")
-    return field
-
-
-def holds_conversations(path: str, field: str | None) -> bool:
-    """Return whether the first record of a file is a conversation (`messages`), and no other field is chosen."""
-    try:
-        return choose_text_field(Path(path), HUMAN_TEXTS, field, "") == MESSAGES
-    except (DataError, SpecError):
-        return False
-
-
 def download_if_on_hub(path: str) -> str:
     """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
     if re.match(r"\w+://", path) and not path.startswith("hf://"):
@@ -200,38 +152,36 @@ def download_if_on_hub(path: str) -> str:
         raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {core.format_error(err)})") from err
 
 
-def open_records(file: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
-    kind = detect_kind(file)
+    kind, name = detect_kind(file), core.strip_packing(file.name)
     if kind in (".csv", ".tsv"):
-        return None, iter(core.read_csv(file)[1])
-    if kind == ".parquet":
-        return None, _read_parquet(file)
+        return None, ((str(line), row) for line, row in core.read_csv(file)[1])
+    if kind in (".parquet", ".arrow"):
+        return None, _read_arrow(file, kind)
     if kind == ".txt":
-        if any(_SEPARATOR.fullmatch(line) for _, line in _read_lines(file)):
-            return "plain text in blocks", _read_blocks(file)
-        return None, ((number, {"text": line.rstrip("\r\n")}) for number, line in _read_lines(file) if line.strip())
-    if file.suffix == ".npz":
+        return _open_plain_text(file, summary, unit)
+    if name.endswith(".npz"):
         return f"NPZ, token ids under {_NPZ_FIELD!r}", _read_npz(file)
-    if file.suffix == ".eval":
-        from openended.harness.imported.framework_outputs import INSPECT, read_inspect_texts
-
-        return INSPECT.title, read_inspect_texts(file, summary)
-    if file.suffix == ".json" and (document := _open_document(file, summary)):
-        return document
+    if name.endswith(".eval"):
+        return formats.INSPECT.title, formats.read_inspect_texts(file, summary)
     try:
-        rows = core.read_jsonl(file, unwrap=True)
-        first = next(rows, None)
-        rows = chain([first], rows) if first else rows
-        if first is None or not may_be_framework_output(first[1]):
-            return None, rows
-        from openended.harness.imported.framework_outputs import open_json_lines
-
-        return open_json_lines(file, first[1], rows, summary)
+        rows = _read_json_document(file) if name.endswith(".json") or not _is_json_lines(file) else None
+        if isinstance(rows, Mapping):
+            return formats.INSPECT.title, formats.read_inspect_texts(file, summary)
+        records = iter(rows) if rows is not None else ((str(n), row) for n, row in core.read_jsonl(file, unwrap=True))
+        first = next(records, None)
+        records = chain([first], records) if first else records
+        if first is not None and (names := _SAMPLE_FIELDS & first[1].keys()):
+            return f"JSON, texts under {names.pop()!r}", records
+        return formats.recognize(first[1] if first else {}, records, file, summary)
     except DataError as err:
-        if Path(file.name.removesuffix(".gz")).suffix in (*KINDS, ".json"):
+        if Path(name).suffix in (*KINDS, ".json"):
             raise
         raise DataError(f"{err}; a file of this name is read as JSON lines: rename plain text to NAME.txt") from err
+
+
+# Plain text -----------------------------------------------------------------------------------------------------------
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -244,42 +194,117 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
             raise DataError(f"{file}: cannot be read to its end ({err})") from err
 
 
-def _read_blocks(file: Path) -> Records:
+def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tuple[str | None, Records]:
+    """Return the texts of a plain text: its blocks, the columns of its lines, or its lines.
+
+    Blocks stand between separators (`==========`, `<|endoftext|>`) or, where many lines are blank, between those.
+    """
+    blanks = lines = tabs = 0
+    has_separators = is_of_numbers = is_of_hypotheses = has_long_blocks = False
+    columns: set[int] = set()
+    before = ""
+    for _, line in _read_lines(file):
+        has_separators = has_separators or _SEPARATOR.fullmatch(line) is not None
+        if line.strip():
+            is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
+            is_of_hypotheses = is_of_hypotheses or (not lines and _HYPOTHESES.match(line) is not None)
+            has_long_blocks = has_long_blocks or bool(before.strip())
+            lines += 1
+            tabs = line.count("\t")
+            columns.add(tabs)
+        else:
+            blanks += lines > 0 and bool(before.strip())
+        before = line
+    if is_of_numbers:
+        raise DataError(f"{file}: its lines are whole numbers, token ids perhaps, and no texts; decode them first")
+    if is_of_hypotheses:
+        return "output of fairseq-generate", _read_hypotheses(file)
+    if unit == BLOCK or (unit is None and has_separators):
+        return "plain text in blocks", _read_blocks(file, _SEPARATOR if has_separators else re.compile(r"\s*"))
+    if unit is None and has_long_blocks and blanks >= _BLANK_SHARE * lines:
+        summary.remarks[f"blank lines separate texts of several lines; {LINE!r} as the field reads line by line"] = None
+        return "plain text in blocks", _read_blocks(file, re.compile(r"\s*"))
+    if unit is None and columns == {tabs} and tabs:
+        split = ((n, line.rstrip("\r\n").split("\t")) for n, line in _read_lines(file) if line.strip())
+        return None, ((str(n), {str(at): cell for at, cell in enumerate(cells, 1)}) for n, cells in split)
+    if blanks and unit is None:
+        summary.remarks[f"{blanks} blank lines are no texts; {BLOCK!r} as the field reads what is between them"] = None
+    rows = ((n, line.rstrip("\r\n")) for n, line in _read_lines(file) if line.strip())
+    return None, ((str(number), {TEXT: line, LINE: line}) for number, line in rows)
+
+
+def _read_blocks(file: Path, separator: re.Pattern[str]) -> Records:
     """Yield the blocks of a plain text that are not empty, each with the number of its first line."""
-    for is_separator, lines in groupby(_read_lines(file), lambda line: _SEPARATOR.fullmatch(line[1]) is not None):
+    for is_separator, lines in groupby(_read_lines(file), lambda line: separator.fullmatch(line[1]) is not None):
         block = list(lines)
         text = "".join(line for _, line in block).strip("\r\n")
         if text and not is_separator:
-            yield block[0][0], {"text": text}
+            yield str(block[0][0]), {TEXT: text, BLOCK: text}
 
 
-def _read_parquet(file: Path) -> Records:
+def _read_hypotheses(file: Path) -> Records:
+    """Yield sources, targets and hypotheses of fairseq, by their numbers; detokenized ones if any."""
+    rows: dict[int, dict[str, Any]] = {}
+    for number, line in _read_lines(file):
+        if match := _HYPOTHESES.match(line):
+            letter, index, rest = match.groups()
+            row = rows.setdefault(int(index), {"id": int(index), "position": str(number)})
+            row[letter] = [*row.get(letter, ()), rest.rstrip("\r\n").rpartition("\t")[2]]
+    for _, row in sorted(rows.items()):
+        cells = {"id": row["id"], "generation": row.get("D") or row.get("H") or []}
+        names = {"prompt": row.get("S"), "reference": row.get("T")}
+        yield row["position"], cells | {name: texts[0] for name, texts in names.items() if texts}
+
+
+# Tables and arrays ----------------------------------------------------------------------------------------------------
+
+
+def _read_arrow(file: Path, kind: str) -> Records:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    number, size, most = 0, 0, max(_MOST_EXPANDED * file.stat().st_size, _LEAST_REFUSED)
+    core.check_regular_file(file)
     try:
-        number, size, most = 0, 0, max(_MOST_EXPANDED * file.stat().st_size, _LEAST_REFUSED)
-        with pq.ParquetFile(file, pre_buffer=False) as table:
-            batches = table.iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False)
-            while True:
-                with limit_memory(_DECODED):  # a value that is stored once may come in every row
-                    batch = next(batches, None)
-                    rows = batch.to_pylist() if batch is not None else []
-                if batch is None:
-                    return
-                size += sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
-                if size > most:
-                    raise DataError(
-                        f"{file}: {number + len(rows)} rows of texts take {size >> 20} MiB, more than {_MOST_EXPANDED} "
-                        "times the file; write it without repeated texts, or as JSON lines"
-                    )
-                for row in rows:
-                    number += 1
-                    yield number, row
+        if kind == ".parquet":
+            batches = pq.ParquetFile(file, pre_buffer=False).iter_batches(batch_size=_ROWS_AT_ONCE, use_threads=False)
+        else:
+            batches = _iterate_arrow(file)
+        while True:
+            with limit_memory(_DECODED):  # a value that is stored once may come in every row
+                batch = next(batches, None)
+                rows = batch.to_pylist() if batch is not None else []
+            if batch is None:
+                return
+            size += sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
+            if size > most:
+                raise DataError(
+                    f"{file}: {number + len(rows)} rows of texts take {size >> 20} MiB, more than {_MOST_EXPANDED} "
+                    "times the file; write it without repeated texts, or as JSON lines"
+                )
+            for row in rows:
+                number += 1
+                yield str(number), row
     except MemoryError as err:
         raise DataError(f"{file}: {_ROWS_AT_ONCE} rows after row {number} take more than {_DECODED >> 30} GiB") from err
     except (pa.ArrowException, OSError, ValueError) as err:
-        raise DataError(f"{file}: not a readable Parquet file ({core.shorten_error(err)})") from err
+        what = "Parquet" if kind == ".parquet" else "Arrow"
+        raise DataError(f"{file}: not a readable {what} file ({core.shorten_error(err)})") from err
+
+
+def _iterate_arrow(file: Path) -> Iterator[Any]:
+    """Yield small batches of an Arrow file or stream, as `datasets` writes them."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(file)) as source:
+        try:
+            reader = pa.ipc.open_stream(source)
+        except pa.ArrowInvalid:
+            reader = (
+                opened.get_batch(i) for opened in [pa.ipc.open_file(source)] for i in range(opened.num_record_batches)
+            )
+        for batch in reader:
+            yield from (batch.slice(at, _ROWS_AT_ONCE) for at in range(0, batch.num_rows, _ROWS_AT_ONCE))
 
 
 def _read_npz(path: Path) -> Records:
@@ -301,32 +326,106 @@ def _read_npz(path: Path) -> Records:
             f"{samples.shape}"
         )
     for number, row in enumerate(samples, start=1):
-        yield number, {IDS_FIELD: row.tolist()}
+        yield str(number), {IDS_FIELD: row.tolist()}
 
 
-def _open_document(file: Path, summary: ReadSummary) -> tuple[str, Records] | None:
-    """Return title and records of a file that is one JSON value; None if it is something else (JSON lines, say)."""
-    with core.open_text(file) as handle:
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+
+def _is_json_lines(file: Path) -> bool:
+    """Return whether a file of JSON has a whole object on its first line; its errors are those of JSON lines."""
+    with core.open_bytes(file) as handle:
         try:
-            begin = handle.read(64).lstrip("\ufeff \t\r\n")[:1]
-        except (UnicodeDecodeError, OSError, EOFError) as err:
-            raise DataError(f"{file}: cannot be read ({err})") from err
-    if begin not in ("{", "["):
-        return None
+            line = next((line for line in iter(lambda: handle.readline(core.MAX_LINE), b"") if line.strip()), b"{}")
+        except (OSError, EOFError, zlib.error):
+            return True
+    start = line.lstrip(b"\xef\xbb\xbf \t")[:1]
     try:
-        content = core.read_json(file)
+        value = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return start not in (b"[", b"{") or line.strip() not in (b"[", b"{", b"[{")
+    return isinstance(value, dict) or (isinstance(value, list) and len(value) == 1)
+
+
+def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, Any] | None:
+    """Return the records of a file that is one JSON value, a log of Inspect as it is; None if it is something else."""
+    with core.open_bytes(file) as handle:
+        try:
+            data = handle.read(core.MAX_JSON + 1)
+        except (OSError, EOFError, zlib.error) as err:
+            raise DataError(f"{file}: cannot be read ({err})") from err
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return None
+    if len(data) > core.MAX_JSON:
+        if _is_json_lines(file):
+            return None
+        raise DataError(
+            f"{file}: expected a JSON file of at most {core.MAX_JSON >> 20} MiB; write larger ones as .jsonl"
+        )
+    try:
+        content = core.parse_json(data, str(file))
     except DataError as err:
-        if isinstance(err.__cause__, json.JSONDecodeError):
+        if isinstance(err.__cause__, json.JSONDecodeError) and _is_json_lines(file):
             return None
         raise
-    field = next((name for name in JSON_FIELDS if isinstance(content, dict) and name in content), None)
-    if field is None:
-        if not may_be_framework_output(content):
-            return None
-        from openended.harness.imported.framework_outputs import open_output_document
+    if isinstance(content, dict) and isinstance(content.get("eval"), dict) and "samples" in content:
+        return content
+    rows = _find_rows(content)
+    if rows is None:
+        raise DataError(
+            f"{file}: expected a JSON object, or a list of objects or texts, got {core.to_json(content)!r:.60}"
+        )
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise DataError(f"{file}, record {number}: expected an object, got {row!r:.40}")
+    return [(f"record {number}", row) for number, row in enumerate(rows, start=1)]
 
-        return open_output_document(content, file, summary)
-    texts = content[field]
-    if not isinstance(texts, list) or not texts:
-        raise DataError(f"{file}: field {field!r}: expected a list of texts, got {texts!r:.40}")
-    return f"JSON, texts under {field!r}", ((number, {field: text}) for number, text in enumerate(texts, start=1))
+
+def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN401 - JSON
+    """Return the records of a JSON value: the list of objects or texts in it that holds most, or its columns."""
+    if isinstance(content, list):
+        items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
+        if all(isinstance(item, dict) for item in items):
+            return list(items)
+        if all(isinstance(item, str) for item in items):
+            return [{TEXT: item} for item in items]
+        return items if _has_objects(items) else None
+    if not isinstance(content, dict) or depth == 0:
+        return None
+    if content.keys() >= {"columns", "data"} and isinstance(content["data"], list):  # of pandas, orient="split"
+        return [dict(zip(map(str, content["columns"]), row, strict=False)) for row in content["data"]]
+    lists = {name: value for name, value in content.items() if isinstance(value, list) and value}
+    texts = {name: value for name, value in lists.items() if all(isinstance(item, str) for item in value)}
+    groups = [(value, rows) for value in content.values() if value and (rows := _find_rows(value, depth - 1))]
+    inner = [value for value in content.values() if isinstance(value, dict)]
+    if len(inner) > 1 and len(inner) == len(content):
+        if all(value.keys() == inner[0].keys() and all(k.isdecimal() for k in value) for value in inner):
+            return [{name: content[name][key] for name in content} for key in inner[0]]  # of pandas, by column
+        return [{"id": name, **value} for name, value in content.items()]
+    if texts and not any(_has_objects(value) for value in lists.values()):
+        longest = max(texts, key=lambda name: sum(map(len, texts[name])))
+        columns = {name: value for name, value in lists.items() if len(value) == len(texts[longest])}
+        if len(columns) == 1 and len(lists) < len(content) and _is_record(content, longest):
+            return [content]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if groups and any(_has_objects(value) or isinstance(value, dict) for value, _ in groups):
+        rows = max((rows for _, rows in groups), key=lambda rows: len(repr(rows[:20])) * len(rows))
+        if len(rows) > 1 or not any(isinstance(value, str) for value in content.values()):
+            return rows
+    if len(content) > 1 and all(isinstance(value, str) and len(value.split()) > 2 for value in content.values()):
+        return [{"id": name, TEXT: value} for name, value in content.items()]
+    return [content]
+
+
+def _is_record(content: Mapping[str, Any], name: str) -> bool:
+    """Return whether an object is one record with a list of texts, as `{"prompt": …, "generations": […]}`."""
+    return any(isinstance(value, str) and len(value.split()) > 1 for key, value in content.items() if key != name)
+
+
+def _has_objects(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
+
+
+def read_first_records(path: Path, unit: str | None, most: int) -> list[TextRecord]:
+    """Return the first records of a file or folder."""
+    return list(islice(read_records(path, ReadSummary(), unit), most))

@@ -4,14 +4,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
 
 from openended.harness import models
 from openended.harness.core import DataError, Generation, Stop, Thinking, Tokenizer
-from openended.harness.imported.generations import ImportedText, read_generations, recognize_format
-from openended.harness.imported.records import OUTPUT_TITLES, ReadSummary, TextSelection
+from openended.harness.imported.fields import ReadSummary
+from openended.harness.imported.formats import TITLES
+from openended.harness.imported.texts import (
+    ImportedText,
+    TextSelection,
+    number_texts,
+    read_texts,
+    recognize_format,
+    survey_texts,
+)
 from openended.harness.models import LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
@@ -54,9 +62,9 @@ def import_rows(
         selection: What of a record is scored.
     """
     summary = ReadSummary()
-    texts = load_within_memory(read_generations(path, selection.field, summary, selection.role), path)
+    texts = load_within_memory(read_texts(path, selection, summary), path)
     source = FileFacts(path.name, selection.thinking, recognize_format(path))
-    return _pair_and_import(texts, path, prompts, tokenizer, limit, source, summary.line())
+    return _pair_and_import(texts, path, prompts, tokenizer, limit, source, summary.lines())
 
 
 def import_texts(
@@ -73,7 +81,7 @@ def import_texts(
 
 def _pair_and_import(
     texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit,
-    source: FileFacts, left_out: str = "",
+    source: FileFacts, remarks: Sequence[str] = (),
 ) -> "ImportedRows":  # fmt: skip
     if not texts:
         raise DataError(f"{path}: holds no generation")
@@ -87,8 +95,12 @@ def _pair_and_import(
             notes.append(_PROMPTS_REMOVED)
     elif any(text.text is None for text in texts):
         raise DataError(f"{path}: the texts do not begin with the prompts of the task; use its official prompt length")
-    notes += filter(None, [left_out])
-    return ImportedRows(partial(list, _sort_pairs(pairs)), tokenizer, limit, notes, source)
+    sorted_pairs = _sort_pairs(pairs)
+    counts = Counter(Counter(e.generation.example_id for e, _ in sorted_pairs).values())
+    if max(counts) > 1:
+        many = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
+        notes.append(f"{many} texts per prompt, numbered in the order of the file")
+    return ImportedRows(partial(list, sorted_pairs), tokenizer, limit, [*notes, *remarks], source)
 
 
 def import_unpaired(
@@ -107,45 +119,39 @@ def import_unpaired(
         count: Number of texts, from the start; None: all.
         selection: What of a record is scored.
     """
-    source = FileFacts(path.name, selection.thinking, recognize_format(path))
-
-    def read_texts(summary: ReadSummary | None = None) -> Iterator[ImportedText]:
-        for text in islice(read_generations(path, selection.field, summary, selection.role), count):
-            yield decode_text(text, tokenizer)
-
-    count_read, prompted, first, summary = 0, True, "", ReadSummary()
-    seen, repeated = set[int](), 0
-    any_text, any_continuation = False, False  # whether any text is not empty, with and without its prompt
-    for text in read_texts(summary):
-        count_read, first = count_read + 1, first or text.where
+    survey = survey_texts(path, selection)
+    source = FileFacts(path.name, selection.thinking, survey.title)
+    if not survey.count:
+        raise DataError(f"{path}: holds no text")
+    if survey.count < (count or 1):
+        raise DataError(
+            f"{path}: holds {survey.count} texts, got num_examples={count}; num_examples=all takes them all"
+        )
+    any_text = any_continuation = False  # whether any text is not empty, with and without its prompt
+    for text in islice(read_texts(path, selection, ReadSummary()), count):
+        text = decode_text(text, tokenizer)
         source.add(text)
-        key = hash((text.identity, text.sample))
-        repeated += text.identity is not None and key in seen
-        seen.add(key)
-        prompted = prompted and bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
         any_text = any_text or bool((text.text or "").strip()) or text.reasoning is not None
         any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
-    if not count_read:
-        raise DataError(f"{path}: holds no text")
-    if count_read < (count or 1):
-        raise DataError(f"{path}: holds {count_read} texts, got num_examples={count}; num_examples=all takes them all")
+    prompted = survey.starts_with_prompt
     if not (any_continuation if prompted else any_text):
-        raise DataError(f"{first}: all {count_read} texts of the file are empty")
+        raise DataError(f"{path}: all {survey.count} texts of the file are empty")
 
     def make_pairs() -> Iterator[Pair]:
-        record = -1
-        for text in read_texts():
-            record += text.turn == 0  # the turns of a conversation are resampled together
+        texts = number_texts(read_texts(path, selection, ReadSummary()), survey.grouping)
+        for text in islice(texts, count):
+            text = decode_text(text, tokenizer)
             start = len(text.prompt or "") if prompted else 0
-            example = Row("", (), Generation(name(record), 0, "", (), "length", float("nan")))
-            yield example, replace(text, text=(text.text or "")[start:], sample=text.turn)
+            example = Row("", (), Generation(name(text.group), 0, "", (), "length", float("nan")))
+            yield example, replace(text, text=(text.text or "")[start:])
 
     open_pairs: Callable[[], Iterable[Pair]] = make_pairs
-    if len(name(count_read - 1)) != len(name(0)):  # ids of equal length sort in file order
+    is_scattered = survey.grouping != "conversation" and survey.samples > 1  # texts of a prompt may stand apart
+    if len(name(survey.count - 1)) != len(name(0)) or is_scattered:  # ids of equal length sort in file order
         open_pairs = partial(_sort_pairs, list(make_pairs()))
-    notes = [_PROMPTS_REMOVED] * prompted + list(filter(None, [summary.line()]))
-    if repeated:
-        notes.append(f"{repeated} of {count_read} texts have the id and sample of an earlier one; all are counted")
+    notes = [_PROMPTS_REMOVED] * prompted + survey.summary.lines()
+    if survey.samples > 1:
+        notes.append(f"{survey.describe_samples()}; intervals resample them together")
     return ImportedRows(open_pairs, tokenizer, limit, notes, source)
 
 
@@ -211,7 +217,7 @@ class ImportedRows:
     @property
     def id_source(self) -> IdSource | None:
         """Whether the ids of a sample file were kept; None for other formats and without a tokenizer."""
-        if self._format is None or self._format in OUTPUT_TITLES or self._tokenizer is None:
+        if self._format is None or self._format in TITLES or self._tokenizer is None:
             return None
         count = self._count
         if not count["ids"]:
@@ -220,74 +226,97 @@ class ImportedRows:
 
 
 def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
-    """Return (example, text) pairs and how they were paired: by ids if there are any, else by prompt, else in order."""
+    """Return (example, text) pairs and how they were paired: by ids or prompts if there are any, else in order."""
     if not texts[0].paired:
         _check_count(len(texts), len(examples), path)
         pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]
         return pairs, ["the texts answer no prompt: row i is compared with human text i, without prompts"]
     nameless = [text for text in texts if text.identity is None]
-    if nameless and len(nameless) < len(texts):
+    has_prompts = all(text.prompt is not None for text in texts)
+    if nameless and len(nameless) < len(texts) and not has_prompts:
         raise DataError(f"{nameless[0].where}: no id, though other lines have one; give every line its `id`, or none")
-    pairs, notes = _pair_in_order(texts, examples, path) if nameless else _pair_by_id(texts, examples, path)
+    by_name = {name: e for e in examples for name in _list_names(e.generation.example_id)}
+    named = [(by_name[text.identity], text) for text in texts if text.identity in by_name]
+    by_prompt: dict[str, list[Row]] = {}
+    for e in examples:
+        by_prompt.setdefault(e.prompt, []).append(e)
+    is_comparable = any(text.prompt in by_prompt for text in texts if text.prompt)
+    # Ids that count from another start would pair wrongly, so prompts decide where they are the task's.
+    other = (
+        next((pair for pair in named if pair[1].prompt not in (None, pair[0].prompt)), None) if is_comparable else None
+    )
+    notes: list[str] = []
+    can_pair = has_prompts and (is_comparable or not named) and bool(nameless or other or not named)
+    if can_pair and (nameless or len(by_prompt) == len(examples)):
+        pairs = _pair_by_prompt(texts, by_prompt, path)
+        notes = [] if nameless else ["its ids do not match the task: paired by prompt"]
+    elif other:
+        name = other[0].generation.example_id
+        raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
+    elif nameless:
+        return _pair_in_order(texts, examples, path)
+    else:
+        pairs = named
+        by_line = all(_is_record_number(e.generation.example_id) for e in examples)
+        if by_line and any(text.identity != e.generation.example_id for e, text in pairs):
+            notes = ["its ids were read as record numbers of the task, counted from 0"]
+        if _find_missing(examples, pairs):
+            _refuse_missing(texts, examples, pairs, path)
     left = len(texts) - len(pairs)
     return pairs, [*notes, f"{left} texts of the file match no example of this run"] if left else notes
 
 
-def _pair_by_id(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
-    keys = {key: e for e in examples for key in _list_names(e.generation.example_id)}
-    pairs = [(keys[text.identity], text) for text in texts if text.identity in keys]
-    # Ids that count from another start would pair wrongly, so prompts decide if they are given.
-    other = next((pair for pair in pairs if pair[1].prompt not in (None, pair[0].prompt)), None)
-    if _can_pair_by_prompt(texts, examples) and (other or not pairs):
-        return _pair_by_prompt(texts, examples, path), ["its ids do not match the task: paired by prompt"]
-    if other:
-        name = other[0].generation.example_id
-        raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
-    if missing := _find_missing(examples, pairs):
-        strange = [str(text.identity) for text in texts if text.identity not in keys]
-        of_file = f"; ids of the file that the task does not have: {_format_ids(strange)}" if strange else ""
-        raise DataError(
-            f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
-            "give both files the same ids (task.id_field names the task's)"
-            + ("" if pairs else "; texts without prompts are compared by task=texts task.path=HUMAN")
-        )
-    by_line = all(_is_record_number(e.generation.example_id) for e in examples)
-    by_line = by_line and any(text.identity != e.generation.example_id for e, text in pairs)
-    return pairs, ["its ids were read as record numbers of the task, counted from 0"] if by_line else []
+def _refuse_missing(texts: Sequence[ImportedText], examples: Sequence[Row], pairs: Sequence[Pair], path: Path) -> None:
+    """Raise `DataError` for examples of which the file has no text."""
+    missing, paired = _find_missing(examples, pairs), {id(text) for _, text in pairs}
+    strange = [str(text.identity) for text in texts if id(text) not in paired]
+    of_file = f"; ids of the file that the task does not have: {_format_ids(strange)}" if strange else ""
+    raise DataError(
+        f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
+        "give both files the same ids (task.id_field names the task's)"
+        + ("" if pairs else "; texts without prompts are compared by task=texts task.path=HUMAN")
+    )
 
 
 def _pair_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
-    if _can_pair_by_prompt(texts, examples):
-        return _pair_by_prompt(texts, examples, path), []
     if not all(_is_record_number(e.generation.example_id) for e in examples):
         raise DataError(
             f"{path}: the examples have ids ({_format_ids([e.generation.example_id for e in examples])}), its "
             "lines have neither `id` nor `prompt`; add `id` to each line"
         )
-    numbers = {text.line: text for text in texts}
-    lines = [int(_list_names(e.generation.example_id)[-1]) for e in examples]
-    _check_count(len(texts), max(lines) + 1, path)
-    pairs = [(e, numbers[line]) for e, line in zip(examples, lines, strict=True)]
-    for e, text in pairs:
-        if text.prompt not in (None, e.prompt):
-            raise DataError(f"{text.where}: its prompt is not that of {e.generation.example_id}; give both files ids")
-    return pairs, ["paired by order: neither file has ids, so line i answers record i"]
+    by_line = {line: list(group) for line, group in groupby(texts, lambda text: text.line)}
+    numbers = [int(_list_names(e.generation.example_id)[-1]) for e in examples]
+    _check_count(len(by_line), max(numbers) + 1, path)
+    pairs = [(e, text) for e, number in zip(examples, numbers, strict=True) for text in by_line.get(number, ())]
+    left = len(texts) - len(pairs)
+    notes = ["paired by order: neither file has ids, so line i answers record i"]
+    return pairs, [*notes, f"{left} texts of the file match no example of this run"] if left else notes
 
 
-def _can_pair_by_prompt(texts: Sequence[ImportedText], examples: Sequence[Row]) -> bool:
-    """Return true if every text has a prompt and no two examples share theirs."""
-    return len({e.prompt for e in examples}) == len(examples) and all(text.prompt is not None for text in texts)
-
-
-def _pair_by_prompt(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> list[Pair]:
-    by_prompt = {e.prompt: e for e in examples}
-    pairs = [(by_prompt[text.prompt], text) for text in texts if text.prompt in by_prompt]
-    if not pairs:
+def _pair_by_prompt(texts: Sequence[ImportedText], by_prompt: Mapping[str, Sequence[Row]], path: Path) -> list[Pair]:
+    """Pair texts with the examples of their prompts; where some have one prompt, the texts are dealt out in order."""
+    answers: dict[str, list[ImportedText]] = {}
+    for text in texts:
+        if text.prompt is not None and text.prompt in by_prompt:
+            answers.setdefault(text.prompt, []).append(text)
+    if not answers:
         raise DataError(f"{path}: neither ids nor prompts match the task")
-    if missing := _find_missing(examples, pairs):
+    if missing := sorted(e.generation.example_id for p, rows in by_prompt.items() if p not in answers for e in rows):
+        count = sum(map(len, by_prompt.values()))
         raise DataError(
-            f"{path}: no text for the prompts of {len(missing)} of {len(examples)} examples: {_format_ids(missing)}"
+            f"{path}: no text for the prompts of {len(missing)} of {count} examples: {_format_ids(missing)}"
         )
+    pairs: list[Pair] = []
+    for prompt, several in answers.items():
+        rows = by_prompt[prompt]
+        if len(several) % len(rows):
+            name = rows[0].generation.example_id
+            raise DataError(
+                f"{path}: {len(several)} texts for {len(rows)} examples that have the prompt of {name}; give both "
+                "files ids"
+            )
+        each = len(several) // len(rows)
+        pairs += [(rows[at // each], text) for at, text in enumerate(several)]
     return pairs
 
 
@@ -317,16 +346,18 @@ def _list_names(example_id: str) -> list[str]:
 
 
 def _sort_pairs(pairs: Sequence[Pair]) -> list[Pair]:
-    """Sort by example id and sample; refuse two texts with the same id and sample."""
-    keys = [(example.generation.example_id, text.sample or 0) for example, text in pairs]
-    times = Counter(keys)
-    for (example_id, sample), (_, text) in zip(keys, pairs, strict=True):
-        if times[example_id, sample] > 1:
-            raise DataError(
-                f"{text.where}: duplicate id: a second text for {example_id!r}; "
-                "number several texts of one prompt by `sample`: 0, 1, …"
-            )
-    return [pair for _, pair in sorted(zip(keys, pairs, strict=True), key=lambda item: item[0])]
+    """Sort by example id and sample; texts of one example that have no numbers of their own are numbered in order."""
+    by_example: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_example.setdefault(pair[0].generation.example_id, []).append(pair)
+    out: list[Pair] = []
+    for _, several in sorted(by_example.items()):
+        numbers = [text.sample or 0 for _, text in several]
+        if len(set(numbers)) < len(several):
+            numbers = list(range(len(several)))
+        numbered = zip(numbers, several, strict=True)
+        out += [(e, replace(text, sample=n)) for n, (e, text) in sorted(numbered, key=lambda item: item[0])]
+    return out
 
 
 def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:

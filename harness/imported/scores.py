@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, suggest
-from openended.harness.imported.files import expose_nested_field, list_files, open_records
-from openended.harness.imported.records import Cells, ReadSummary
+from openended.harness.imported.fields import Cells, ReadSummary, find_value
+from openended.harness.imported.files import list_files, open_records
 
 SAMPLE_IDS = ("id", "sample_id", "example_id", "doc_id", "question_id")
 REPEATS = ("epoch", "seed", "sample")
@@ -81,7 +81,7 @@ def read_system_scores(
                         left_out[metric] = None
                     elif not math.isnan(score):
                         scores[metric][sample].append(score)
-                group = expose_nested_field(row.fields, cluster or CLUSTER).get(cluster or CLUSTER)
+                group = find_value(row.fields, cluster or CLUSTER)
                 if group is None and cluster:
                     raise DataError(f"{row.where}: no {cluster}{suggest(cluster, row.fields)}")
                 if group is not None and clusters.setdefault(sample, str(group)) != str(group):
@@ -102,7 +102,7 @@ def _read_rows(file: Path, id_column: str | None, cluster: str | None, direction
     if file.suffix in (".eval", ".json"):
         yield from _read_inspect_log(file, directions, brief=cluster is None)
         return
-    is_table = file.name.removesuffix(".gz").endswith((".csv", ".tsv", ".parquet"))
+    is_table = core.strip_packing(file.name).endswith((".csv", ".tsv", ".parquet", ".arrow"))
     systems: dict[str, Any] = {}
     for line, cells in open_records(file, ReadSummary())[1] if is_table else core.read_jsonl(file):
         where = f"{file}:{line}"
@@ -131,7 +131,7 @@ def _read_inspect_log(file: Path, directions: dict[str, str], *, brief: bool) ->
 
     Logs of our own runs say in which direction a value is better.
     """
-    from openended.harness.imported.framework_outputs import find_value, open_inspect_log
+    from openended.harness.imported.formats import open_inspect_log
 
     with open_inspect_log(file, brief=brief) as (header, samples):
         results = find_value(header, "results.scores")

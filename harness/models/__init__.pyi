@@ -39,6 +39,8 @@ from .isolated_process import limit_memory as limit_memory
 from .messages import (
     REASONING_FIELDS as REASONING_FIELDS,
     Message as Message,
+    find_message as find_message,
+    is_conversation as is_conversation,
     make_turns as make_turns,
     read_message as read_message,
     read_messages as read_messages,

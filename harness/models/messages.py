@@ -9,12 +9,41 @@ REASONING_FIELDS = ("reasoning", "reasoning_content")
 """Fields of a message with its reasoning: of vLLM, and of DeepSeek, SGLang, llama.cpp and earlier versions of vLLM."""
 
 
+# What other programs call a role and the content of a message, and the roles.
+_ROLES, _CONTENTS = ("role", "from", "author", "speaker"), ("content", "value", "text")
+_ALIASES = {"human": "user", "prompter": "user"} | dict.fromkeys(
+    ("gpt", "chatgpt", "bot", "chatbot", "ai", "model", "bing", "bard"), "assistant"
+)
+
+
 class Message(NamedTuple):
     """A turn of a conversation."""
 
     role: str
     text: str
     reasoning: str | None = None
+
+
+def find_message(value: Any) -> dict[str, Any] | None:  # noqa: ANN401 - JSON
+    """Return an object with a role and a text, or a pair of the two, as `{"role", "content", …}`; None for others."""
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(part, str | None) for part in value):
+        value = {"role": value[0], "content": value[1]}
+    if not isinstance(value, Mapping):
+        return None
+    role = next((value[name] for name in _ROLES if isinstance(value.get(name), str) and value[name]), None)
+    content = next((value[name] for name in _CONTENTS if name in value), ...)
+    if role is None or content is ...:
+        return None
+    if isinstance(content, Mapping) and isinstance(content.get("answer"), str):  # of Arena-Hard
+        content = content["answer"]
+    return {**value, "role": _ALIASES.get(role.lower(), role), "content": content}
+
+
+def is_conversation(value: Any) -> bool:  # noqa: ANN401 - JSON
+    """Return whether a value is a list of messages, at least one of them of a person or a model."""
+    messages = [find_message(item) for item in value] if isinstance(value, list) else []
+    roles = {message["role"] for message in messages if message is not None}
+    return bool(messages) and None not in messages and bool(roles & {"user", "assistant"})
 
 
 def read_message(message: Mapping[str, Any], where: str) -> tuple[str | None, str]:
@@ -49,11 +78,11 @@ def read_messages(value: Any, where: str) -> list[Message]:  # noqa: ANN401 - JS
         raise DataError(f"{where}: field 'messages': expected a list of messages, got {value!r:.40}")
     messages = []
     for number, item in enumerate(value, start=1):
-        role = item.get("role") if isinstance(item, Mapping) else None
-        if not isinstance(role, str) or not role:
+        message = find_message(item) or (find_message({"content": None, **item}) if isinstance(item, Mapping) else None)
+        if message is None:
             raise DataError(f"{where}: message {number}: expected an object with role and content, got {item!r:.40}")
-        reasoning, text = read_message(item, f"{where}: message {number}: ")
-        messages.append(Message(role, text, reasoning))
+        reasoning, text = read_message(message, f"{where}: message {number}: ")
+        messages.append(Message(message["role"], text, reasoning))
     return messages
 
 

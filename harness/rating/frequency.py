@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy.stats import t
 
 from openended.harness.core import F64, DataError, escape_csv_cell, make_random_stream, open_for_replacement
-from openended.harness.imported import HUMAN_TEXTS, choose_text_field, read_records
+from openended.harness.imported import TextSelection, read_texts
 from openended.metrics.judgments import read_rows
 
 LEVEL = 0.90
@@ -36,8 +36,8 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
     for row in rows:
         numbers = [row.number(name) for name in names]
         rated[_normalize(row.text("text"))] += [number for number in numbers if not math.isnan(number)]
-    field = choose_text_field(corpus, HUMAN_TEXTS, None, "a field named ")
-    counts = Counter(key for r in read_records(corpus) if (key := _normalize(str(r.cells.get(field)))) in rated)
+    sentences_read = read_texts(corpus, TextSelection(side="human"))
+    counts = Counter(key for text in sentences_read if (key := _normalize(text.text or "")) in rated)
     texts = sorted(key for key in rated if counts[key] and rated[key])
     if len(texts) < 3:
         raise DataError(f"{corpus}: contains {len(texts)} of {len(rated)} rated sentences; expected 3 or more")

@@ -93,10 +93,13 @@ def _collect_import_axes(
     }  # fmt: skip
 
 
+_OTHERS = (".json", ".eval", ".npz")
+
+
 def derive_system_name(path: Path) -> str:
     """Return the name of a file's or folder's system in tables."""
-    name = path.name.removesuffix(".gz")
-    return Path(name).stem if imported.detect_kind(path) in path.name else name
+    name = core.strip_packing(path.name)
+    return Path(name).stem if Path(name).suffix.lower() in (*imported.KINDS, *_OTHERS) else name
 
 
 def collect_model_axes(role: str, spec: BackendSpec | EmbedderSpec | None) -> dict[str, core.Json]:

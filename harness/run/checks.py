@@ -45,7 +45,7 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
         raise core.SpecError(remarks[0])
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
-    check_metrics(metrics, decoder, texts, paired=task.paired)
+    check_metrics(metrics, decoder, texts)
     spec, cutting = run_models.row_tokenizer, run_models.cutting_tokenizer
     if task.needs_tokenizer() and cutting is None:
         raise core.SpecError(
@@ -93,7 +93,7 @@ def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, ex
         decoder.check_context_length(context, length, longest)
 
 
-def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, executor: Executor) -> None:
+def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset) -> None:
     """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
     path = Path(str(texts.generations))
     is_readable = task.reads_own_file and not task.needs_tokenizer()
@@ -103,20 +103,10 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, exec
         deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
     if texts.generations is None or not task.paired or not path.is_file():
         return
-    seen: set[tuple[object, ...]] = set()
-    for text in islice(
-        imported.read_generations(path, texts.selection.field, role=texts.selection.role), _CHECKED_TEXTS
-    ):
-        key = (text.identity, text.sample, text.prompt)
-        if text.identity is not None and key in seen:
-            executor.session.warn_once(
-                f"{text.where}: a second text for {text.identity!r}; a run of this example stops there: number several "
-                "texts of one prompt by `sample`: 0, 1, …"
-            )
-        seen.add(key)
+    deque(islice(imported.read_texts(path, texts.selection), _CHECKED_TEXTS), maxlen=0)
 
 
-def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts: TextOptions, *, paired: bool) -> None:
+def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts: TextOptions) -> None:
     """Refuse metrics of which none has a value: no distribution of the next token, or too few texts per prompt."""
     reading = [metric.name for metric in metrics if any(map(reads_q, metric.needs()))]
     if len(reading) == len(metrics) and decoder is not None and not isinstance(decoder, QDecoder):
@@ -127,7 +117,7 @@ def check_metrics(metrics: Sequence[core.Metric], decoder: Decoder | None, texts
             "texts that answer no such request; set prompting=direct, or choose metrics of the texts"
         )
     least = min((metric.least_samples for metric in metrics), default=1)
-    is_known = texts.generations is None or not paired
+    is_known = texts.generations is None or imported.is_built_in_system(texts.generations)
     if is_known and texts.samples < least:
         raise core.SpecError(
             f"metric=[{','.join(m.name for m in metrics)}]: needs {least} texts or more of each prompt, as "

@@ -159,7 +159,7 @@ def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> 
     for example in examples:
         if not isinstance(example, Example):
             raise DataError(f"task {task.name}: expected examples of the class Example, got {example!r:.80}")
-        if task.has_human() and not example.human.strip():
+        if task.has_human() and task.paired and not example.human.strip():
             raise DataError(f"task {task.name}: example {example.id} has an empty human continuation")
         ids.append(example.id)
         yield example

@@ -52,6 +52,8 @@ def list_notes(
     notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     meta = executor.get(model_rows.step).meta
     notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
+    empty = sum(not text.strip() for text in sides[0].each("text"))
+    notes += [f"{empty} of {len(sides[0])} human texts are empty"] if empty else []
     human, model = map(find_median_length, sides)
     if human and model and abs(model - human) > human * _LENGTH_GAP:
         notes.append(

@@ -17,7 +17,7 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, metric
 from inspect_ai.solver import TaskState
 
 from openended.harness.core import DataError, HarnessError
-from openended.harness.imported import HUMAN_TEXTS, choose_text_field, read_records
+from openended.harness.imported import TextSelection, read_texts
 from openended.integrations.measure_texts import METRICS, check_options, measure_texts
 
 logger = logging.getLogger(__name__)
@@ -61,8 +61,7 @@ def _collect_sides(scores: list[SampleScore], human: str | None) -> tuple[list[s
         references.append(reference)
         model.append(sample.score.answer)
     if human is not None:
-        field = choose_text_field(Path(human), HUMAN_TEXTS, None, "human=")
-        references = [str(record.cells[field]) for record in read_records(Path(human))]
+        references = [text.text or "" for text in read_texts(Path(human), TextSelection(side="human"))]
     return references, model
 
 

@@ -19,7 +19,7 @@ from openended.harness.app.hydra.command_line import CommandLine
 from openended.harness.app.hydra.compose import Composer
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.core import HarnessError
-from openended.harness.imported.generations import read_generations
+from openended.harness.imported import read_texts
 from openended.harness.models.spec import ModelSpec
 from openended.harness.run import Session, Settings, plan
 from openended.harness.storage import RunRecord, Store, read_record, save_record
@@ -83,7 +83,7 @@ def compose_and_plan(folder: Path, given: list[str], *, deep: bool) -> None:
 
 
 def _generations(path: Path) -> None:
-    for _ in read_generations(path):
+    for _ in read_texts(path):
         pass
 
 

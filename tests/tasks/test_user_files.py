@@ -149,7 +149,7 @@ def test_the_field_is_given_by_the_file_or_by_the_user(tmp_path):
     path.write_text(json.dumps({"human": "h", "text": "t"}) + "\n")
     assert read(Texts(path=str(path))) == [Example("texts/000000", "", "h")]
     assert read(Texts(path=str(path), text_field="text")) == [Example("texts/000000", "", "t")]
-    for line, message in [('{"human": " "}', r"a\.jsonl:1: the text \('human'\) is empty"), ("", "holds no text")]:
+    for line, message in [('{"human": " "}', r"a\.jsonl: all 1 texts are empty"), ("", "holds no text")]:
         path.write_text(line)
         with pytest.raises(DataError, match=message):
             read(Texts(path=str(path)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.core import Arguments, SpecError, make_main
-from openended.harness.imported import read_system_scores
+from openended.harness.imported import name_files as name_files_apart, read_system_scores
 from openended.harness.report import compare_scores
 
 _STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
@@ -66,9 +66,7 @@ def name_files(words: Sequence[str]) -> dict[str, list[Path]]:
         raise SpecError(f"expected FILE or NAME=FILE, got {bad!r}")
     paths = [Path(path) for name, path in pairs if not name]
     short = [_STAMPS.sub("", path.name.removesuffix(path.suffix)) for path in paths]
-    folders = [f"{path.resolve().parent.name}/{name}" for path, name in zip(paths, short, strict=True)]
-    choices = (short, folders, [path.stem for path in paths], list(map(str, paths)))
-    named = iter(next((names for names in choices if len(set(names)) == len(paths)), choices[-1]))
+    named = iter(name_files_apart(list(map(str, paths)), short))
     files: dict[str, list[Path]] = {}
     for name, path in pairs:
         files.setdefault(name or next(named), []).append(Path(path))

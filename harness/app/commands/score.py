@@ -6,11 +6,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from openended.harness import core, imported, run
 
 COMMAND = "openended score"
+_SHOWN = 1000  # characters of the first text
 _METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
 # Option of a run → the flag of this command.
 _FLAGS = {
@@ -23,11 +24,12 @@ _FLAGS = {
 }  # fmt: skip
 _RUN_OPTIONS = {*core.GROUPS, *_FLAGS, "seed", "intervals", "samples", "generations", "judgments"}
 EPILOG = """\
-A file is .jsonl (or .csv, .tsv, .parquet, .txt; .gz allowed), a folder of them, or a sample file of a paper on
-diffusion models: .json with generated_seqs or text_samples, .npz with samples. Recognized too: samples of
-lm-evaluation-harness, Inspect logs, AlpacaEval outputs, MT-Bench and Arena-Hard answers, batch output of vLLM and
-OpenAI; targets of the first two are human texts (--human the same file). Without a scoring model, only
-metrics of the texts are computed, over words; with one, all that need no people and no model under test.
+A file is .jsonl, .json, .csv, .tsv, .parquet, .arrow or .txt (.gz, .bz2, .xz and .zst allowed), a folder of them, or
+.npz with token ids. Which field holds the texts is guessed by its name and by what it holds, and said in a line; texts
+of one prompt are its samples. Recognized too: samples of lm-evaluation-harness, Inspect logs, MT-Bench and Arena-Hard
+answers, batch output of vLLM and OpenAI; targets of the first two are human texts (--human the same file).
+Without a scoring model, only metrics of the texts are computed, over words; with one, all that need no people and no
+model under test.
 Examples:
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl
   openended score greedy.jsonl nucleus.jsonl --human human.jsonl --scoring gpt2-large
@@ -35,6 +37,7 @@ Examples:
   openended score mine.jsonl --human human.jsonl --metrics mauve metric.mauve.num_buckets=50
   openended score mine.jsonl naive:shuffled --human human.jsonl --num-examples 500
   openended score mine.jsonl --human human.jsonl --features mine.npy --human-features human.npy
+  openended score --describe outputs.json
   openended score hf://datasets/me/texts/nucleus.jsonl --human hf://datasets/me/texts/human.jsonl
 """
 
@@ -43,6 +46,7 @@ _ARGUMENTS: core.Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
                 "help": "the texts of a system, and its name in tables; naive:NAME makes them from human texts"},
     "--human": {"required": True, "metavar": "FILE", "help": "the human texts"},
+    "--describe": {"action": "store_true", "help": "score nothing: show how files are read, with their first texts"},
     "--scoring": {"metavar": "MODEL", "help": "scores and embeds: gpt2-large, docs-m, a hub id or a folder"},
     "--scorer": {"metavar": "MODEL", "help": "likelihood and tokens by this model instead"},
     "--embedder": {"metavar": "MODEL", "help": "vectors by this model instead"},
@@ -72,7 +76,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
     description = "Score texts you already have against human texts; nothing is generated."
     example = "openended score greedy.jsonl nucleus.jsonl --human human.jsonl"
-    parser = core.make_parser("score", description, _ARGUMENTS, example, EPILOG)
+    human = {**_ARGUMENTS["--human"], "required": "--describe" not in words}
+    parser = core.make_parser("score", description, {**_ARGUMENTS, "--human": human}, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):
         parser.error(f"{chosen}: here, metrics are named by --metrics {chosen.partition('=')[2].strip('[]')}")
     args, systems = parser.parse_known_args([word for word in words if word not in options])
@@ -120,6 +125,10 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         name: path if imported.is_built_in_system(path) else imported.download_if_on_hub(path)
         for name, path in parse_systems(args.systems).items()
     }
+    if args.describe:
+        args.human = args.human and imported.download_if_on_hub(args.human)
+        _describe_files(args, systems, sys.stdout)
+        return ()
     if args.num_examples != "all" and not args.num_examples.isdecimal():
         raise core.SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
     count: int | Literal["all"] = "all" if args.num_examples == "all" else int(args.num_examples)
@@ -131,9 +140,7 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
         )
     args.human = imported.download_if_on_hub(args.human)
     if not args.quiet:
-        _print_text_field("human", args.human, imported.HUMAN_TEXTS, args.human_field, "--human-field ")
-        for name, path in systems.items():
-            _print_text_field(name, path, imported.TEXTS, args.field, "--field ")
+        _describe_files(args, systems, sys.stderr)
     if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:
         core.print_error(COMMAND, f"warning: {same[0]} is the file of human texts itself")
     notes: set[str] = set()
@@ -207,10 +214,9 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
             raise core.SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
-    short = [name or run.derive_system_name(Path(path)) for name, path in zip(names, paths, strict=True)]
-    for rank, (name, path) in enumerate(zip(names, paths, strict=True)):
-        is_clear = name or short.count(short[rank]) == 1
-        names[rank] = short[rank] if is_clear else f"{Path(path).resolve().parent.name}/{short[rank]}"
+    nameless = [path for name, path in zip(names, paths, strict=True) if not name]
+    derived = iter(imported.name_files(nameless, [run.derive_system_name(Path(path)) for path in nameless]))
+    names = [name or next(derived) for name in names]
     twice = core.find_repeated(names)
     if twice is not None:
         how = "list it once" if "naive:" in twice else "name them: NAME=FILE"
@@ -232,14 +238,19 @@ def _pair_features(args: argparse.Namespace, names: Sequence[str]) -> dict[str, 
     return {"human": args.human_features, **dict(zip(names, args.features, strict=True))}
 
 
-def _print_text_field(name: str, path: str, names: Sequence[str], field: str | None, option: str) -> None:
-    """Say which field of a file holds its texts."""
-    file = Path(path)
-    is_archive = imported.split_member(file)[1] is not None or file.suffix in (".p", ".pkl", ".pickle")
-    if imported.is_built_in_system(path) or is_archive:
-        return
-    text_field = imported.choose_text_field(file, (*names, *imported.GROVER_FIELDS), field, option)
-    suffix = "" if imported.detect_kind(file) == ".txt" else f", field {text_field!r}{'' if field else ' (guessed)'}"
-    if (file_format := imported.recognize_format(file)) is not None:
-        suffix = f", {file_format}" + (f", field {text_field!r}" if file_format in imported.OUTPUT_TITLES else "")
-    sys.stderr.write(f"{name:<10} {path}{suffix}\n")
+def _describe_files(args: argparse.Namespace, systems: Mapping[str, str], out: TextIO) -> None:
+    """Say how each file is read: its field with the texts, their number, and what names another; in full if asked."""
+    sides: list[tuple[str, str, imported.TextSelection]] = [
+        (name, path, imported.TextSelection(args.field)) for name, path in systems.items()
+    ]
+    if args.human is not None:
+        sides.insert(0, ("human", args.human, imported.TextSelection(args.human_field, side="human")))
+    for name, path, selection in sides:
+        if imported.is_built_in_system(path):
+            continue
+        survey = imported.survey_texts(Path(path), imported.select_role(Path(path), selection, args.role))
+        lines = [survey.describe("--human-field " if selection.side == "human" else "--field ")]
+        if args.describe:
+            lines += [f"  field {line}" for line in survey.fields]
+            lines += [f"  first text: {survey.first[:_SHOWN]}{'…' if len(survey.first) > _SHOWN else ''}"]
+        out.write(f"{name:<10} {path}: " + "".join(f"{core.escape_controls_in_line(line)}\n" for line in lines))

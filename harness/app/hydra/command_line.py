@@ -42,7 +42,21 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|hydra\.launcher\.resources)\b")
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
-_TEXT_FILES = (".json", ".jsonl", ".npz", ".txt", ".csv", ".tsv", ".parquet", ".gz")
+_TEXT_FILES = (
+    ".json",
+    ".jsonl",
+    ".npz",
+    ".txt",
+    ".csv",
+    ".tsv",
+    ".parquet",
+    ".arrow",
+    ".eval",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from openended.harness.core.errors import DataError, SpecError
 from openended.metrics.mauve import mauve
 from openended.metrics.repetition import Repetition
 from openended.metrics.zipf import zipf_coefficient
-from tests.helpers import write_jsonl
 
 WORDS = "the a cat dog sat ran on under house river red blue then it was very cold and".split()
 
@@ -105,14 +104,6 @@ def test_evaluations_of_one_second_have_names_of_their_own_and_a_failed_one_leav
     with pytest.raises(DataError, match="no such file"):
         oe.evaluate(human=HUMAN, **{**options, "metrics": "mauve"}, features={"human": "none.npy", "a": "none.npy"})
     assert {path.name for path in (tmp_path / "runs").iterdir()} == names
-
-
-def test_an_id_that_is_there_twice_among_human_texts_is_said_once(tmp_path, caplog):
-    rows = [{"id": f"a{i // 2}", "text": text} for i, text in enumerate(HUMAN)]
-    human = write_jsonl(tmp_path / "human.jsonl", rows)
-    oe.evaluate(human=human, systems={"a": NUCLEUS}, metrics="zipf", outputs_dir=tmp_path)
-    assert caplog.text.count("human.jsonl:2: the id 'a0' appears again; all texts are counted") == 1
-    assert caplog.text.count("appears again") == 1
 
 
 def test_a_metric_measures_texts(tmp_path):

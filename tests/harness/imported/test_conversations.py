@@ -6,7 +6,7 @@ import pytest
 
 import openended as oe
 from openended.harness.core import DataError, read_json
-from openended.harness.imported import read_generations
+from openended.harness.imported import TextSelection, read_texts
 from openended.harness.storage import RowFile, read_record
 from tests.helpers import write_jsonl
 
@@ -79,7 +79,7 @@ def test_the_role_says_whose_turns_are_scored(tmp_path):
     with pytest.raises(
         DataError, match=r"mine.jsonl:1: expected a message with the role 'tool', got user, assistant; choose"
     ):
-        list(read_generations(tmp_path / "mine.jsonl", role="tool"))
+        list(read_texts(tmp_path / "mine.jsonl", TextSelection(role="tool")))
 
 
 THOUGHTS = [
@@ -139,7 +139,7 @@ RESPONSE = {
 def test_logs_of_other_frameworks_keep_their_reasoning_apart(tmp_path, name, content, expected):
     path = tmp_path / name
     path.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    assert [(text.text, text.reasoning) for text in read_generations(path)] == expected
+    assert [(text.text, text.reasoning) for text in read_texts(path)] == expected
 
 
 @pytest.mark.parametrize(
@@ -153,5 +153,5 @@ def test_logs_of_other_frameworks_keep_their_reasoning_apart(tmp_path, name, con
 def test_broken_conversations_are_refused_in_one_line(tmp_path, messages, why):
     path = write_jsonl(tmp_path / "a.jsonl", [{"messages": messages}])
     with pytest.raises(DataError, match=f"a.jsonl:1: {why}") as caught:
-        list(read_generations(path))
+        list(read_texts(path))
     assert "\n" not in str(caught.value)

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation
-from openended.harness.imported import TextSelection, generations, import_rows, import_unpaired, pairing
-from openended.harness.imported.generations import ImportedText, compute_fingerprint
+from openended.harness.imported import (
+    TextSelection,
+    compute_fingerprint,
+    import_rows,
+    import_unpaired,
+    pairing,
+    texts as reader,
+)
 from openended.harness.imported.pairing import decode_text, find_ids, load_within_memory, measure_free_memory
+from openended.harness.imported.texts import ImportedText
 from openended.harness.models import LengthLimit, ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row, write_rows
 from tests.helpers import write_jsonl
@@ -113,9 +120,7 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (TWO, [{"id": "a", "prompt": "P", "text": "x"}, {"id": "b", "prompt": "other", "text": "y"}],
      r"g\.jsonl:2: its prompt is not that of jsonl/b"),
     (THREE, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}], "no text for 2 of 3 examples"),
-    ({"jsonl/000000": "P"}, [{"id": 0, "text": "a"}, {"id": 0, "text": "b"}],
-     r"g\.jsonl:1: duplicate id: a second text for 'jsonl/000000'"),
-    (THREE, [{"id": 0, "txt": "a", "lang": "en"}], r":1: no field with the text; expected one of text, .*got id, txt, lang"),
+    (THREE, [{"id": 0, "txt": "a", "lang": "en"}], r":1: no field with the text: 'txt' .*, 'lang' .* is no text; name it: generations_field=txt"),
     (THREE, [{"id": 0, "text": None}], r":1: field 'text': expected text, got null"),
     (THREE, [{"id": 0, "text": 5}], r":1: field 'text': expected text, got int"),
     (THREE, [{"id": 0, "text": "\ud800"}], r":1: .*surrogate"),
@@ -126,8 +131,8 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (THREE, [{"prompt": "none of them", "text": "a"}], r"neither ids nor prompts"),
     (THREE, [{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
     (THREE, [{"gens_article": "x"}], r"expected a list of texts"),
-    (THREE, [["x", "y"]], r":1: expected a JSON object, got list"),
-    (THREE, [], r"holds no generation"),
+    (THREE, [["x", "y"]], r"holds 2 texts for 3 examples"),
+    (THREE, [], r"holds no text"),
 ]  # fmt: skip
 
 
@@ -157,9 +162,29 @@ def test_tokens_and_the_length_limit(tmp_path, prompts):
 
 
 def test_several_texts_of_one_prompt_are_numbered(tmp_path):
-    prompts = prompts_file(tmp_path, {"jsonl/000000": "P"})
-    path = lines(tmp_path, [{"id": 0, "sample": s, "text": f"s{s}"} for s in (1, 0)])
-    assert texts(take(path, prompts)[0]) == ["s0", "s1"]
+    prompts = prompts_file(tmp_path, {"jsonl/000000": "P", "jsonl/000001": "Q"})
+    path = lines(tmp_path, [{"id": i, "sample": s, "text": f"{i}{s}"} for i in (1, 0) for s in (1, 0)])
+    assert texts(take(path, prompts)[0]) == ["00", "01", "10", "11"]
+    by_prompt = [{"prompt": p, "completion": f"the {word} of {p}"} for word in ("one", "two", "three") for p in "QP"]
+    for rows in (
+        by_prompt,
+        [{"id": "PQ".index(row["prompt"]), **row} for row in by_prompt],
+        [{"prompt": p, "generations": [f"the {word} of {p}" for word in ("one", "two", "three")]} for p in "PQ"],
+    ):
+        found, notes = take(lines(tmp_path, rows), prompts)
+        assert texts(found) == [f"the {word} of {p}" for p in "PQ" for word in ("one", "two", "three")]
+        assert [r.generation.sample for r in found] == [0, 1, 2] * 2
+        assert "3 texts per prompt, numbered in the order of the file" in notes
+
+
+def test_texts_of_examples_that_share_a_prompt_are_dealt_out_in_order(tmp_path):
+    prompts = prompts_file(tmp_path, {f"jsonl/{i:06d}": "Q" if i == 2 else "P" for i in range(3)})
+    rows = [{"prompt": p, "text": f"{n}{p}"} for n, p in enumerate("QPPPPQ")]
+    assert texts(take(lines(tmp_path, rows), prompts)[0]) == ["1P", "2P", "3P", "4P", "0Q", "5Q"]
+    with pytest.raises(
+        DataError, match=r"3 texts for 2 examples that have the prompt of jsonl/000000; give both files ids"
+    ):
+        take(lines(tmp_path, [*rows[:4], rows[5]]), prompts)
 
 
 def test_gpt2_output_samples_answer_no_prompt(tmp_path, prompts):
@@ -226,7 +251,7 @@ def test_a_member_is_read_from_the_verified_archive(tmp_path, prompts, monkeypat
     path, other = Path(f"{packed}#webtext_gpt2/{inner.name}"), Path(f"{packed}#other.p")
     with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
         compute_fingerprint(path)
-    monkeypatch.setattr(generations, "MAUVE_MD5", hashlib.md5(packed.read_bytes()).hexdigest())
+    monkeypatch.setattr(reader, "MAUVE_MD5", hashlib.md5(packed.read_bytes()).hexdigest())
     assert compute_fingerprint(path) != compute_fingerprint(other)
     assert texts(take(path, prompts, Codes())[0]) == ["ab", "cdef", ""]
     with pytest.raises(DataError, match=r"holds no other\.p"):
@@ -251,7 +276,7 @@ FORMS = {
     [
         (lambda data: gzip.compress(data * 999)[:-30], r"g\.jsonl\.gz:\d+: cannot be read to its end"),
         (lambda data: data.replace(b"g1", b"g\xe9"), r"g\.jsonl:2: not UTF-8"),
-        (lambda _data: b"", "holds no generation"),
+        (lambda _data: b"", "holds no text"),
         (lambda data: data.replace(b"g1", b"x" * 50_000_000), r"g\.jsonl:2: a line of more than 16 MiB"),
         (lambda data: data.partition(b"\n")[0] + b"\n", "no text for 2 of 3 examples|holds 1 texts for 3 examples"),
         (lambda data: data.replace(b'" g1"', b"7"), r"g\.jsonl:2: field '\w+': expected text, got int"),
@@ -285,14 +310,19 @@ def take_unpaired(path: Path, tokenizer: Any = None, count: int | None = None, n
     return [row.generation for row in imported], imported
 
 
-def test_unpaired_texts_are_all_taken_whatever_their_ids(tmp_path):
-    path = lines(tmp_path, [{"id": "same", "text": f"t{i}"} for i in range(3)])
+def test_unpaired_texts_of_one_id_or_prompt_are_samples_of_it(tmp_path):
+    path = lines(tmp_path, [{"id": "ab"[i % 2], "text": f"t{i}"} for i in range(4)])
     found, imported = take_unpaired(path)
-    assert [(g.example_id, g.text) for g in found] == [(NAME(i), f"t{i}") for i in range(3)]
-    assert "2 of 3 texts have the id and sample of an earlier one; all are counted" in imported.notes
+    assert [(g.example_id, g.sample, g.text) for g in found] == [
+        (NAME(0), 0, "t0"), (NAME(0), 1, "t2"), (NAME(1), 0, "t1"), (NAME(1), 1, "t3"),
+    ]  # fmt: skip
+    assert "2 per prompt (id); intervals resample them together" in imported.notes
     assert len(take_unpaired(path, count=2)[0]) == 2
-    with pytest.raises(DataError, match="holds 3 texts, got num_examples=4; num_examples=all"):
-        take_unpaired(path, count=4)
+    with pytest.raises(DataError, match="holds 4 texts, got num_examples=5; num_examples=all"):
+        take_unpaired(path, count=5)
+    # Where all texts answer one prompt, they are as independent as those without any.
+    found, _ = take_unpaired(lines(tmp_path, [{"prompt": "Write.", "text": f"t{i}"} for i in range(3)]))
+    assert [(g.example_id, g.sample) for g in found] == [(NAME(i), 0) for i in range(3)]
 
 
 def test_the_own_prompt_of_every_unpaired_text_is_removed(tmp_path):

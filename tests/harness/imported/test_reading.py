@@ -17,8 +17,8 @@ import pytest
 
 from openended.harness import imported
 from openended.harness.core import DataError, SpecError
-from openended.harness.imported.generations import load_plain_pickle
-from openended.harness.imported.records import ReadSummary
+from openended.harness.imported import ReadSummary, TextSelection
+from openended.harness.imported.texts import find_fields, load_plain_pickle
 from tests.helpers import ROOT, write_jsonl
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]
@@ -99,7 +99,7 @@ def write(path: Path, content: Any) -> Path:
 
 
 def read(path: Path) -> list[tuple[Any, ...]]:
-    return [(t.identity, t.sample, t.prompt, t.text, t.stop) for t in imported.read_generations(path)]
+    return [(t.identity, t.sample, t.prompt, t.text, t.stop) for t in imported.read_texts(path)]
 
 
 def text(words: str, identity: str | None = None) -> tuple[Any, ...]:
@@ -122,21 +122,21 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.json", {"gen_ppl": 32.1, "generated_seqs": ["x", "y"]}, "JSON, texts under 'generated_seqs'",
      [text("x"), text("y")]),
     ("a.json", {"text_samples": ["x"], "entropy": 5.4}, "JSON, texts under 'text_samples'", [text("x")]),
-    ("a.json", [ALPACA, {**ALPACA, "output": "Hello."}], "AlpacaEval outputs",
+    ("a.json", [ALPACA, {**ALPACA, "output": "Hello."}], None,
      [(None, None, "Say hi.", "Hi!", None), (None, None, "Say hi.", "Hello.", None)]),
     ("a.json", "\ufeff" + json.dumps({**HEADER, "samples": [sample("b"), sample("a")]}), "Inspect log",
      [(i, 0, f"say {i}", f"text {i}1", "length") for i in "ba"]),
     ("a.npz", {"samples": np.array([[5, 6]]), "metadata": np.array([1.0])}, "NPZ, token ids under 'samples'",
      [(None, None, None, None, None)]),
     ("a.jsonl", [{"text": "x", "token_ids": [5]}], "JSON lines, texts with 'token_ids'", [text("x")]),
-    ("a.jsonl", [{"custom_id": "1", "response": "x"}], None, [text("x")]),
-    ("a.jsonl", [{"question_id": 1, "choices": ["a", "b"], "text": "x"}], None, [text("x")]),
+    ("a.jsonl", [{"custom_id": "1", "response": "x"}], None, [text("x", "1")]),
+    ("a.jsonl", [{"question_id": 1, "choices": ["a", "b"], "text": "x"}], None, [text("x", "1")]),
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "filter": "strict"}, {**LM_EVAL, "doc_id": 5}], "lm-evaluation-harness samples",
      [(i, n, "Once", words, None) for i in "45" for n, words in enumerate([" more", " again"])]),
     ("a.jsonl", [MT_BENCH], ANSWERS_TITLE,
      [("81/1", 0, None, "First answer.", None), ("81/2", 0, None, "Second answer.", None)]),
     ("a.jsonl", [ARENA_HARD], ANSWERS_TITLE, [("ab1", 0, None, "An answer.", None)]),
-    ("a.jsonl", [ARENA_HARD_2], "Arena-Hard 2 answers", [("ab2", None, "Why?", "Because.", None)]),
+    ("a.jsonl", [ARENA_HARD_2], None, [("ab2", None, "Why?", "Because.", None)]),
     ("a.jsonl", [BATCH], BATCH_TITLE, [("request-1", 0, None, "A", "length")]),
     ("a.jsonl", [batch({"choices": [{"text": "B", "index": 0}]})], BATCH_TITLE, [("request-1", 0, None, "B", None)]),
     ("a.jsonl", [batch(RESPONSES)], BATCH_TITLE, [("request-1", None, None, "C", None)]),
@@ -150,12 +150,8 @@ def test_every_format_is_recognized_and_read(tmp_path, name, content, title, row
     path = write(tmp_path / name, content)
     assert imported.recognize_format(path) == title
     assert read(path) == rows
-    assert len({t.where for t in imported.read_generations(path)}) <= len(rows)
-    assert [t.line for t in imported.read_generations(path)] == list(range(len(rows)))
-
-
-def test_titles_of_frameworks_are_those_of_the_table():
-    assert {title for _, _, title, _ in READ} > imported.OUTPUT_TITLES
+    assert len({t.where for t in imported.read_texts(path)}) <= len(rows)
+    assert [t.line for t in imported.read_texts(path)] == list(range(len(rows)))
 
 
 def test_blocks_and_lines_are_numbered_by_their_first_line(tmp_path):
@@ -185,30 +181,33 @@ def test_a_text_file_of_a_folder_is_one_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "names", "field"),
+    ("name", "content", "side", "field"),
     [
-        ("a.jsonl", [{"completion": "x", "story": "y"}], imported.TEXTS, "completion"),
-        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], imported.TEXTS, "story"),
-        ("a.jsonl", [LM_EVAL], imported.HUMAN_TEXTS, "human"),
-        ("a.json", {"text_samples": ["x"]}, imported.HUMAN_TEXTS, "text_samples"),
+        ("a.jsonl", [{"completion": "x", "story": "y"}], "system", "completion"),
+        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], "system", "story"),
+        ("a.jsonl", [LM_EVAL], "human", "human"),
+        ("a.json", {"text_samples": ["x"]}, "human", "text_samples"),
     ],
 )
-def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, name, content, names, field):
-    assert imported.choose_text_field(write(tmp_path / name, content), names, None, "--field ") == field
+def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, name, content, side, field):
+    selection = TextSelection(side=side)
+    assert find_fields(write(tmp_path / name, content), selection).field == field
 
 
 def test_a_field_that_cannot_be_guessed_is_asked_for(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"one": "x", "two": "y"}])
-    with pytest.raises(DataError, match=r"a\.jsonl:1: no field with the text; .*got one, two"):
-        imported.choose_text_field(path, imported.TEXTS, None, "--field ")
+    with pytest.raises(
+        DataError, match=r"a\.jsonl:1: no field with the text: 'one' .*, 'two' .*; name it: generations_field=one"
+    ):
+        find_fields(path, TextSelection())
     with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
-        imported.choose_text_field(path, imported.TEXTS, "tow", "--field ")
+        find_fields(path, TextSelection("tow"))
 
 
 def test_human_texts_and_own_fields_of_frameworks(tmp_path):
     path = write(tmp_path / "samples_x.jsonl", [LM_EVAL])
     assert next(imported.read_records(path)).cells["human"] == " upon a time"
-    assert [t.text for t in imported.read_generations(path, "target")] == [" upon a time"] * 2
+    assert [t.text for t in imported.read_texts(path, TextSelection("target"))] == [" upon a time"] * 2
     log = write(tmp_path / "x.eval", ([sample("a"), sample("b")], HEADER))
     assert [r.cells["human"] for r in imported.read_records(log)] == ["human b", "human a"]
 
@@ -254,13 +253,12 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "resps": None}], "field 'resps': expected a list, got null"),
     ("a.jsonl", [MT_BENCH, {**MT_BENCH, "choices": [{"turns": ["$ERROR$"]}]}], r"turn 1 of question 81: its request failed"),
     ("a.jsonl", [ARENA_HARD, {**ARENA_HARD, "choices": ["x"]}], "field 'choices.turns': expected a list, got null"),
-    ("a.jsonl", [ARENA_HARD_2, {**ARENA_HARD_2, "messages": []}], "expected an answer with the role 'assistant'"),
-    ("a.json", [ALPACA, 3], "a.json:2: expected an object"),
-    ("a.json", [{**ALPACA, "output": None}], "a.json:1: field 'output': expected a text, got null"),
-    ("a.json", json.dumps([ALPACA], indent=1)[:-9], "a.json:1: not JSON"),
-    ("a.json", {"instruction": "x"}, "a.json:1: not JSON"),
-    ("a.json", "[1, 2]", "a.json:1: expected a JSON object, got list"),
-    ("a.json", {"generated_seqs": "text"}, "field 'generated_seqs': expected a list of texts"),
+    ("a.jsonl", [ARENA_HARD_2, {**ARENA_HARD_2, "messages": []}], "field 'messages': expected a list of messages"),
+    ("a.json", [ALPACA, 3], "a.json, record 2: expected an object, got 3"),
+    ("a.json", [{**ALPACA, "output": None}], "a.json, record 1: field 'output': expected text, got null"),
+    ("a.json", json.dumps([ALPACA], indent=1)[:-9], "a.json: not JSON .Unterminated string starting at: line 6"),
+    ("a.json", {"instruction": "x"}, "a.json, record 1: no field with the text: 'instruction' .1 word: “x”. is a prompt"),
+    ("a.json", "[1, 2]", "a.json: expected a JSON object, or a list of objects or texts, got .1, 2."),
     ("a.npz", {"samples": np.array([{"a": 1}], dtype=object)}, r"a\.npz: not a readable \.npz of plain numbers"),
     ("a.npz", pickle.dumps([1]), "not a readable"),
     ("a.npz", {"texts": np.zeros((1, 2))}, "expected an array 'samples' of token ids, got texts"),
@@ -294,8 +292,9 @@ LEFT_OUT: list[tuple[str, Any, str]] = [
 def test_one_line_says_what_is_left_out(tmp_path, caplog, name, content, line):
     path = write(tmp_path / name, content)
     summary = ReadSummary()
-    assert len(list(imported.read_generations(path, summary=summary))) == summary.texts
-    assert summary.line() == line
+    assert len(list(imported.read_texts(path, summary=summary))) == summary.texts
+    assert summary.lines() == [line]
+    assert len(list(imported.read_records(path))) == summary.texts
     assert f"{path}: {line}" in caplog.text
 
 
@@ -329,7 +328,7 @@ def test_no_surprise_in_a_foreign_log_is_silent(tmp_path, record):
             path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
             summary = ReadSummary()
             try:
-                texts = list(imported.read_generations(path, summary=summary))
+                texts = list(imported.read_texts(path, summary=summary))
             except (DataError, SpecError) as err:
                 lines = str(err).splitlines()
             else:
@@ -343,7 +342,7 @@ def test_an_archive_whose_members_unpack_to_gigabytes_is_refused_before_they_are
     path = write(tmp_path / "a.eval", ([bomb, {**bomb, "id": "b"}], HEADER))
     assert path.stat().st_size < 300_000
     with pytest.raises(DataError, match=r"a\.eval: unpacks to 83,\d+,\d+ bytes, more than 200 times its size"):
-        next(imported.read_generations(path))
+        next(imported.read_texts(path))
 
 
 def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
@@ -354,7 +353,7 @@ def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
     assert (tmp_path / "a.parquet").stat().st_size < 4 << 20
     with pytest.raises(DataError, match="64 rows after row 0 take more than 1 GiB"):
-        list(imported.read_generations(tmp_path / "a.parquet"))
+        list(imported.read_texts(tmp_path / "a.parquet"))
 
 
 def test_a_file_that_repeats_one_text_very_often_is_refused_before_it_fills_the_memory(tmp_path):
@@ -364,7 +363,7 @@ def test_a_file_that_repeats_one_text_very_often_is_refused_before_it_fills_the_
     texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x " * 50_000]))
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", compression="zstd")
     with pytest.raises(DataError, match=r"rows of texts take \d+ MiB, more than 500 times the file"):
-        list(imported.read_generations(tmp_path / "a.parquet"))
+        list(imported.read_texts(tmp_path / "a.parquet"))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -372,18 +371,18 @@ def test_a_file_that_repeats_one_text_very_often_is_refused_before_it_fills_the_
 def test_broken_and_failed_records_are_refused_in_one_line(tmp_path, name, content, message):
     path = write(tmp_path / name, content)
     with pytest.raises(DataError, match=message) as caught:
-        list(imported.read_generations(path))
+        list(imported.read_texts(path))
     assert "\n" not in str(caught.value)
 
 
 def test_an_archive_packed_with_zstandard_is_read_and_its_damage_named(tmp_path):
     packed = (ROOT / "tests/fixtures/logs/a.eval").read_bytes()
-    texts = list(imported.read_generations(write(tmp_path / "a.eval", packed)))
+    texts = list(imported.read_texts(write(tmp_path / "a.eval", packed)))
     assert [t.text for t in texts[:2]] == ["0", "The answer is no idea"]
     frame = packed.rindex(b"\x28\xb5\x2f\xfd")
     path = write(tmp_path / "b.eval", packed[: frame + 20] + b"damaged" + packed[frame + 27 :])
     with pytest.raises(DataError, match=r"b.eval, header.json: cannot be read"):
-        list(imported.read_generations(path))
+        list(imported.read_texts(path))
 
 
 def load(path: Path) -> Any:

@@ -227,11 +227,13 @@ def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
 
 
 def test_a_plan_reads_the_files_of_the_user_and_names_a_device_that_is_missing(tmp_path, caplog):
-    rows = [{"id": str(i), "text": " a text."} for i in (0, 1, 0)]
-    path = write_jsonl(tmp_path / "twice.jsonl", rows)
+    rows = [{"id": "0", "text": " a text."}, {"id": "1", "text": " another one.", "stop": "bored"}]
+    path = write_jsonl(tmp_path / "bored.jsonl", rows)
     words = (f"generations={path}", "metric=[zipf]", "scorer=docs-m", "runtime.device=cuda")
+    with pytest.raises(DataError, match=r"bored\.jsonl:2: field 'stop': expected eos or length"):
+        plan(settings(tmp_path, *words), open_session(tmp_path))
+    write_jsonl(path, rows[:1])
     plan(settings(tmp_path, *words), open_session(tmp_path))
-    assert "twice.jsonl:3: a second text for '0'; a run of this example stops there" in caplog.text
     missing = "runtime.device=cuda: this machine has no CUDA device"
     assert (missing in caplog.text) is not torch.cuda.is_available()
 

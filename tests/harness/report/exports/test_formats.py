@@ -11,7 +11,7 @@ import yaml
 
 from openended.harness.app.commands.compare import main as compare
 from openended.harness.core import SpecError
-from openended.harness.imported import read_generations, read_system_scores
+from openended.harness.imported import read_system_scores, read_texts
 from openended.harness.report.exports import every_eval_ever, texts
 from openended.harness.report.exports.formats import FORMATS, export_results
 from openended.harness.results import read_results
@@ -157,7 +157,7 @@ def test_a_log_of_inspect_has_texts_scores_and_directions(runs, tmp_path, capsys
         sample = json.loads(archive.read(f"samples/{header['eval']['dataset']['sample_ids'][0]}_epoch_1.json"))
     assert sample["output"]["completion"] == sample["messages"][1]["content"] != ""
     assert sample["target"]
-    texts_of = [row.text for row in read_generations(paths[0])]
+    texts_of = [row.text for row in read_texts(paths[0])]
     assert texts_of[0] == sample["output"]["completion"]
     assert compare(["--unmatched", "drop", *map(str, paths[1:])]) == 0
     assert "Differences of mean scores" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Outputs of other evaluation frameworks and of batch requests, recognized by the fields of the first record.
+"""Outputs of other programs whose fields alone do not say what they hold, recognized by the first record.
 
 A record keeps its own fields (`--field` may name one) and gets `text`, `id`, and, where there are some, `prompt`,
 `human`, `sample` and `stop`. What cannot be scored is refused; what is left out is counted in a `ReadSummary`.
@@ -22,7 +22,7 @@ from openended.harness.core import (
     read_json,
     shorten_error,
 )
-from openended.harness.imported.records import Cells, ReadSummary, Records
+from openended.harness.imported.fields import Cells, ReadSummary, Records, find_value
 from openended.harness.models import limit_memory, read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
@@ -46,8 +46,8 @@ class OutputFormat:
     fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
     model: str = ""  # path of the name of the model that wrote a text; a file holds the texts of one
 
-    def convert(self, rows: Iterable[tuple[int, str, Any]], summary: ReadSummary) -> Records:
-        """Yield a record per text of (line, file and line, record), each checked."""
+    def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
+        """Yield a record per text of (position, file and position, record), each checked."""
         texts: dict[Any, int] = {}
         models: set[str] = set()
         chosen_filter: list[Any] = []  # of lm-evaluation-harness: a file repeats every document for each filter
@@ -112,23 +112,6 @@ def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             yield {"id": str(question) if len(turns) == 1 else f"{question}/{number}", "text": text, "sample": sample}
 
 
-def _read_messages(row: Cells, where: str) -> Iterator[dict[str, Any]]:
-    """Answers of Arena-Hard 2: messages with roles; an answer is a text or an object with `answer`."""
-    messages = row["messages"]
-    answers = [i for i, m in enumerate(messages) if isinstance(m, dict) and m.get("role") == "assistant"]
-    if not answers:
-        raise DataError(f"{where}: field 'messages': expected an answer with the role 'assistant', got none")
-    for number, index in enumerate(answers, start=1):
-        content = messages[index].get("content")
-        text = content.get("answer") if isinstance(content, dict) else content
-        text = _check_answer(text, f"answer {number} of {row['uid']!r}", where)
-        fields = {"id": str(row["uid"]) if len(answers) == 1 else f"{row['uid']}/{number}", "text": text}
-        match messages[index - 1] if index else None:
-            case {"content": str() as prompt}:
-                fields["prompt"] = prompt
-        yield fields
-
-
 def _check_answer(text: Any, what: str, where: str) -> str:  # noqa: ANN401
     if isinstance(text, str) and text.strip() == _FAILED_ANSWER:
         raise DataError(f"{where}: {what}: its request failed ({_FAILED_ANSWER}); answer it again, or delete its line")
@@ -183,7 +166,13 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
         message = error.get("message") if isinstance(error, dict) else error
         raise DataError(f"{where}: sample {name!r} failed ({message!s:.120}); finish it: inspect eval-retry")
     choices, text = sample["output"].get("choices"), sample["output"].get("completion")
-    if not isinstance(choices, list) or not choices or not isinstance(text, str):
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    reason, message = choice.get("stop_reason"), choice.get("message")
+    thought = None
+    if isinstance(message, dict) and "content" in message:
+        thought, answer = read_message(message, f"{where}: sample {name!r}: ")
+        text = answer if text is None else text  # logs before Inspect 0.3.135 have no `completion`
+    if not choice or not isinstance(text, str):
         raise DataError(f"{where}: sample {name!r} has no output")
     epoch = 1 if sample.get("epoch") is None else _get(sample, "epoch", (int,), where)
     fields: dict[str, Any] = {"id": str(name), "sample": epoch - 1, "text": text}
@@ -193,11 +182,11 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
     match sample.get("target"):
         case (str() as target) | [str() as target] if target:
             fields["human"] = target
-    choice = choices[0] if isinstance(choices[0], dict) else {}
-    reason, message = choice.get("stop_reason"), choice.get("message")
-    if isinstance(message, dict) and "content" in message:
-        fields |= _keep_reasoning(read_message(message, f"{where}: sample {name!r}: ")[0])
-    yield fields | _read_stop(None if reason == "unknown" else reason, f"{where}: sample {name!r}")
+    yield (
+        fields
+        | _keep_reasoning(thought)
+        | _read_stop(None if reason == "unknown" else reason, f"{where}: sample {name!r}")
+    )
 
 
 def _keep_reasoning(thought: str | None) -> dict[str, Any]:
@@ -214,10 +203,6 @@ def _read_stop(reason: object, where: str) -> dict[str, str]:
 
 
 INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
-_ALPACA_EVAL = OutputFormat(
-    "AlpacaEval outputs", lambda row, _: [{"text": row["output"], "prompt": row["instruction"]}],
-    {"instruction": (str,), "output": (str,)}, "generator",
-)  # fmt: skip
 _LM_EVAL = OutputFormat(
     "lm-evaluation-harness samples", _read_lm_eval,
     {"doc_id": (int,), "arguments": (dict, type(None)), "resps": (list,)},
@@ -225,38 +210,30 @@ _LM_EVAL = OutputFormat(
 _ANSWERS = OutputFormat(
     "MT-Bench or Arena-Hard answers", _read_answers, {"question_id": _ID, "choices": (list,)}, "model_id"
 )
-_MESSAGES = OutputFormat("Arena-Hard 2 answers", _read_messages, {"uid": _ID, "messages": (list,)}, "model")
 _BATCH = OutputFormat(
     "batch output (OpenAI, vLLM)", _read_batch, {"custom_id": _ID, "response": (dict, type(None))},
     "response.body.model",
 )  # fmt: skip
 
 
-def open_output_document(content: Any, path: Path, summary: ReadSummary) -> tuple[str, Records] | None:  # noqa: ANN401
-    """Return title and records of a JSON file that holds all of them (AlpacaEval, Inspect); None for other files."""
-    match content:
-        case {"eval": dict(), "samples": _}:
-            return INSPECT.title, read_inspect_texts(path, summary)
-        case [{"instruction": _, "output": _}, *_]:
-            lines = ((i, f"{path}:{i}", row) for i, row in enumerate(content, start=1))
-            return _ALPACA_EVAL.title, _ALPACA_EVAL.convert(lines, summary)
-    return None
+TITLES = frozenset(form.title for form in (INSPECT, _LM_EVAL, _ANSWERS, _BATCH))
 
 
-def open_json_lines(path: Path, first: Cells, rows: Records, summary: ReadSummary) -> tuple[str | None, Records]:
-    """Return title and records of JSON lines, unknown ones as they are; of several filters the first is read."""
+def recognize(first: Cells, records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
+    """Return title and records of a file, unknown ones as they are; of several filters the first is read."""
     match first:
         case {"arguments": dict() | None, "resps": list()}:
             form = _LM_EVAL
         case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:
             form = _ANSWERS
-        case {"uid": str() | int(), "messages": list()}:
-            form = _MESSAGES
         case {"custom_id": str() | int(), "response": dict() | None}:
             form = _BATCH
         case _:
-            return None, rows
-    return form.title, form.convert(((number, f"{path}:{number}", row) for number, row in rows), summary)
+            return None, records
+    positions = (
+        (position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records
+    )
+    return form.title, form.convert(positions, summary)
 
 
 @contextmanager
@@ -325,8 +302,9 @@ def _check_samples(header: Any, samples: Samples, path: Path) -> Samples:  # noq
 def read_inspect_texts(path: Path, summary: ReadSummary) -> Records:
     """Yield the texts of a log, in their order in the data set."""
     with open_inspect_log(path) as (_, samples):
-        for number, cells in INSPECT.convert(samples, summary):
-            yield number, {name: cells[name] for name in _READ if name in cells}
+        positions = ((position.partition(", ")[2], position, sample) for _, position, sample in samples)
+        for position, cells in INSPECT.convert(positions, summary):
+            yield position, {name: cells[name] for name in _READ if name in cells}
 
 
 def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Any:  # noqa: ANN401
@@ -360,13 +338,6 @@ def _unpack_zstandard(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     if zlib.crc32(data) != info.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 of {info.filename!r}")
     return data
-
-
-def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the value under a path of names; None where there is none."""
-    for name in path.split("."):
-        row = row.get(name) if isinstance(row, dict) else None
-    return row
 
 
 def _get(row: Cells, path: str, kinds: Sequence[type[Any]], where: str) -> Any:  # noqa: ANN401

@@ -1,0 +1,348 @@
+"""Choose which fields of a file's records hold texts and prompts, by their names and by what they hold.
+
+A field is named by a path: `answers.text` goes into objects, and through a list to each of its items; a number picks
+one of them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from openended.harness.core import DataError, SpecError, lacks_word_spaces, suggest
+from openended.harness.models import find_message, is_conversation
+
+Side = Literal["system", "human"]
+Cells = Mapping[str, Any]
+Records = Iterator[tuple[str, Cells]]  # (line or record of the file, fields)
+NAMES: Mapping[Side, tuple[str, ...]] = {
+    "system": (
+        "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
+        "generated_seqs", "text_samples",
+    ),
+    "human": ("human", "human_text", "reference"),
+}  # fmt: skip
+"""Usual names of the field with the texts."""
+IDS_FIELD = "token_ids"
+IDS = ("id", "example_id")
+_IDS = (*IDS, "question_id", "prompt_id", "doc_id", "task_id", "instance_id", "custom_id", "uid", "qid", "idx", "index")
+_MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
+# What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
+# references, then in fields whose name says nothing, and last in those of the other side.
+_KINDS = {
+    "output": "output out outs generation gen generated completion continuation response answer prediction pred "
+    "predicted reply hypothesis hypo hyp decoded recover sampled",
+    "human": "human reference ref refs gold golden target tgt truth canonical highlight",
+    "prompt": "prompt instruction question query input inp source src context ctx prefix request premise",
+    "passage": "document article passage dialogue title",
+    "other": "id uid uuid guid hash key name model system generator engine decoder lang language url link date time "
+    "timestamp tstamp created category cat type kind class split dataset subset domain cluster label topic role status "
+    "error finish stop reason usage version score rating rank judge judgment annotator annotation rationale feedback "
+    "critique explanation reasoning thinking token logprob path file filename metadata config parameter arg tool "
+    "template persona description keyword author tag test entry requester worker hit",
+}
+_APART = {"meta", "metadata", "extra", "info", "annotations", "usage", "config"}  # objects with facts about a record
+_KIND_OF = {word: kind for kind, words in _KINDS.items() for word in words.split()}
+_ORDER: Mapping[Side, tuple[str, ...]] = {
+    "system": ("output", "text", "human", "passage"), "human": ("human", "text", "output", "passage")
+}  # fmt: skip
+_TURNS = {"turns", "conversation", "conversations", "dialog", "dialogue", "dialogues", "messages", "history"}
+SAMPLED = 200  # records that are looked at
+_ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
+_LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+@dataclass(slots=True)
+class ReadSummary:
+    """What became of the records of a file, other than texts that were read."""
+
+    dropped: Counter[str] = field(default_factory=Counter)  # reason → number of records left out
+    truncated: int = 0  # texts that the framework cut at a length limit
+    texts: int = 0
+    remarks: dict[str, None] = field(default_factory=dict)  # how the file was read
+
+    def lines(self) -> list[str]:
+        """Return remarks, and one line with all counts unless every record is a whole text."""
+        parts = [f"left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
+        parts += [f"cut at the framework's length limit: {self.truncated}"] if self.truncated else []
+        return [*self.remarks, *(["; ".join([f"texts read: {self.texts}", *parts])] if parts else [])]
+
+
+@dataclass(slots=True, eq=False)
+class FieldValues:
+    """What the first records hold under a path."""
+
+    path: str
+    texts: list[str] = field(default_factory=list)
+    records: int = 0
+    has_lists: bool = False  # of plain texts
+    has_turns: bool = False  # conversations
+    kind: str = ""  # what the name says, as `classify`
+
+    @property
+    def words(self) -> float:
+        """Mean number of words."""
+        return sum(map(count_words, self.texts)) / max(len(self.texts), 1)
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether these look like texts: most have several words, and most differ."""
+        wordy = sum(count_words(text) > 1 for text in self.texts) > len(self.texts) / 2
+        return self.has_turns or (wordy and self.has_letters and (self.is_varied or self.words >= 8))
+
+    @property
+    def is_varied(self) -> bool:
+        """Return whether most values differ."""
+        return len(self.texts) < 4 or 2 * len(set(self.texts)) > len(self.texts)
+
+    @property
+    def has_letters(self) -> bool:
+        """Return whether most values hold more letters than other characters."""
+        return sum(2 * sum(map(str.isalpha, text)) > len(text.strip()) for text in self.texts) > len(self.texts) / 2
+
+    def describe(self) -> str:
+        """Describe the values in a few words."""
+        path, distinct, count = f"'{self.path}'", len(set(self.texts)), len(self.texts)
+        if self.has_turns:
+            return f"{path} (conversations)"
+        if self.has_lists and self.path.rpartition(".")[2].lower() in _TURNS:
+            return f"{path} (lists of texts: turns, or samples?)"
+        if count >= 4 and distinct <= count / 2 and self.words < 8:
+            return f"{path} ({distinct} value{'s' if distinct != 1 else ''} in {count} rows)"
+        words = f"{self.words:.0f} word{'s' if round(self.words) != 1 else ''}"
+        return f"{path} ({words}: {quote(next(iter(self.texts), ''))})"
+
+
+@dataclass(frozen=True)
+class FieldChoice:
+    """Which fields of a file hold what."""
+
+    field: str
+    is_guessed: bool = False
+    prompt: tuple[str, ...] = ()  # together, they are the prompt
+    id: str | None = None
+    others: tuple[str, ...] = ()  # fields that could be meant too, described
+    model: str | None = None  # a field with the names of several models
+    role: str | None = None  # a field that says who wrote a text, a user or an assistant
+    has_turns: bool = False  # the field holds conversations
+
+    @property
+    def has_roles(self) -> bool:
+        """Return whether texts are those of a role."""
+        return self.has_turns or self.role is not None
+
+    @cached_property
+    def steps(self) -> list[str]:
+        """The parts of the field's path."""
+        return self.field.split(".")
+
+
+def count_words(text: str) -> int:
+    """Return the number of words of a text; of a script without spaces, two characters count as one."""
+    return len(text) // 2 if lacks_word_spaces(text) else len(text.split())
+
+
+def quote(text: str, most: int = 40) -> str:
+    """Return the beginning of a text on one line, in quotation marks."""
+    line = " ".join(text[: 4 * most].split())
+    return f"“{line[:most].rstrip()}…”" if len(line) > most else f"“{line}”"
+
+
+def find_values(value: Any, steps: Sequence[str]) -> Any:  # noqa: ANN401 - JSON
+    """Return what is under a path, a list where it leads through a list; `...` where there is nothing."""
+    if not steps:
+        return value
+    if isinstance(value, list):
+        if steps[0].isdecimal():
+            return find_values(value[int(steps[0])], steps[1:]) if int(steps[0]) < len(value) else ...
+        values = [inner for item in value if (inner := find_values(item, steps)) is not ...]
+        return values or ...
+    if isinstance(value, Mapping):
+        for end in range(len(steps), 0, -1):
+            if (name := ".".join(steps[:end])) in value:
+                return find_values(value[name], steps[end:])
+    return ...
+
+
+def find_value(row: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the value under a path; None where there is none."""
+    value = find_values(row, path.split("."))
+    return None if value is ... else value
+
+
+def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
+    """Return path → texts of the records, in the order in which the paths come first."""
+    by_path: dict[str, FieldValues] = {}
+    is_of_workers = bool(records) and "HITId" in records[0]  # Mechanical Turk: what they saw, and what they answered
+    for cells in records:
+        seen: set[str] = set()
+        for path, item, kind in _walk(cells, "", _DEPTH):
+            if path not in by_path and len(by_path) >= _MOST_FIELDS:
+                continue
+            values = by_path.setdefault(path, FieldValues(path, kind=classify(path)))
+            values.records += path not in seen
+            seen.add(path)
+            values.has_turns = values.has_turns or kind == "turns"
+            values.has_lists = values.has_lists or kind == "list"
+            values.texts.append(item)
+    for values in by_path.values() if is_of_workers else ():
+        is_shown = values.path.startswith("Input.")
+        values.kind = classify(values.path.removeprefix("Input.")) if is_shown else "other"
+    return {path: values for path, values in by_path.items() if 2 * values.records >= len(records)}
+
+
+def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - JSON
+    """Yield (path, text, kind) of the texts in a value."""
+    if isinstance(value, str):
+        yield path, value, kind
+    elif depth == 0:
+        return
+    elif isinstance(value, list):
+        if is_conversation(value):
+            contents = (message["content"] for item in value if (message := find_message(item)) is not None)
+            yield path, next((content for content in contents if isinstance(content, str)), ""), "turns"
+            return
+        parts = [part for part in value if isinstance(part, Mapping) and "type" in part]
+        if parts and len(parts) == len(value) and any(isinstance(part.get("text"), str) for part in parts):
+            yield path, "".join(part["text"] for part in parts if isinstance(part.get("text"), str)), kind
+            return
+        for item in value[:_ITEMS]:
+            yield from _walk(item, path, depth - 1, "list" if isinstance(item, str) else kind)
+    elif isinstance(value, Mapping):
+        message = find_message(value) if path else None
+        is_message = message is not None and isinstance(message["content"], str)
+        if message is not None and is_message:
+            yield path, message["content"], kind
+        for name, inner in list(value.items())[:_MOST_FIELDS]:
+            if is_message and inner == (message or {})["content"]:
+                continue
+            is_numbered = isinstance(name, str) and name.isdecimal() and path and isinstance(inner, str)
+            yield from _walk(inner, path if is_numbered else f"{path}.{name}".lstrip("."), depth - 1, kind)
+
+
+def classify(path: str) -> str:
+    """Return what the name of a field says it holds: output, human, prompt, passage or other things; else text."""
+    kinds = []
+    if _APART & set(path.lower().split(".")[:-1]):
+        return "other"
+    for part in reversed(path.split(".")):
+        words = [word.lower() for word in _WORD.findall(part)]
+        kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
+        if "human" in kinds_of_part and kinds_of_part[-1] != "other":
+            return "human"
+        if kinds_of_part:
+            kinds.append("text" if kinds_of_part[-1] == "other" and words[-1] == "text" else kinds_of_part[-1])
+    return "human" if "human" in kinds and kinds[0] != "other" else (kinds or ["text"])[0]
+
+
+def choose_field(
+    values: Mapping[str, FieldValues], side: Side, position: str, option: str
+) -> tuple[str, list[FieldValues]]:
+    """Return the path of the texts, and other paths that could be meant.
+
+    Raises:
+        DataError: If none looks like texts, or several do; names what there is, and what to type after `option`.
+    """
+    usual = (*NAMES[side], "text", *NAMES["system"])
+    able = [v for v in values.values() if v.is_text or v.path in usual]
+    listed = [v for v in able if v.has_lists and not v.has_turns and v.path.rpartition(".")[2].lower() in _TURNS]
+    by_kind: dict[str, list[FieldValues]] = {}
+    for each in able:
+        if each not in listed:
+            by_kind.setdefault(each.kind, []).append(each)
+    groups = [by_kind[kind] for kind in _ORDER[side] if kind in by_kind]
+    if not groups and not listed:  # short texts of the only field that can be
+        rest = [v for v in values.values() if v.kind != "prompt" and v.path not in _IDS]
+        is_one = len(rest) == 1 and rest[0].kind in _ORDER[side] and rest[0].is_varied
+        groups = [rest] if is_one and rest[0].has_letters else []
+    if any(len(name.split()) > 2 for name in values):
+        raise DataError(
+            f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; is its first line a "
+            f"header with names? name it: {option}NAME"
+        )
+    if not groups:
+        prompts = [v for v in values.values() if v.kind == "prompt"]
+        others = [v for v in values.values() if v not in listed and v not in prompts]
+        parts = [f"{', '.join(v.describe() for v in group[:3])} {word}" for group, word in (
+            (prompts, "is a prompt"), (listed, "may be either"), (others, "is no text"),
+        ) if group]  # fmt: skip
+        got = "; ".join(parts) or "no texts at all"
+        able = [*listed, *(v for v in others if v.kind in _ORDER[side] and v.is_varied and v.has_letters)]
+        best = able[0].path if able else "NAME"
+        raise DataError(f"{position}: no field with the text: {got}; name it: {option}{best}")
+    group = groups[0]
+    named = [v for v in group if v.path in usual]
+    first = min(named, key=lambda v: usual.index(v.path)) if named else max(group, key=lambda v: v.words)
+    rivals = [v for v in group if v is not first and v.texts != first.texts]
+    is_clear = not rivals or (len(rivals) == 1 and first.words >= _LONGER * rivals[0].words)
+    is_clear = is_clear and not (first.kind == "text" and first.has_lists and not first.has_turns)
+    if named:
+        is_clear = not any(v.path in NAMES[side] for v in rivals)
+    if not is_clear:
+        able = [v for v in group if _LONGER * v.words >= first.words]  # in the order of the file
+        able += [v for v in group if v not in able]
+        both = " or ".join(v.describe() for v in able[:3]) + (" or …" if len(able) > 3 else "")
+        raise DataError(f"{position}: no field with the text for certain: {both}; name it: {option}{able[0].path}")
+    return first.path, [*rivals, *(v for other in groups[1:] for v in other)]
+
+
+def choose_fields(
+    records: Sequence[Cells], side: Side, position: str, option: str, chosen: str | None = None
+) -> FieldChoice:
+    """Choose the fields of a file from its first records.
+
+    Args:
+        records: The first records.
+        side: Whose texts are read.
+        position: File and line, for errors.
+        option: What a user types before the name of the field, for errors: `task.text_field=`, `--field `.
+        chosen: The field with the texts that the user named; None: it is guessed.
+    """
+    values = collect_values(records)
+    first = records[0]
+    if not first:
+        raise DataError(
+            f"{position}: an empty record; expected an object with a text in one of {', '.join(NAMES[side])}"
+        )
+    others: list[FieldValues] = []
+    path = chosen
+    usual = [name for name in (*NAMES[side], "text", *NAMES["system"], "messages") if name in first]
+    if path is None and usual and usual[0] not in values:  # of another type, as reading says
+        path = usual[0]
+    has_texts = any(v.is_text or v.path in ("text", *NAMES["system"]) for v in values.values())
+    if path is None and IDS_FIELD in first and not has_texts:
+        path = IDS_FIELD
+    if path is None:
+        path, others = choose_field(values, side, position, option)
+    elif find_values(first, path.split(".")) is ...:
+        raise SpecError(f"{position}: no field {path!r}{suggest(path, [*map(str, first), *values])}; set {option}NAME")
+    rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
+    models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
+    writers = (
+        {(find_message({"role": text, "content": ""}) or {}).get("role") for text in roles.texts}
+        if (roles := values.get("role"))
+        else set()
+    )
+    reading = FieldChoice(
+        path, chosen is None, _find_prompt(values, rest), _find_id(first, path), model=models,
+        role="role" if {"user", "assistant"} <= writers else None,
+        has_turns=path == "messages" or (path in values and values[path].has_turns),
+    )  # fmt: skip
+    return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
+
+
+def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields that together are the prompt: `prompt`, else all others that are called so."""
+    prompts = [n for n in names if values[n].kind == "prompt" and not values[n].has_lists and not values[n].has_turns]
+    if "prompt" in prompts:
+        return ("prompt",)
+    flat = [name for name in prompts if "." not in name]
+    return tuple(flat) or tuple(prompts[:1])
+
+
+def _find_id(cells: Cells, path: str) -> str | None:
+    names = [name for name in _IDS if name != path and cells.get(name) not in (None, "")]
+    return next((name for name in names if name in IDS or type(cells[name]) in (str, int)), None)

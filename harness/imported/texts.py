@@ -1,0 +1,503 @@
+"""Read texts from records of any origin, Grover's files, GPT-2's output dataset and the archive of MAUVE's authors."""
+
+import hashlib
+import io
+import pickle
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from openended.harness.core import DataError, Stop, Thinking, check_regular_file, describe_read_errors, digest
+from openended.harness.imported import fields, files, formats
+from openended.harness.imported.fields import FieldChoice, ReadSummary, Side, find_values
+from openended.harness.imported.files import TextRecord, check_text
+from openended.harness.models import (
+    REASONING_FIELDS,
+    find_message,
+    is_conversation,
+    limit_memory,
+    read_message,
+    read_messages,
+)
+
+# Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
+# bytes that name the memo's index two billion would take 16 GiB.
+FREE, RATIO = 256 << 20, 64
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
+
+    def persistent_load(self, pid: Any, /) -> NoReturn:  # noqa: ANN401
+        raise pickle.UnpicklingError(f"it asks for the persistent object {pid!r}")
+
+
+def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - nested plain data
+    """Return the lists, numbers, booleans and strings of a pickle stream; `path` is for the errors."""
+    size = stream.seek(0, 2)
+    stream.seek(0)
+    try:
+        with limit_memory(FREE + RATIO * size):
+            value = _PlainUnpickler(stream).load()
+    except pickle.UnpicklingError as err:
+        raise DataError(f"{path}: not read, because the pickle holds more than plain lists ({err})") from err
+    except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
+        raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
+    except (MemoryError, RecursionError) as err:
+        raise DataError(f"{path}: not read, because the pickle expands beyond the memory allowed for its size") from err
+    seen: set[int] = set()  # lists: one that contains itself is visited once
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            if id(item) not in seen:
+                seen.add(id(item))
+                waiting.extend(part for part in item if type(part) is not int)  # most of a file is lists of integers
+        elif not isinstance(item, (bool, int, float, str)):
+            raise DataError(f"{path}: not read, because it holds a {type(item).__name__}")
+    return value
+
+
+MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
+_GROVER = ({"article", "label", "ind30k"}, {"gens_article"})  # formats in which other fields also mark model texts
+OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
+"""What names the field with the texts of a side in a run."""
+_PICKLES = (".p", ".pkl", ".pickle")
+_ENDS: Mapping[str, Stop] = {
+    "eos": "eos", "stop": "eos", "end_turn": "eos", "stop_sequence": "eos", "STOP": "eos", "length": "length",
+    "max_tokens": "length", "MAX_TOKENS": "length",
+}  # fmt: skip
+_GPT2_END = 50256
+_GPT2_OUTPUT = {"ended", "length", "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextSelection:
+    """What of a file is scored."""
+
+    field: str | None = None  # with the text; None: it is guessed
+    role: str | None = None  # of the turns of a conversation; None: assistant
+    thinking: Thinking = "drop"  # of texts with reasoning
+    side: Side = "system"
+
+
+WHOLE = TextSelection()
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedText:
+    """One imported text."""
+
+    where: str  # file and line, for errors
+    line: int  # of its record, from 0
+    text: str | None  # None where only token ids are given
+    identity: str | None = None
+    prompt: str | None = None
+    sample: int | None = None
+    stop: Stop | None = None
+    token_ids: tuple[int, ...] | None = None
+    """Token ids of the text as generated; those of the MAUVE archive include the prompt."""
+    paired: bool = True  # false: the text answers no prompt
+    reasoning: str | None = None  # what the model reasoned before, where the record has it apart
+    turn: int | None = None  # of a conversation, whose turns of one role are its samples
+    group: int = -1  # number of its prompt, from 0
+
+
+@dataclass(slots=True)
+class TextSurvey:
+    """What a file of texts holds."""
+
+    reading: FieldChoice | None  # None: of a format whose fields have their meaning
+    title: str | None  # of its format
+    count: int = 0
+    first: str = ""  # its first text that is not empty
+    empty: list[str] = field(default_factory=list)  # where the first few texts are that are empty
+    num_empty: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)  # number of texts of a prompt → number of such prompts
+    grouping: str = ""  # what says which texts have one prompt: `conversation`, `prompt`, `id`; empty: nothing
+    starts_with_prompt: bool = True  # every text does
+    role: str = "assistant"  # whose turns of conversations are read
+    fields: Sequence[str] = ()  # all fields with texts, described
+    summary: ReadSummary = field(default_factory=ReadSummary)
+
+    @property
+    def samples(self) -> int:
+        """The largest number of texts of a prompt."""
+        return max(self.sizes, default=0)
+
+    def describe_samples(self) -> str:
+        """Say how many texts a prompt or conversation has, and by which field it is known."""
+        counts = f"{min(self.sizes)} to {self.samples}" if len(self.sizes) > 1 else str(self.samples)
+        names = (
+            "+".join(self.reading.prompt) if self.reading is not None and self.grouping == "prompt" else self.grouping
+        )
+        return f"{counts} per conversation" if names == "conversation" else f"{counts} per prompt ({names})"
+
+    def describe(self, option: str) -> str:
+        """Say in one line which field is read, how many texts it has, and how another one is named after `option`."""
+        reading, parts = self.reading, [f"{self.count:,} text{'s' if self.count != 1 else ''}"]
+        if reading is not None and (reading.is_guessed or reading.field != files.TEXT):
+            parts[0] += f" of {reading.field!r}{' (guessed)' if reading.is_guessed and self.title is None else ''}"
+        if reading is not None and reading.has_turns:
+            parts[0] += f", turns of the {self.role}"
+        if self.title is not None:
+            parts.append(self.title)
+        if self.samples > 1:
+            parts.append(self.describe_samples())
+        elif reading is not None and reading.prompt:
+            parts.append(f"1 per prompt ({'+'.join(reading.prompt)})")
+        if self.num_empty:
+            parts.append(f"{self.num_empty} empty ({', '.join(self.empty)}{', …' if self.num_empty > 3 else ''})")
+        parts += [f"first: {fields.quote(self.first)}", *self.summary.lines()]
+        if reading is not None and reading.model is not None:
+            parts.append(f"of several models ({reading.model!r})")
+        if reading is not None and reading.is_guessed and reading.others:
+            parts.append(f"not {' or '.join(reading.others)}; {option}NAME takes another")
+        elif reading is not None and reading.is_guessed and self.title is None:
+            parts.append(f"{option}NAME takes another field")
+        return ", ".join(parts[:-1]) + f"; {parts[-1]}" if len(parts) > 1 else parts[0]
+
+
+def read_texts(
+    path: Path, selection: TextSelection = WHOLE, summary: ReadSummary | None = None
+) -> Iterator[ImportedText]:
+    """Yield the texts of a file in its order; format and fields are found in its first records.
+
+    Args:
+        path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
+        selection: What of a record is read.
+        summary: Counts what is left out.
+
+    Raises:
+        DataError: If the file cannot be read or a record does not fit the format; names file and line.
+    """
+    archive, member = split_member(path)
+    if member is not None or path.suffix in _PICKLES:
+        yield from _read_mauve(archive, member)
+        return
+    reading = find_fields(path, selection)
+    counts = summary if summary is not None else ReadSummary()
+    for record in files.read_records(path, summary, selection.field):
+        value = find_values(record.cells, reading.steps) if reading is not None else None
+        if is_conversation(value) or (reading is not None and reading.has_turns):
+            yield from _read_turns(record, value, selection.role or "assistant")
+        elif selection.role is not None and (reading is None or reading.role is None):
+            option = "generations_role" if selection.side == "system" else "task.role"
+            raise DataError(f"{option}={selection.role}: expected conversations, got texts in {path}; leave it out")
+        else:
+            yield from _read_record(record, reading, selection, counts)
+
+
+@lru_cache(maxsize=64)
+def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> FieldChoice | None:
+    del stamp
+    first = files.read_first_records(path, selection.field, fields.SAMPLED)
+    if not first:
+        raise DataError(f"{path}: holds no text")
+    names = first[0].cells.keys()
+    if selection.side == "system" and selection.field is None and any(form <= names for form in _GROVER):
+        return None
+    cells = [record.cells for record in first]
+    if recognize_format(path) in formats.TITLES:
+        name = "human" if selection.side == "human" and "human" in cells[0] else "text"
+        return FieldChoice(selection.field or name, prompt=("prompt",), id="id")
+    if cells[0].keys() <= {files.TEXT, files.LINE, files.BLOCK} and files.detect_kind(path) == ".txt":
+        return FieldChoice(selection.field or files.TEXT)
+    return fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
+
+
+def find_fields(path: Path, selection: TextSelection) -> FieldChoice | None:
+    """Return which fields of a file are read; None where its format says it."""
+    return _find_fields(path, _stamp(path), selection)
+
+
+def select_role(path: Path, selection: TextSelection, role: str | None) -> TextSelection:
+    """Return a selection of the turns of a role, where the file has turns; else the same."""
+    is_table = split_member(path)[1] is not None or path.suffix in _PICKLES
+    reading = None if role is None or is_table else find_fields(path, selection)
+    return replace(selection, role=role) if reading is not None and reading.has_roles else selection
+
+
+def _stamp(path: Path) -> tuple[Any, ...]:
+    """Return what changes if a file or a folder does."""
+    stats = [file.stat() for file in files.list_files(split_member(path)[0])]
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
+def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
+    """Read a file once and return what it holds; the same file is not read again."""
+    return _survey_texts(path, _stamp(path), selection)
+
+
+@lru_cache(maxsize=32)
+def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> TextSurvey:
+    del stamp
+    reading = None if split_member(path)[1] is not None or path.suffix in _PICKLES else find_fields(path, selection)
+    survey = TextSurvey(reading, recognize_format(path), role=selection.role or "assistant")
+    if reading is not None:
+        records = files.read_first_records(path, selection.field, fields.SAMPLED)
+        survey.fields = [v.describe() for v in fields.collect_values([r.cells for r in records]).values()]
+    prompts, ids = dict[object, int](), dict[object, int]()
+    conversations: list[int] = []
+    for text in read_texts(path, selection, survey.summary):
+        survey.count += 1
+        words = (text.text or "").strip()
+        survey.first = survey.first or words
+        if text.text is not None and not words and text.reasoning is None:
+            survey.num_empty += 1
+            survey.empty += [text.where.removeprefix(f"{path}").lstrip(":, ")] if survey.num_empty <= 3 else []
+        survey.starts_with_prompt = survey.starts_with_prompt and _starts_with_prompt(text)
+        for counts, key in ((prompts, text.prompt), (ids, text.identity)):
+            if key:
+                counts[hash(key)] = counts.get(hash(key), 0) + 1
+        if text.turn is not None:
+            conversations += [0] * (text.turn == 0)
+            conversations[-1] += 1
+    whole = survey.count
+    if max(conversations, default=0) > 1:
+        survey.grouping, sizes = "conversation", conversations
+    elif sum(prompts.values()) == whole and (len(prompts) > 1 or whole == 1):
+        survey.grouping, sizes = "prompt", list(prompts.values())
+    elif sum(ids.values()) == whole and len(ids) > 1:
+        survey.grouping, sizes = "id", list(ids.values())
+    else:
+        sizes = [1] * whole
+    for size in sizes:
+        survey.sizes[size] = survey.sizes.get(size, 0) + 1
+    return survey
+
+
+def _starts_with_prompt(text: ImportedText) -> bool:
+    return bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
+
+
+def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[ImportedText]:
+    """Yield texts with the number of their prompt, and their own number among its texts in the order of the file."""
+    groups: dict[object, int] = {}
+    counts: list[int] = []
+    for text in texts:
+        if grouping == "conversation":
+            key: object = text.line
+        elif grouping:
+            key = hash(text.prompt if grouping == "prompt" else text.identity)
+        else:
+            key = object()
+        if grouping:
+            group = groups.setdefault(key, len(groups))
+            counts += [0] * (group == len(counts))
+        else:
+            group = len(counts)
+            counts.append(0)
+        yield replace(text, group=group, sample=counts[group])
+        counts[group] += 1
+
+
+def recognize_format(path: Path) -> str | None:
+    """Name the format of a file of a paper or of another framework; None for the other formats."""
+    archive, member = split_member(path)
+    if member is not None or archive.is_dir() or path.suffix in _PICKLES:
+        return None
+    title, records = files.open_records(path, ReadSummary())
+    if title is None and fields.IDS_FIELD in next(records, ("", {}))[1]:
+        return f"JSON lines, texts with {fields.IDS_FIELD!r}"
+    return title
+
+
+def split_member(path: Path) -> tuple[Path, str | None]:
+    """Return (file, member) of `ARCHIVE#MEMBER`; the member of a plain file is None."""
+    archive, mark, member = str(path).partition("#")
+    return (Path(archive), member) if mark and not path.exists() else (path, None)
+
+
+def compute_fingerprint(path: Path) -> str:
+    """Compute the SHA-256 fingerprint of a file, or of an archive's member."""
+    archive, member = split_member(path)
+    if not archive.is_file() and (member is not None or not archive.is_dir()):
+        raise DataError(f"generations: no such file: {archive}")
+    if member is None:
+        return files.digest_files(archive)
+    with archive.open("rb") as handle:
+        md5 = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 != MAUVE_MD5:
+        raise DataError(f"{archive}: its MD5 is {md5}, its authors state {MAUVE_MD5}; fetch it again")
+    return digest(["mauve archive", md5, member])
+
+
+def _read_record(
+    record: TextRecord, reading: FieldChoice | None, selection: TextSelection, summary: ReadSummary
+) -> Iterator[ImportedText]:
+    row, where, line = record.cells, record.where, record.line
+    if reading is None and "article" in row and "label" in row:
+        if row["label"] == "machine":
+            article = check_text(row["article"], "article", where)
+            yield ImportedText(where, line, article, identity=_read_id(row.get("ind30k"), where))
+        return
+    if reading is None and "gens_article" in row:
+        texts = row["gens_article"]
+        if not isinstance(texts, list):
+            raise DataError(f"{where}: field 'gens_article': expected a list of texts")
+        identity = _read_id(row.get("inst_index"), where) or str(line)
+        for number, text in enumerate(texts):
+            yield ImportedText(where, line, check_text(text, "gens_article", where), identity=identity, sample=number)
+        return
+    option = OPTIONS[selection.side]
+    field = reading.field if reading is not None else "article"
+    value = find_values(row, field.split("."))
+    if value is ... or reading is None:
+        raise DataError(f"{where}: no field {field!r} with the text; it has {', '.join(row)}; set {option}NAME")
+    if field == fields.IDS_FIELD:
+        yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
+        return
+    if reading.role is not None:
+        message = find_message({"role": row.get(reading.role), "content": ""})
+        if (message or {}).get("role") != (selection.role or "assistant"):
+            summary.dropped[f"rows of other roles than {selection.role or 'assistant'}"] += 1
+            return
+    unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
+    identity = _read_id(row.get(reading.id), where) if reading.id is not None and not unpaired else None
+    reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
+    parts = [(name, find_values(row, name.split("."))) for name in reading.prompt]
+    prompts = [check_text(part, name, where) for name, part in parts if part is not ... and part is not None]
+    prompt = "\n\n".join(filter(None, prompts)) if prompts else None
+    sample, stop, token_ids = (
+        _read_sample(row.get("sample"), where),
+        _read_stop(row, where),
+        _read_token_ids(row, where),
+    )
+    pieces = [("", reasoning)] if value is None and reasoning is not None else list(_list_pieces(value, field, where))
+    if not pieces:
+        summary.dropped[f"records without a text in {field!r}"] += 1
+    for at, (text, thought) in enumerate(pieces):
+        yield ImportedText(
+            where, line, check_text(text, field, where), identity=identity, prompt=prompt,
+            sample=at if len(pieces) > 1 else sample, stop=stop, token_ids=token_ids if len(pieces) == 1 else None,
+            paired=not unpaired, reasoning=thought if thought is not None else reasoning,
+        )  # fmt: skip
+
+
+def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str | None]]:  # noqa: ANN401 - JSON
+    """Yield the texts in a value, each with its reasoning: of a text, of a list of them, of messages."""
+    if isinstance(value, list) and not all(isinstance(part, Mapping) and "type" in part for part in value):
+        yield from chain.from_iterable(_list_pieces(item, field, where) for item in value)
+    elif isinstance(value, list) or (isinstance(value, Mapping) and find_message(value)):
+        message = {"content": value} if isinstance(value, list) else find_message(value) or {}
+        thought, text = read_message(message, f"{where}: field {field!r}: ")
+        yield text, thought
+    elif isinstance(value, Mapping) and value and all(str(name).isdecimal() for name in value):
+        yield from chain.from_iterable(_list_pieces(item, field, where) for item in value.values())
+    else:
+        yield value, None
+
+
+def _read_turns(record: TextRecord, value: Any, role: str) -> Iterator[ImportedText]:  # noqa: ANN401 - JSON
+    """Yield the turns of a role; each answers the turns before it."""
+    row, where = record.cells, record.where
+    messages = read_messages(value, where)
+    turns = [number for number, message in enumerate(messages) if message.role == role]
+    if not turns:
+        roles = ", ".join(dict.fromkeys(message.role for message in messages))
+        raise DataError(f"{where}: expected a message with the role {role!r}, got {roles}; choose another role")
+    sample = _read_sample(row.get("sample"), where)
+    if sample is not None and len(turns) > 1:
+        raise DataError(f"{where}: field 'sample': expected none in a conversation of {len(turns)} turns, got {sample}")
+    key = next((name for name in (*fields.IDS, "uid") if row.get(name) not in (None, "")), None)
+    for turn, number in enumerate(turns):
+        message = messages[number]
+        yield ImportedText(
+            where, record.line, check_text(message.text, "messages", where),
+            identity=_read_id(row[key], where) if key else None,
+            prompt="\n\n".join(m.text for m in messages[:number]) if number else None,
+            sample=turn if len(turns) > 1 else sample, stop=_read_stop(row, where) if turn == len(turns) - 1 else None,
+            reasoning=message.reasoning, turn=turn,
+        )  # fmt: skip
+
+
+def _read_id(value: Any, where: str) -> str | None:  # noqa: ANN401
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        raise DataError(f"{where}: expected an id (text or a whole number), got {value!r}")
+    return str(value)
+
+
+def _read_sample(value: Any, where: str) -> int | None:  # noqa: ANN401
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:  # a CSV has nothing but text
+        value = int(value)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31):
+        raise DataError(f"{where}: field 'sample': expected 0, 1, … 2147483647, got {value!r:.40}")
+    return value
+
+
+def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
+    ended = row.get("ended")
+    if isinstance(ended, str):  # of a CSV
+        ended = {"true": True, "false": False, "": None}.get(ended.strip().lower(), ended)
+    if isinstance(ended, bool):
+        return "eos" if ended else "length"
+    if ended is not None:
+        raise DataError(f"{where}: field 'ended': expected true or false, got {ended!r:.40}")
+    value = row.get("stop", row.get("finish_reason"))
+    if value in (None, "") or (value and isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return None  # a list are the strings at which a text ends
+    if not isinstance(value, str) or value not in _ENDS:
+        raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
+    return _ENDS[value]
+
+
+def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:
+    value = row.get(fields.IDS_FIELD)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(type(i) is int and i >= 0 for i in value):
+        raise DataError(f"{where}: field {fields.IDS_FIELD!r}: expected a list of token ids, got {value!r:.40}")
+    return tuple(value)
+
+
+def _read_mauve(path: Path, member: str | None) -> Iterator[ImportedText]:
+    if member is None:
+        check_regular_file(path)
+        with describe_read_errors(path), path.open("rb") as handle:
+            value = load_plain_pickle(handle, path)
+    else:
+        value = load_plain_pickle(_open_member(path, member), path)
+    name = f"{path}#{member}" if member else str(path)
+    rows = value[0] if isinstance(value, list) and value else None
+    if not isinstance(rows, list):
+        raise DataError(f"{name}: expected a list whose first item is a list of texts as token ids")
+    for line, ids in enumerate(rows):
+        where = f"{name}, text {line}"
+        if not isinstance(ids, list) or not all(type(i) is int and 0 <= i <= _GPT2_END for i in ids):
+            raise DataError(f"{where}: expected a list of GPT-2 token ids")
+        # The end token also fills up shorter texts: what follows the first one is no text.
+        end = ids.index(_GPT2_END, 1) if _GPT2_END in ids[1:] else len(ids)
+        token_ids = tuple(i for i in ids[:end] if i != _GPT2_END)
+        yield ImportedText(where, line, None, token_ids=token_ids, stop="eos" if end < len(ids) else "length")
+
+
+def _open_member(path: Path, member: str) -> io.BytesIO:
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for entry in archive:
+                if entry.isfile() and (entry.name == member or entry.name.endswith("/" + member)):
+                    stream = archive.extractfile(entry)
+                    return io.BytesIO(stream.read() if stream else b"")
+    except (OSError, EOFError, tarfile.TarError) as err:
+        raise DataError(f"{path}: not a readable archive ({err})") from err
+    raise DataError(f"{path}: holds no {member}")
+
+
+def digest_corpus(path: Path) -> str:
+    """Return the digest of the file or folder that the user names for metrics of novelty."""
+    if not path.exists():
+        raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
+    return compute_fingerprint(path)
+
+
+def load_corpus(path: Path) -> list[str]:
+    """Return the texts of that file, in its order."""
+    return [text.text or "" for text in read_texts(path)]

@@ -1,0 +1,262 @@
+"""Files as other projects write them: which field holds the texts, how many of a prompt, or what is asked."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from openended.harness.core import DataError, SpecError
+from openended.harness.imported import TextSelection, read_texts, survey_texts
+from tests.helpers import openended, write_jsonl
+
+TEXTS = [
+    "The river rose in the night and the lower field was gone by morning.",
+    "He kept the letter in a tin box under the stairs and never spoke of it.",
+    "Four gulls sat on the roof of the customs house and watched the ferry leave.",
+    "She counted the lamps along the quay, lost her place, and began again.",
+]
+OTHERS = [text.replace("the ", "a ").replace("and", "but") for text in TEXTS]
+PROMPTS = [f"Write about a {thing}." for thing in ("flood", "letter", "harbor", "quay")]
+ROWS = list(zip(PROMPTS, TEXTS, OTHERS, strict=True))
+
+
+def rows(make):
+    """One record per prompt, by its number, prompt, text and another text."""
+    return [make(i, *row) for i, row in enumerate(ROWS)]
+
+
+def talk(*texts, roles=("user", "assistant"), names=("role", "content")):
+    return [dict(zip(names, (roles[i % 2], text), strict=True)) for i, text in enumerate(texts)]
+
+
+def table(columns, cells, delimiter=","):
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter).writerows([columns, *cells])
+    return out.getvalue()
+
+
+CHAT = {"id": "x", "object": "chat.completion", "model": "m"}
+HITS = [
+    "HITId",
+    "Title",
+    "Description",
+    "Input.Prefix",
+    "Input.First",
+    "Input.Second",
+    "Answer.why",
+    "Approve",
+    "Reject",
+]
+READ = {
+    # name of the file → content, side, field, number of texts, texts per prompt
+    "outputs.json": (rows(lambda i, p, a, b: {"dataset": "d", "instruction": p, "output": a, "generator": "g"}), "system", "output", 4, 1),
+    "continuations.jsonl": (rows(lambda i, p, a, b: {"id": i, "prompt": p, "reference": b, "generation": a}), "system", "generation", 4, 1),
+    "continuations_of_people.jsonl": (rows(lambda i, p, a, b: {"id": i, "prompt": p, "reference": b, "generation": a}), "human", "reference", 4, 1),
+    "contrastive.json": (rows(lambda i, p, a, b: {"prefix_text": p, "reference_text": b, "generated_result": {"0": a, "1": b}}), "system", "generated_result", 8, 2),
+    "novelty.jsonl": (rows(lambda i, p, a, b: {"id": f"q-{i}", "prompt": p, "model": "m", "generations": [a, b, a]}), "system", "generations", 12, 3),
+    "farm.json": (rows(lambda i, p, a, b: {"instruction": p, "input": "" if i else "x", "output": [a, b], "generator": "m"}), "system", "output", 8, 2),
+    "toxicity.jsonl": (rows(lambda i, p, a, b: {"filename": f"{i}.txt", "prompt": {"text": p, "toxicity": 0.1}, "generations": [{"text": a, "toxicity": 0.2}, {"text": b, "toxicity": 0.1}]}), "system", "generations.text", 8, 2),
+    "vllm.jsonl": (rows(lambda i, p, a, b: {"request_id": str(i), "prompt": p, "prompt_token_ids": [1], "outputs": [{"index": 0, "text": a, "token_ids": [5], "finish_reason": "stop"}]}), "system", "outputs.text", 4, 1),
+    "replies.jsonl": (rows(lambda i, p, a, b: {**CHAT, "id": f"chatcmpl-{i}", "choices": [{"index": 0, "message": {"role": "assistant", "content": a}, "finish_reason": "stop"}]}), "system", "choices.message", 4, 1),
+    "messages_api.jsonl": (rows(lambda i, p, a, b: {"id": f"msg_{i}", "type": "message", "role": "assistant", "content": [{"type": "text", "text": a}]}), "system", "content", 4, 1),
+    "share.json": (rows(lambda i, p, a, b: {"id": str(i), "conversations": talk(p, a, roles=("human", "gpt"), names=("from", "value"))}), "system", "conversations", 4, 1),
+    "wild.jsonl": (rows(lambda i, p, a, b: {"conversation_hash": f"{i}f", "model": "m", "conversation": [{**m, "language": "English"} for m in talk(p, a, p, b)], "turn": 2}), "system", "conversation", 8, 2),
+    "arena.jsonl": (rows(lambda i, p, a, b: {"uid": f"{i}c", "model": "m", "messages": [{"role": "user", "content": p}, {"role": "assistant", "content": {"answer": a}}]}), "system", "messages", 4, 1),
+    "scenario_state.json": ({"adapter_spec": {"method": "generation"}, "request_states": rows(lambda i, p, a, b: {"instance": {"input": {"text": p}, "references": [{"output": {"text": b}, "tags": ["correct"]}], "id": f"id{i}"}, "request": {"model": "m", "prompt": p}, "result": {"success": True, "completions": [{"text": a, "logprob": -3.5, "tokens": [{"text": w} for w in a.split()]}]}})}, "system", "result.completions.text", 4, 1),
+    "scenario_references.json": ({"request_states": rows(lambda i, p, a, b: {"instance": {"input": {"text": p}, "references": [{"output": {"text": b}}], "id": f"id{i}"}, "result": {"completions": [{"text": a}]}})}, "human", "instance.references.output.text", 4, 1),
+    "by_id.json": ({f"q{i}": {"question": p, "answer": a} for i, (p, a, _) in enumerate(ROWS)}, "system", "answer", 4, 1),
+    "id_to_text.json": ({f"q{i}": a for i, (_, a, _) in enumerate(ROWS)}, "system", "text", 4, 1),
+    "frame.json": ({"prompt": {str(i): p for i, p in enumerate(PROMPTS)}, "answer": {str(i): a for i, a in enumerate(TEXTS)}}, "system", "answer", 4, 1),
+    "split_frame.json": ({"columns": ["prompt", "answer"], "index": [0, 1, 2, 3], "data": [[p, a] for p, a, _ in ROWS]}, "system", "answer", 4, 1),
+    "columns.json": ({"prompts": PROMPTS, "responses": TEXTS}, "system", "responses", 4, 1),
+    "list.json": (TEXTS, "system", "text", 4, 1),
+    "nested.json": ([[{"prompt": p, "gen_text": a, "gold_ref": b} for p, a, b in ROWS]], "system", "gen_text", 4, 1),
+    "instances.json": ({"model": "m", "instances": rows(lambda i, p, a, b: {"id": i, "completion": a})}, "system", "completion", 4, 1),
+    "samples.jsonl": ([{"task_id": f"t/{i}", "completion": text} for i in range(2) for text in TEXTS], "system", "completion", 8, 4),
+    "three.jsonl": ([{"prompt": p, "completion": text} for text in TEXTS[:3] for p in PROMPTS], "system", "completion", 12, 3),
+    "chain.jsonl": (rows(lambda i, p, a, b: {"source": p, "recover": a, "reference": b}), "system", "recover", 4, 1),
+    "decoded.jsonl": (rows(lambda i, p, a, b: {"id": f"dm-{i}", "decoded": a, "references": [b, a], "model_id": "M1"}), "system", "decoded", 4, 1),
+    "dolly.jsonl": (rows(lambda i, p, a, b: {"instruction": p, "context": "", "response": a, "category": "open_qa"}), "system", "response", 4, 1),
+    "tree.jsonl": ([{"message_id": f"{i}{r}", "parent_id": None, "text": t, "role": r, "lang": "en"} for i, (p, a, _) in enumerate(ROWS) for r, t in (("prompter", p), ("assistant", a))], "system", "text", 4, 1),
+    "highlights.csv": (table(["id", "article", "highlights"], [[f"{i}f", " ".join(TEXTS) * 3, a] for i, a in enumerate(TEXTS)]), "human", "highlights", 4, 1),
+    "sentences.tsv": (table(["index", "sentence", "label"], [[i, a, i % 2] for i, a in enumerate(TEXTS)], "\t"), "human", "sentence", 4, 1),
+    "titles.txt": ("".join(f"The day of it\t{a} {b}\n" for a, b in zip(TEXTS, OTHERS, strict=True)), "system", "2", 4, 1),
+    "gpt2.txt": ("".join(f"{'=' * 40} SAMPLE {i} {'=' * 40}\n{a}\n\n{b}\n" for i, (_, a, b) in enumerate(ROWS)), "system", "text", 4, 1),
+    "stories.txt": ("\n<|endoftext|>\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
+    "paragraphs.txt": ("\n\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
+    "generate.txt": ("Loading\n" * 0 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
+}  # fmt: skip
+REFUSED = {
+    "questions.jsonl": (rows(lambda i, p, a, b: {"question_id": i, "category": "story", "turns": [p, "Now shorter."]}),
+                        r"'turns' \(lists of texts: turns, or samples\?\) .*'category' \(1 value in 4 rows\) is no text", "turns"),
+    "prompts.jsonl": (rows(lambda i, p, a, b: {"id": f"curated-{i}", "category": "Creativity", "prompt": p}), r"'prompt' .* is a prompt; .*is no text", "NAME"),
+    "clusters.jsonl": ([{"uid": f"{i}", "cluster": f"Puzzles and Groups {i // 2}", "prompt": p} for i, p in enumerate(PROMPTS)], "is a prompt", "NAME"),
+    "annotations.json": (rows(lambda i, p, a, b: {"instruction": p, "output_1": a, "output_2": b, "annotator": "m", "preference": 1.0}), "'output_1' .* or 'output_2'", "output_1"),
+    "preferences.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "rejected": b, "chosen": f"{a} Indeed."}), "'rejected' .* or 'chosen'", "rejected"),
+    "pairs_of_models.csv": (table(["prompt", "gpt2", "opt"], ROWS), "'gpt2' .* or 'opt'", "gpt2"),
+    "turk.csv": (table(HITS, [[f"3X{i}", "Which of the two is better?", "Read two texts", p, a, b, "I like the first."] for i, (p, a, b) in enumerate(ROWS)]),
+                 "'Input.First' .* or 'Input.Second'", "Input.First"),
+    "glue.tsv": (table(["index", "sentence1", "sentence2", "label"], [[i, a, b, 1] for i, (_, a, b) in enumerate(ROWS)], "\t"), "'sentence1' .* or 'sentence2'", "sentence1"),
+    "lima.jsonl": (rows(lambda i, p, a, b: {"conversations": [p, a], "source": "stackexchange"}), "lists of texts: turns, or samples", "conversations"),
+    "leaderboard.csv": (table(["model", "score", "CI"], [[f"m{i}", 80 + i, f"(-{i}.8, +{i}.9)"] for i in range(4)]), "is no text", "NAME"),
+    "modifiers.json": ({str(i): {"title": "A day", "writing_prompt": p, "seed_modifiers": [a, b]} for i, (p, a, b) in enumerate(ROWS)}, "for certain: 'seed_modifiers'", "seed_modifiers"),
+    "ids.txt": ("1 2 7 3 12\n" * 4, "token ids perhaps", None),
+    "headless.csv": (table(["A text that is no header", "x"], [[a, "y"] for a in TEXTS]), "is its first line a header", "NAME"),
+}  # fmt: skip
+
+
+def put(folder: Path, name: str, content) -> Path:
+    path = folder / name
+    if isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    elif name.endswith(".jsonl"):
+        write_jsonl(path, content)
+    else:
+        path.write_text(json.dumps(content, indent=1))
+    return path
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_texts_of_a_kind_are_found_and_numbered_by_prompt(tmp_path, name):
+    content, side, field, count, samples = READ[name]
+    path = put(tmp_path, name, content)
+    selection = TextSelection(side=side)
+    survey = survey_texts(path, selection)
+    assert (survey.reading.field, survey.count, survey.samples) == (field, count, samples)
+    known = {*TEXTS, *OTHERS}
+    for text in read_texts(path, selection):
+        assert any(text.text.startswith(start) for start in known)
+    if survey.reading.prompt:
+        assert {text.prompt.removesuffix("\n\nx") for text in read_texts(path, selection)} <= set(PROMPTS)
+    line = survey.describe("--field ")
+    assert line.startswith(f"{count} texts")
+    assert survey.title is not None or not survey.reading.is_guessed or f"{field!r} (guessed)" in line
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_doubtful_is_asked_and_the_advice_works(tmp_path, name):
+    content, message, suggested = REFUSED[name]
+    path = put(tmp_path, name, content)
+    with pytest.raises((DataError, SpecError), match=message) as caught:
+        survey_texts(path, TextSelection())
+    assert "\n" not in str(caught.value)
+    if suggested is not None:
+        assert str(caught.value).endswith(f"name it: generations_field={suggested}")
+    if suggested not in (None, "NAME"):
+        assert survey_texts(path, TextSelection(suggested)).count >= 4
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", None)]
+)
+@pytest.mark.parametrize("name", ["novelty.jsonl", "outputs.json", "titles.txt", "highlights.csv"])
+def test_packed_files_are_read_and_their_damage_named(tmp_path, name, suffix, pack):
+    import pyarrow as pa
+
+    pack = pack or (lambda data: pa.Codec("zstd").compress(data, asbytes=True))
+    content, side, field, count, _ = READ[name]
+    data = pack(put(tmp_path, name, content).read_bytes())
+    path = tmp_path / f"packed.{name.rpartition('.')[2]}{suffix}"
+    path.write_bytes(data)
+    survey = survey_texts(path, TextSelection(side=side))
+    assert (survey.reading.field, survey.count) == (field, count)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(DataError, match=r"packed\.\w+\.\w+.*cannot be read"):
+        survey_texts(path, TextSelection(side=side))
+
+
+def test_arrow_files_and_streams_are_read(tmp_path):
+    import pyarrow as pa
+
+    batch = pa.table({"prompt": PROMPTS, "response": TEXTS})
+    for name, opened in (("a.arrow", pa.ipc.new_file), ("b.arrow", pa.ipc.new_stream)):
+        with opened(tmp_path / name, batch.schema) as sink:
+            sink.write_table(batch)
+        assert [t.text for t in read_texts(tmp_path / name)] == TEXTS
+    assert survey_texts(tmp_path, TextSelection()).count == 8
+    (tmp_path / "a.arrow").write_bytes(b"ARROW1 and then nothing")
+    with pytest.raises(DataError, match="not a readable Arrow file"):
+        survey_texts(tmp_path / "a.arrow", TextSelection())
+
+
+def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
+    path = put(tmp_path, "paragraphs.txt", READ["paragraphs.txt"][0])
+    assert "blank lines separate texts of several lines; 'line' as the field reads line by line" in survey_texts(
+        path, TextSelection()
+    ).describe("--field ")
+    assert survey_texts(path, TextSelection("line")).count == 8
+    path = put(tmp_path, "lines.txt", "\n".join([*TEXTS * 5, "", TEXTS[0]]))
+    survey = survey_texts(path, TextSelection())
+    assert survey.count == 21
+    assert "1 blank lines are no texts" in survey.describe("--field ")
+
+
+def test_empty_texts_count_on_both_sides_and_are_named(tmp_path):
+    records = [{"instruction": p, "output": "" if i == 1 else a} for i, (p, a, _) in enumerate(ROWS)]
+    path = put(tmp_path, "reference.json", records)
+    put(tmp_path, "system.json", READ["outputs.json"][0])
+    done = openended("score", str(path), "--human", str(path), "--metrics", "length", cwd=tmp_path, code=0)
+    assert done.stderr.count("4 texts of 'output' (guessed), 1 per prompt (instruction), 1 empty (record 2)") == 2
+    assert "1 of 4 human texts are empty" in done.stdout
+    assert "1 of 4 generations are empty" in done.stdout
+
+
+def test_a_column_of_values_that_depend_on_their_number_has_one_number(tmp_path):
+    for name, count in (("one", 1), ("three", 3)):
+        write_jsonl(
+            tmp_path / f"{name}.jsonl",
+            [{"prompt": p, "completion": f"{t} {p}"} for t in TEXTS[:count] for p in PROMPTS],
+        )
+    write_jsonl(tmp_path / "human.jsonl", [{"prompt": p, "text": t} for p, t in zip(PROMPTS, OTHERS, strict=True)])
+    words = (
+        "one.jsonl",
+        "three.jsonl",
+        "--human",
+        "human.jsonl",
+        "--metrics",
+        "self_bleu,prompt_self_bleu",
+        "--name",
+        "m",
+    )
+    done = openended("score", *words, cwd=tmp_path, code=0)
+    assert "12 texts of 'completion' (guessed), 3 per prompt (prompt)" in done.stderr
+    (table,) = (tmp_path / "outputs/reports/m/tables").glob("*.md")
+    lines = [
+        [cell.strip("* ") for cell in line.split("|")[1:-1]]
+        for line in table.read_text().splitlines()
+        if line[:1] == "|"
+    ]
+    head, cells = lines[0], {row[0]: row for row in lines[2:]}
+    first, second = (next(i for i, title in enumerate(head) if f"(n={n})" in title) for n in (4, 12))
+    assert cells["one"][second].startswith("–")
+    assert cells["three"][first].startswith("–")
+    per_prompt = next(i for i, title in enumerate(head) if "per prompt" in title)
+    assert not cells["three"][per_prompt].startswith("–")
+    refused = openended("score", "one.jsonl", "--human", "human.jsonl", "--metrics", "distinct_k", cwd=tmp_path, code=2)
+    assert "distinct_k: needs 2 texts or more of each prompt, and no file has them" in refused.stderr
+
+
+def test_describe_scores_nothing_and_shows_the_reading(tmp_path):
+    put(tmp_path, "novelty.jsonl", READ["novelty.jsonl"][0])
+    done = openended("score", "--describe", "novelty.jsonl", cwd=tmp_path, code=0)
+    assert "12 texts of 'generations' (guessed), 3 per prompt (prompt)" in done.stdout
+    assert "  field 'prompt' (4 words: “Write about a flood.”)" in done.stdout
+    assert f"  first text: {TEXTS[0]}" in done.stdout
+    assert not (tmp_path / "outputs").exists()
+
+
+SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "generations"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder with real generations is not there")
+@pytest.mark.parametrize(("side", "field"), [("system", "generation"), ("human", "reference")])
+def test_real_generations_are_found_on_both_sides(side, field):
+    for path in SHARED.glob("*/*.jsonl"):
+        survey = survey_texts(path, TextSelection(side=side))
+        assert (survey.reading.field, survey.samples) == (field, 1)
+        assert survey.count in (1000, 1314)
