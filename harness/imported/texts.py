@@ -359,10 +359,11 @@ def _read_record(
             summary.dropped[f"rows of other roles than {selection.role or 'assistant'}"] += 1
             return
     unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
-    identity = _read_id(row.get(reading.id), where) if reading.id is not None and not unpaired else None
+    name = None if unpaired else reading.id
+    example = _read_id(row.get(name), where) if name is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
-    parts = [(name, find_values(row, name.split("."))) for name in reading.prompt]
-    prompts = [check_text(part, name, where) for name, part in parts if part is not ... and part is not None]
+    parts = [(path, find_values(row, path.split("."))) for path in reading.prompt]
+    prompts = [check_text(part, path, where) for path, part in parts if part is not ... and part is not None]
     prompt = "\n\n".join(filter(None, prompts)) if prompts else None
     sample, stop, token_ids = (
         _read_sample(row.get("sample"), where),
@@ -374,7 +375,7 @@ def _read_record(
         summary.dropped[f"records without a text in {field!r}"] += 1
     for at, (text, thought) in enumerate(pieces):
         yield ImportedText(
-            where, line, check_text(text, field, where), identity=identity, prompt=prompt,
+            where, line, check_text(text, field, where), identity=example, prompt=prompt,
             sample=at if len(pieces) > 1 else sample, stop=stop, token_ids=token_ids if len(pieces) == 1 else None,
             paired=not unpaired, reasoning=thought if thought is not None else reasoning,
         )  # fmt: skip

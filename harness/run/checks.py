@@ -93,7 +93,7 @@ def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, ex
         decoder.check_context_length(context, length, longest)
 
 
-def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset) -> None:
+def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, executor: Executor) -> None:
     """Read the start of the user's own files for a plan: what is wrong in them is said before the run."""
     path = Path(str(texts.generations))
     is_readable = task.reads_own_file and not task.needs_tokenizer()

@@ -151,7 +151,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     settings = replace(settings, metrics=metrics)
     check_dataset(dataset, checked, settings, executor)
     if executor.plan_only:
-        check_user_files(task, texts, dataset)
+        check_user_files(task, texts, dataset, executor)
     features = FeatureTable(run_models, texts, settings.runtime, executor)
     if texts.generations is not None:
         from openended.harness.run.import_texts import declare_import
