@@ -70,7 +70,11 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
             if settings.task.tokens is not None or not (settings.max_new_tokens or settings.task.needs_tokenizer()):
                 return jobs
             if cutter is not None and cutter.find_file("config.json", optional=True) is None:
-                return jobs  # not here, as the check of the jobs says
+                log.warning(
+                    "grid       the tokenizer of %s is not on this machine: if the models have several tokenizers, each"
+                    " cuts texts in its own and has its own table (task.tokens=NAME: all in one)", cutter.path,
+                )  # fmt: skip
+                return jobs
             tokenizers[digest_encoding(cutter) if cutter is not None else None] = None
             scorers += [scorer] if scorer is not None else []
             models += [cutter] if cutter is not None else []

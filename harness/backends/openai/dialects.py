@@ -104,6 +104,7 @@ class CompletionRequest:
     sampling: Sampling = NEUTRAL
     seed: int = 0
     copies: int = 1
+    repeats: bool = False  # the prompt is sent several times: the server may keep what it computed of it
     listed: int = 0  # most probable tokens to list at each position
     echo: bool = False  # whether to return the log-probabilities of the prompt's tokens
 
@@ -207,7 +208,8 @@ def _build_llama_cpp_options(_: ServedModel, request: CompletionRequest) -> Body
         "typical_p": s.typical_p, "top_n_sigma": s.n_sigma or -1.0, "repeat_penalty": s.repetition_penalty,
         **_NO_PENALTIES, "repeat_last_n": -1 if penalized else 0, "dry_multiplier": 0.0, "xtc_probability": 0.0,
         "dynatemp_range": 0.0, "mirostat": 0, "samplers": [*(["penalties"] if penalized else []), *order],
-        "max_tokens": request.max_tokens, "ignore_eos": request.min_tokens > 0, "stop": [], "cache_prompt": False,
+        "max_tokens": request.max_tokens, "ignore_eos": request.min_tokens > 0, "stop": [],
+        "cache_prompt": request.repeats,
         # Its replies name the tokens only with their log-probabilities: `return_tokens` is for `/completion` alone.
         "n_probs": max(request.listed, 1), "post_sampling_probs": False, "stream": False,
     }  # fmt: skip

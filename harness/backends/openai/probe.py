@@ -55,6 +55,7 @@ REPETITIVE = (
     "a list of a list of a list of a",
 )
 DRAWS, MANY_DRAWS = 512, 1024
+SINGLE_DRAWS = 40  # after each prompt, of a server that gives one per request: a probe takes at most 300 requests
 RAW = 0.2  # nats by which two readings of one log-probability may differ (half precision, another batch)
 PATH_LENGTH = 32  # tokens of the texts that are searched for a position where few tokens are likely
 FULL = 0.97  # listed mass at which a hidden top-p of 0.9 to 0.95 shows best: what it cuts off is not in the list
@@ -63,6 +64,7 @@ FEW_DRAWS = 192  # number of draws without listings; they must have more than 50
 TOP = 50  # a hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule
 LENGTH = 8
 _OTHER_ANSWERS = "its answers to the same prompts have changed since the first text; is it another model?"
+UNSEEN_SMALL = f"faults that {SINGLE_DRAWS} draws do not show (it gives one per request; audit=true finds them)"
 UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
 
 
@@ -194,10 +196,15 @@ class Probe:
     def _seed(self, *names: str | int) -> int:
         return derive_seed(self.salt, "probe", *names)
 
-    async def _draw(self, text: str, count: int, kind: str, sampling: Sampling = NEUTRAL) -> list[Token]:
+    async def _draw(
+        self, text: str, count: int, kind: str, sampling: Sampling = NEUTRAL, single: int = SINGLE_DRAWS
+    ) -> list[Token]:
         """Draw next tokens of a prompt; each kind of draws has seeds of its own."""
         request = self.make_request(text, sampling=sampling)
-        return await self.server.draw(request, count, lambda number: self._seed(kind, text, number))
+        draws = await self.server.draw(request, count, lambda number: self._seed(kind, text, number), single)
+        if len(draws) < count and UNSEEN_SMALL not in self.report.unseen:
+            self.report.unseen.append(UNSEEN_SMALL)
+        return draws
 
     async def fetch_listings(self) -> bool:
         """Ask for the most probable tokens after each prompt; false where the server lists none."""
@@ -318,7 +325,7 @@ class Probe:
         """Check for a hidden top-k without listings: draws must have more distinct tokens than it allows."""
         most = 0
         for text in BEGINNINGS[:2]:
-            most = max(most, len(set(await self._draw(text, FEW_DRAWS, "neutral"))))
+            most = max(most, len(set(await self._draw(text, FEW_DRAWS, "neutral", single=FEW_DRAWS))))
             if most > TOP:
                 return None
         return (

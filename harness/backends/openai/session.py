@@ -170,11 +170,13 @@ class ServerSession:
         before = [self.tokenizer.decode(ids[:at]) for at in range(len(ids))]
         return [(text, listing) for text, listing in zip(before, listings, strict=False) if listing is not None]
 
-    async def draw(self, request: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
-        """Return the first tokens of `count` independent draws."""
+    async def draw(
+        self, request: CompletionRequest, count: int, seed: Callable[[int], int], single: int
+    ) -> list[Token]:
+        """Return the first tokens of `count` independent draws, at most `single` where each takes a request."""
         tokens: list[Token] = []
         # A listing identifies tokens exactly; a text may not.
-        request = replace(request, listed=1 if self.named else 0)
+        request = replace(request, listed=1 if self.named else 0, repeats=count > 1)
 
         async def draw_one(number: int) -> None:
             tokens.extend(replies.read_first_tokens(await self.send(replace(request, seed=seed(number)))))
@@ -191,7 +193,7 @@ class ServerSession:
             else:
                 return tokens
             tokens.clear()
-        await run_concurrently(range(count), draw_one, self.workers)
+        await run_concurrently(range(min(count, single)), draw_one, self.workers)
         return tokens
 
     async def write(self, request: CompletionRequest, seed: int) -> tuple[Any, ...]:

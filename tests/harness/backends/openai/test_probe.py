@@ -10,7 +10,7 @@ import pytest
 from openended.harness.backends.openai import probe as probe_module
 from openended.harness.backends.openai.backend import ServerBackend
 from openended.harness.backends.openai.dialects import CompletionRequest
-from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, Probe, ProbeReport
+from openended.harness.backends.openai.probe import BEGINNINGS, UNSEEN_PENALTIES, UNSEEN_SMALL, Probe, ProbeReport
 from openended.harness.backends.openai.replies import Token
 from openended.harness.backends.openai.session import ServerSession
 from openended.harness.backends.openai.spec import ServerSpec
@@ -27,12 +27,14 @@ class Direct(ServerSession):
 
     fake: Fake
 
-    async def draw(self, request: CompletionRequest, count: int, seed: Callable[[int], int]) -> list[Token]:
+    async def draw(
+        self, request: CompletionRequest, count: int, seed: Callable[[int], int], single: int
+    ) -> list[Token]:
         body = self.dialect.body(self.served, request)
         body.pop(self.fake.fault.ignores, None)
         below = self.fake.known(list(request.ids), body, 0)[2]
         if below is None:
-            return await super().draw(request, count, seed)
+            return await super().draw(request, count, seed, single)
         found = np.searchsorted(below, np.random.default_rng(seed(0)).random(count), side="right")
         return [int(i) for i in np.minimum(found, len(below) - 1)]
 
@@ -97,6 +99,15 @@ def test_an_honest_server_passes_every_check(decoder):
     assert report.faults == []
     assert report.unseen == ([UNSEEN_PENALTIES] if decoder is not None and decoder.stochastic else [])
     assert "1e-06" in report.line()
+
+
+@pytest.mark.parametrize(("fault", "check"), [({}, None), ({"temperature": 0.5}, "hidden sampling parameters")])
+def test_a_server_with_one_draw_per_request_gets_at_most_300_requests(fault, check):
+    fake = Fake(Fault(no_copies=True, **fault))
+    report = probe(fake, Nucleus(), direct=False)
+    assert 100 < len(fake.bodies) <= 300
+    assert UNSEEN_SMALL in report.unseen
+    assert [said.partition(":")[0] for said in report.faults][:1] == ([check] if check else [])
 
 
 def test_the_rate_of_false_alarms_is_at_most_what_is_stated(monkeypatch):
