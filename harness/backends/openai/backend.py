@@ -13,7 +13,13 @@ import numpy as np
 
 from openended.harness import core, models
 from openended.harness.backends.openai import replies
-from openended.harness.backends.openai.client import Client, UnreachableError, compute_pause, run_concurrently
+from openended.harness.backends.openai.client import (
+    Client,
+    UnreachableError,
+    clean_line,
+    compute_pause,
+    run_concurrently,
+)
 from openended.harness.backends.openai.dialects import CompletionRequest, Sampling, ServedModel, make_sampling
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
@@ -50,6 +56,7 @@ class EndpointTrust:
         self.infos: dict[int, ServerInfo] = {}  # index of an endpoint → the information it gave about itself
         self._reports: dict[str, dict[int, ProbeReport]] = {}  # decoder → endpoint → what the probe found
         self._last = ""
+        self.answers_as: str | None = None  # the model that its first reply named
         self.end = _NOT_REPEATED  # what came of the probe's repetition during and after the last call
 
     @property
@@ -64,7 +71,23 @@ class EndpointTrust:
     def open_session(self, client: Client, endpoints: Sequence[int]) -> ServerSession:
         """Return the session for requests to these endpoints."""
         prefix = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
-        return ServerSession(client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, prefix)
+        return ServerSession(
+            client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, prefix, note_model=self.note_model
+        )
+
+    def note_model(self, name: object) -> None:
+        """Note the model that a reply names; mark the texts where replies name two."""
+        if name is None:
+            return
+        shown = clean_line(str(name), None)
+        self.answers_as = self.answers_as or shown
+        if shown != self.answers_as:
+            self._mark_change(f"its replies name the model {self.answers_as!r}, then {shown!r}")
+
+    def _mark_change(self, reason: str) -> None:
+        if not self.has_changed:
+            self.end = f"{_CHANGED}{reason}"
+            log.error("%s: %s", self.spec.title, self.end)
 
     async def check_endpoints(self, client: Client, decoder: Decoder | None) -> list[int]:
         """Return the endpoints that answer and pass the probe with this decoder."""
@@ -127,9 +150,8 @@ class EndpointTrust:
             except DataError as err:
                 faults = []
                 self.end = f"could not be repeated ({err})" if ended and not self.has_changed else self.end
-            if faults and not self.has_changed:
-                self.end = f"{_CHANGED}{client.endpoints[endpoint]}: {'; '.join(faults)}"
-                log.error("%s: %s", self.spec.title, self.end)
+            if faults:
+                self._mark_change(f"{client.endpoints[endpoint]}: {'; '.join(faults)}")
         if ended and self.end == _NOT_REPEATED and self._last in self._reports:
             self.end = "repeated after the last text, as before"
 
@@ -179,8 +201,8 @@ class EndpointTrust:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
             **facts.plain(), "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
-            "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)], "end_of_run": self.end,
-            "texts_encoded_again": encoded,
+            "answers_as": self.answers_as, "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)],
+            "end_of_run": self.end, "texts_encoded_again": encoded,
         }  # fmt: skip
         return {"served": server_facts, "notes": notes}
 

@@ -6,6 +6,7 @@ The key is removed from a reply's bytes before they are parsed, so that no messa
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openended.harness.core import REDACTED, DataError, escape_controls_in_line, redact_keys
@@ -35,7 +37,7 @@ UNAVAILABLE_SECONDS = 30.0  # seconds for which an endpoint that does not answer
 CONNECT_TIMEOUT = 10.0  # connection timeout, in seconds
 RESUME_HINT = "finished texts are kept; repeat the command to resume"
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-_ESCAPED = re.compile(rb"\\[u/]")
+_SECRET = 12  # characters; a shorter key could be a word of a text, and is removed from messages alone
 _SHOWN = 200  # characters of a reply in a message
 _outages: dict[str, tuple[float, str]] = {}
 """Server that refuses connections → when it refused first: by the monotonic clock, and for people."""
@@ -43,7 +45,42 @@ _outages: dict[str, tuple[float, str]] = {}
 
 def clean_line(text: str, key: str | None) -> str:
     """Return text as one short line without the key."""
-    return escape_controls_in_line(redact_keys(text.replace(key, REDACTED) if key else text))[:_SHOWN]
+    return escape_controls_in_line(redact_keys(remove_key(text, key)))[:_SHOWN]
+
+
+def remove_key(text: str, key: str | None) -> str:
+    """Replace a key in any of the forms in which a server may repeat it."""
+    if not key:
+        return text
+    if len(key) < _SECRET:
+        return text.replace(key, REDACTED)
+    return _remove_key_forms(text.encode("utf-8", "surrogatepass"), key).decode("utf-8", "surrogatepass")
+
+
+def _remove_key_forms(content: bytes, key: str) -> bytes:
+    parts, end = [], 0
+    for match in _compile_key_forms(key).finditer(content.lower()):
+        parts += [content[end : match.start()], REDACTED.encode()]
+        end = match.end()
+    return b"".join([*parts, content[end:]])
+
+
+@cache
+def _compile_key_forms(key: str) -> re.Pattern[bytes]:
+    """Compile a pattern for a key in lower case: escaped for JSON, HTML or an address, in UTF-16, Base64 or hex."""
+    hidden = []
+    for c in key:
+        codes = {ord(c.lower()), ord(c.upper())}
+        of_16, of_10 = "|".join(f"{code:x}" for code in codes), "|".join(map(str, codes))
+        hidden.append(
+            rf"(?:{re.escape(c.lower())}|%(?:{of_16})|\\+(?:u00|x)(?:{of_16})|&#(?:x0*(?:{of_16})|0*(?:{of_10}));)"
+        )
+    forms = [r"\0?\\*".join(hidden), key.encode().hex()]
+    for before in range(3):  # bytes in front of the key in a group of three; characters that only the key decides
+        encoded = base64.b64encode(bytes(before) + key.encode() + bytes(2)).decode().lower()
+        part = encoded[-(-8 * before // 6) : 8 * (before + len(key)) // 6]
+        forms += [re.escape(part), re.escape(part.translate(str.maketrans("+/", "-_")))]
+    return re.compile("|".join(forms).encode())
 
 
 async def read_body(reply: httpx.Response, key: str | None, limit: int) -> bytes:
@@ -56,17 +93,17 @@ async def read_body(reply: httpx.Response, key: str | None, limit: int) -> bytes
         content += block
         if len(content) > limit:
             raise DataError(f"its reply is larger than {limit:,} bytes")
-    return bytes(content).replace(key.encode(), REDACTED.encode()) if key else bytes(content)
+    if key is None or len(key) < _SECRET:
+        return bytes(content)
+    return _remove_key_forms(bytes(content), key)
 
 
 def decode_json(content: bytes, key: str | None) -> Any:  # noqa: ANN401 - JSON
-    """Decode a reply's JSON as UTF-8, whatever charset the server names; the key is removed from escapes too."""
+    """Decode a reply's JSON as UTF-8, whatever charset the server names."""
     try:
         value = json.loads(content.decode("utf-8-sig"))
-        if _ESCAPED.search(content):  # escapes can hide the key or half of a surrogate pair
-            text = json.dumps(value, ensure_ascii=False)
-            text.encode()
-            value = json.loads(text.replace(key, REDACTED)) if key and key in text else value
+        if b"\\u" in content:  # an escape can be half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as err:
         raise DataError("its reply holds half of a surrogate pair; it is not valid text") from err
     except RecursionError as err:
@@ -88,8 +125,6 @@ def find_error_line(content: bytes, key: str | None) -> str:
             value = value[name]
     if isinstance(value, str):
         text = value
-    elif value is not None and _ESCAPED.search(content):  # without the key, however it was escaped
-        text = json.dumps(value, ensure_ascii=False)
     return clean_line(next((line.strip() for line in text.splitlines() if line.strip()), "no reason given"), key)
 
 
@@ -211,7 +246,7 @@ class Client:
                 try:
                     return read(reply)
                 except DataError as err:
-                    raise DataError(f"server {self.endpoints[endpoint]}: {err}") from err
+                    raise DataError(f"server {self.endpoints[endpoint]}: {remove_key(str(err), self._key)}") from err
 
     def _choose(self, endpoints: Sequence[int]) -> int:
         """Return the first endpoint that is available, else the one that becomes available first."""

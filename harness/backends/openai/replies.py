@@ -16,6 +16,7 @@ from openended.harness.models import decode_continuation, read_message, tokenize
 Token = int | str  # its id, or its text if the server returns no ids
 _ID = "token_id:"
 MAX_LOG_PROB = 1e-3  # rounding can bring a log-probability above 0
+_MOST_WORDS, _MOST_CHARACTERS = 4, 256  # in a token: some tokens span words, and runs of one sign are long
 NO_ECHO = (
     "it gives no log-probabilities of a given text (echo, prompt_logprobs): it cannot score; vLLM, SGLang and "
     "llama-cpp-python can"
@@ -46,9 +47,14 @@ class Reply:
 
     def count_tokens(self, name: str) -> int | None:
         """Return a token count of the reply's `usage`; None if it has none."""
-        counts = self.json.get("usage")
-        count = counts.get(name) if isinstance(counts, Mapping) else None
-        return count if type(count) is int and count >= 0 else None
+        return _count_tokens(self.json, name)
+
+
+def _count_tokens(reply: Mapping[str, Any], *names: str) -> int | None:
+    value = reply.get("usage")
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if type(value) is int and value >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,9 +109,8 @@ def _read_choice(
     reasoning, text = None, row.get("text", "")
     if isinstance(message, Mapping):
         reasoning, text = read_message(message, "field message.")
-        details = (reply.get("usage") or {}).get("completion_tokens_details") or {}
-        if not text and details.get("reasoning_tokens"):  # the server keeps it for itself
-            reasoning = reasoning or ""
+        if not text and _count_tokens(reply, "completion_tokens_details", "reasoning_tokens"):
+            reasoning = reasoning or ""  # the server keeps it for itself
     if not isinstance(text, str):
         raise DataError(f"field text: expected text, got {'null' if text is None else type(text).__name__}")
     logprobs = logprobs if isinstance(logprobs, Mapping) else None
@@ -189,6 +194,11 @@ def read_completion(
         raise DataError(f"a text ended after {count} tokens in spite of min_new_tokens={request.min_tokens}")
     if count is None and len(ids) > 2 * request.max_tokens + 8:  # tokenizing again can give a few more
         raise DataError(f"field text: about {len(ids)} tokens where {request.max_tokens} were asked for")
+    whole = f"{choice.reasoning or ''} {text}"
+    words = len(whole.split())
+    if words > _MOST_WORDS * (request.max_tokens + 1) or len(whole) > _MOST_CHARACTERS * (request.max_tokens + 1):
+        size = f"{words:,} words, {len(whole):,} characters"
+        raise DataError(f"field text: {size} where {request.max_tokens} tokens were asked for: it ignores max_tokens")
     return CompletedText(ids, text, "eos" if reason == "stop" else "length", encoded, choice.reasoning)
 
 

@@ -118,6 +118,7 @@ class ServerSession:
     most: int | None = None
     """Maximum number of tokens that the server lists; None until the first listing was requested."""
     named: bool = False  # replies have no token ids, so tokens are read from the listings
+    note_model: Callable[[Any], None] = lambda _: None  # takes the model that each reply names
 
     @property
     def workers(self) -> int:
@@ -138,10 +139,15 @@ class ServerSession:
         self, request: CompletionRequest, endpoints: Sequence[int] | None = None, read: Reader = lambda reply: reply
     ) -> Any:  # noqa: ANN401 - what `read` makes of it
         """Send a request, check the reply, and return what `read` makes of it; by default the reply."""
+
+        def check(value: Any) -> Any:  # noqa: ANN401 - JSON
+            reply = read_reply(self.dialect, self.served, request, value)
+            self.note_model(reply.json.get("model"))
+            return read(reply)
+
         return await self.client.post(
             self.dialect.path(self.served, request), self.dialect.body(self.served, request),
-            endpoints or self.endpoints, limit=request.max_reply,
-            read=lambda value: read(read_reply(self.dialect, self.served, request, value)),
+            endpoints or self.endpoints, limit=request.max_reply, read=check,
         )  # fmt: skip
 
     async def top(self, request: CompletionRequest) -> Listing | None:

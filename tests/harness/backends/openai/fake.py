@@ -21,7 +21,7 @@ from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.models import LanguageModel, ModelSpec, load_model
 
 ID = "docs-s"
-KEY = "fake-key-4711abcdefgh0815"
+KEY = "fake-key-4711abcdEFGH0815"
 _models: dict[str, LanguageModel] = {}
 _loading = threading.Lock()  # transformers cannot be imported by two threads at once
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")

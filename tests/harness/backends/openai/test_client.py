@@ -1,6 +1,7 @@
 """Requests over real sockets: overloads, deaths, outages and hostile replies; and never a key in a message."""
 
 import asyncio
+import base64
 import json
 import re
 import time
@@ -267,11 +268,13 @@ def test_a_plan_does_not_wait_for_a_sick_server(name, monkeypatch):
     assert time.monotonic() - start < 5
 
 
-def answering(body: bytes, content_type: str = "application/json") -> httpx.MockTransport:
+def answering(
+    body: bytes, content_type: str = "application/json", *, path: str = "/v1/completions"
+) -> httpx.MockTransport:
     """Answer completions with these bytes."""
 
     def answer(request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/v1/completions":
+        if request.url.path == path:
             return httpx.Response(200, content=body, headers={"Content-Type": content_type})
         about = {"version": "0.33.0"} if request.url.path == "/version" else {"data": [{"id": ID}]}
         return httpx.Response(200, json=about)
@@ -312,6 +315,27 @@ def test_a_wrong_reply_names_endpoint_and_field(body, message):
         write_one(answering(body))
     assert "\n" not in str(caught.value)
     assert "http://fake" in str(caught.value)
+
+
+NOTHING = {"message": {"role": "assistant", "content": ""}}
+
+
+@pytest.mark.parametrize("details", [[1], {"reasoning_tokens": [2]}, {"reasoning_tokens": 2}, None], ids=str)
+def test_details_of_any_form_in_an_answer_without_text(details):
+    body = json.loads(changed(text=None, token_ids=None, **NOTHING))
+    body["usage"]["completion_tokens_details"] = details
+    transport = answering(json.dumps(body).encode(), path="/v1/chat/completions")
+    assert write_one(transport, chat=True) == ()
+
+
+@pytest.mark.parametrize("text", ["a " * 500_000, "a" * 500_000], ids=["words", "one word"])
+@pytest.mark.parametrize("form", ["text", "message"])
+def test_a_text_far_longer_than_its_count_says_is_refused(text, form):
+    choice = {"text": text} if form == "text" else {"message": {"content": "a", "reasoning": text}}
+    path = "/v1/completions" if form == "text" else "/v1/chat/completions"
+    transport = answering(changed(token_ids=None, **choice), path=path)
+    with pytest.raises(DataError, match=r"field text: .* characters where 3 tokens were asked for: it ignores"):
+        write_one(transport, tokenizer=None, chat=form == "message")
 
 
 def test_a_body_has_a_bound_and_its_charset_changes_nothing():
@@ -359,15 +383,47 @@ def test_no_message_holds_the_key(monkeypatch):
         read_key("ABSENT_KEY")
 
 
+FORMS = {
+    "plain": KEY,
+    "upper case": KEY.upper(),
+    "JSON": "".join(f"\\u{ord(c):04x}" for c in KEY),
+    "address": "".join(f"%{ord(c):02X}" for c in KEY),
+    "partly escaped": KEY.replace("-", "%2D"),
+    "HTML": "".join(f"&#x{ord(c):X};" for c in KEY[:9]) + "".join(f"&#{ord(c)};" for c in KEY[9:]),
+    "Base64": base64.b64encode(KEY.encode()).decode().rstrip("="),
+    "Base64 behind a word": base64.b64encode(f"Bearer {KEY}".encode()).decode(),
+    "Base64 behind two characters": base64.urlsafe_b64encode(f"u:{KEY}".encode()).decode(),
+    "hexadecimal": KEY.encode().hex(),
+}
+
+
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
-@pytest.mark.parametrize("key", [KEY, "".join(f"\\u{ord(c):04x}" for c in KEY)], ids=["plain", "escaped"])
-def test_the_key_is_removed_before_a_reply_is_parsed(monkeypatch, key, status):
+@pytest.mark.parametrize("form", FORMS)
+def test_the_key_is_removed_before_a_reply_is_parsed(monkeypatch, form, status):
     monkeypatch.setenv("SERVER_KEY", KEY)
-    with listening(send(reply_bytes(f'{{"text": "a {key} b", "{key}": ["{key}"]}}'.encode(), status))) as address:
+    shown = FORMS[form]
+    with listening(send(reply_bytes(f'{{"text": "a {shown} b", "{shown}": ["{shown}"]}}'.encode(), status))) as address:
         try:
             value = str(post(address, timeout=0.4, retries=0, key_name="SERVER_KEY"))
         except DataError as err:
             value = str(err)
     assert "redacted" in value
     assert KEY not in value
-    assert key not in value
+    assert shown not in value
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_key_is_removed_from_what_is_said_of_headers(monkeypatch, form):
+    monkeypatch.setenv("SERVER_KEY", KEY)
+    for more in (f"Content-Encoding: {FORMS[form]}\r\n", f"\x01{FORMS[form]}\r\n"):
+        with listening(send(reply_bytes(b"{}", more=more))) as address, pytest.raises(DataError) as caught:
+            post(address, timeout=0.4, retries=0, key_name="SERVER_KEY")
+        assert "redacted" in str(caught.value)
+        assert FORMS[form].lower() not in str(caught.value).lower()
+    assert REDACTED in clean_line(KEY.encode("utf-16").decode("latin-1"), KEY)
+
+
+def test_a_key_that_is_a_word_changes_no_text(monkeypatch):
+    monkeypatch.setenv("SERVER_KEY", "empty")
+    with listening(send(reply_bytes(b'{"text": "an empty list"}'))) as address:
+        assert post(address, timeout=5, key_name="SERVER_KEY") == {"text": "an empty list"}

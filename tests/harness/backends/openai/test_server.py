@@ -1,5 +1,7 @@
 """Texts, scores and statistics through a server are those of the model; what its lists do not decide is refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,7 +85,7 @@ def test_what_it_was_told_is_kept_for_the_record(local):
     told = backend.provenance()
     assert told["served"] | {"probe": ""} == {
         "product": "vllm", "version": "0.33.0", "context": 512, "dtype": None, "model": ID, "dialect": "vllm",
-        "endpoints": ["http://fake"], "chat": False, "probe": "", "texts_encoded_again": 0,
+        "answers_as": ID, "endpoints": ["http://fake"], "chat": False, "probe": "", "texts_encoded_again": 0,
         "end_of_run": "repeated after the last text, as before",
     }  # fmt: skip
     assert "checks passed" in told["notes"][0]
@@ -123,6 +125,23 @@ def test_a_server_that_changes_after_the_probe_is_marked(local, fault, why):
     assert first.startswith("docs-s (vllm): DO NOT REPORT: the server changed during the run: http://fake: ")
     assert why in first
     assert served["end_of_run"] in first
+
+
+def test_replies_that_name_another_model_midway_are_marked(local):
+    fake, names = Fake(), iter(["snapshot-1"] * 3 + ["snapshot-2"] * 9)
+    reply = fake.reply
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return reply(body) | {"model": next(names)}
+
+    fake.reply = answer  # type: ignore[method-assign]
+    backend = server(fake, dialect="openai")
+    for _ in range(2):
+        write(backend, prompts_of(local, 1), Ancestral(), 1)
+        notes, served = backend.provenance()["notes"], backend.provenance()["served"]
+        assert "DO NOT REPORT: the server changed during the run" in notes[0]
+        assert "its replies name the model 'snapshot-1', then 'snapshot-2'" in notes[0]
+        assert served["answers_as"] == "snapshot-1"
 
 
 def test_a_server_without_a_list_of_models_is_told(local):
