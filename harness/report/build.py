@@ -63,7 +63,7 @@ class Report:
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""
         counts = [f"{self.runs} {'run' if self.runs == 1 else 'runs'}"] if self.runs else []
-        counts += [f"values superseded by newer or own runs: {self.superseded}"] if self.superseded else []
+        counts += [f"values superseded by newer runs: {self.superseded}"] if self.superseded else []
         counts += [f"{self.left_out} left out: record lost or damaged"] if self.left_out else []
         pages = [path for path in self.paths if path.suffix == ".html"]
         figures = [path.stem for path in self.paths if path.suffix == ".png"]

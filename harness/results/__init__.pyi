@@ -44,7 +44,9 @@ from .layout import (
     load_layout as load_layout,
 )
 from .runs import (
+    ARCHIVES as ARCHIVES,
     Run as Run,
+    find_archive as find_archive,
     find_losses as find_losses,
     find_run as find_run,
     find_vectors as find_vectors,

@@ -108,27 +108,22 @@ def read_results(
 def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     """Return one row per value, and the number of older values that were skipped.
 
-    Among runs with the same axes and signature, the newest counts; an imported run never replaces one of this machine,
-    and adds seeds to its systems only if it is trusted. Human values appear once per human side and signature: the
-    newest values, attributed to the first run (by axes) that has them, so that the order in which the jobs of a grid
-    finish does not matter.
+    Among runs with the same axes and signature, the newest counts. Human values appear once per human side and
+    signature: the newest values, of this machine before those of archives, attributed to the first run (by axes) that
+    has them, so that the order in which the jobs of a grid finish does not matter.
     """
 
     def get_rank(at: int) -> tuple[bool, str, str]:
-        return not runs[at].imported, runs[at].created, runs[at].folder.name
+        return not runs[at].archive, runs[at].created, runs[at].folder.name
 
     newest: set[tuple[str, ...]] = set()
-    own_systems: set[tuple[str, ...]] = set()
     superseded: set[tuple[int, str]] = set()
     for at in sorted(range(len(runs)), key=get_rank, reverse=True):
-        axes, mark = runs[at].axes, runs[at].imported
-        setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
         for result in (r for r in runs[at].results if r.system == "model"):
-            key, system = ((name, result.metric, result.signature) for name in (serialize_axes(axes), setting))
-            if key in newest or (mark and mark.get("trusted") is not True and system in own_systems):
+            key = serialize_axes(runs[at].axes), result.metric, result.signature
+            if key in newest:
                 superseded.add((at, result.metric))
             newest.add(key)
-            own_systems |= set() if mark else {system}
     rows: list[dict[str, Any]] = []
     humans: dict[tuple[str, ...], list[tuple[int, ResultRow, str]]] = {}
     for at, run in enumerate(runs):
@@ -151,7 +146,6 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
 
 def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
     is_model = result.system == "model"
-    imported = [f"imported from {run.imported.get('archive')}; not computed here"] if run.imported else []
     axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
     shared = {
@@ -159,7 +153,7 @@ def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, An
         **{name: getattr(result, name) for name in ("family", "resampling", "artifact")},
         **{f"{r}_title": (run.titles[r] or str(axes.get(r) or "")) if is_model else "" for r in ("model", "decoder")},
         INTERNAL: at, "run": run.name, "experiment": run.experiment,
-        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join([*result.notes, *imported]),
+        "setting": hashlib.sha256(setting.encode()).hexdigest()[:12], "reason": "; ".join(result.notes),
         **axes,
     }  # fmt: skip
     who = parse_signature(result.signature).get("raters")  # shown in every column title: LLM judge or simulated raters

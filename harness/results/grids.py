@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from openended.harness.core import DataError, SpecError, read_json, suggest, temporary_files, write_json
-from openended.harness.results.runs import find_records, locate_run, read_run
+from openended.harness.results.runs import list_archives, locate_run
 from openended.harness.storage import GRID, RECORD
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ _NAME = re.compile(r"\d+\.json$")  # of a job's file
 _STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
 # Facts of a grid's file and their types.
 _KINDS = {"name": str, "total": int, "started": float, "reports": dict, "command": str, "process": str, "titles": list,
-          "series": list, "imported": str}  # fmt: skip
+          "series": list}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,6 @@ class GridFolder:
     process: str = ""  # name of a temporary file of the command's process
     titles: Sequence[str] = ()  # of each job
     series: Sequence[str] = ()  # of each job of a series, the name of its experiment
-    imported: str = ""  # archive that it was imported from; its layouts apply to imported runs only
     is_damaged: bool = False  # its file cannot be read, so that only its jobs are known
 
     @property
@@ -51,7 +50,7 @@ class GridFolder:
 
     def is_resumed_by(self, other: "GridFolder") -> bool:
         """Return true if another grid is the same command, typed again after this one."""
-        same = (self.command, self.titles, self.imported) == (other.command, other.titles, other.imported)
+        same = (self.command, self.titles) == (other.command, other.titles)
         return bool(self.command) and same and self.folder.name < other.folder.name
 
     def runs(self) -> list[Path]:
@@ -67,12 +66,6 @@ class GridFolder:
     def list_lost(self) -> list[Path]:
         """Return the folders of finished runs whose records are lost."""
         return [folder for folder in self.runs() if not (folder / RECORD).is_file()]
-
-    def find_layout(self, name: str, runs: Sequence[Path]) -> Mapping[str, Any] | None:
-        """Return the layout options of a report on these runs; an imported grid's apply to imported runs only."""
-        if name not in self.reports or (self.imported and not all(read_run(r).imported for r in find_records(runs)[0])):
-            return None
-        return self.reports[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +146,10 @@ def _warn_once(message: str) -> None:
 
 
 def read_grids(outputs: Path) -> list[GridFolder]:
-    """Read the grids under `outputs`: imported ones, then those of this machine, each kind oldest first."""
+    """Read the grids under `outputs`, oldest first."""
     folders = [p.parent for depth in ("*", "*/*") for p in (outputs / GRIDS).glob(f"{depth}/{GRID}")]
     grids = [grid for folder in folders if (grid := read_grid(folder)) is not None]
-    return sorted(grids, key=lambda grid: (not grid.imported, grid.folder.name))
+    return sorted(grids, key=lambda grid: grid.folder.name)
 
 
 def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
@@ -188,23 +181,40 @@ def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, An
         grids = read_grids(outputs)
         by_name = {grid.folder.name: grid for grid in grids} | {grid.name: grid for grid in grids}
         names = {*by_name, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
+        if word not in by_name and (of_archives := _resolve_in_archives(word, outputs)) is not None:
+            return of_archives
+        names |= {archive.name for archive in list_archives(outputs)}
         if word not in by_name:
             raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
         grid = by_name[word]
     if grid is not None:  # the runs of a grid over a series carry the names of its experiments
         if not (runs := grid.runs()):
             raise DataError(f"{grid.folder}: no job of this grid has finished")
-        return runs, grid.find_layout(grid.name, runs), grid.folder
+        return runs, grid.reports.get(grid.name), grid.folder
     path = path if path.exists() else outputs / RUNS / word
     whole = path.resolve()
     outputs = next((p.parent for p in (whole, whole.parent) if p.name == RUNS), outputs)
     grids = read_grids(outputs)
     lost = [run for grid in grids for run in grid.list_lost() if whole in run.parents]
     for grid in reversed(grids if whole.parent.name == RUNS else []):
-        if layout := grid.find_layout(path.resolve().name, [path]):
+        if layout := grid.reports.get(path.resolve().name):
             decides = (grid.folder / DECISIONS).is_file()  # about its own runs, not others of its name
             return (grid.runs() if decides else [path, *lost]), layout, grid.folder if decides else None
     return [path, *lost], None, None
+
+
+def _resolve_in_archives(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None, Path | None] | None:
+    """Return what a word names in the imported archives: one of them, or a name of runs that one of them has."""
+    archives = list_archives(outputs)
+    if named := next((archive for archive in archives if archive.name == word), None):
+        if (named / RUNS / word).is_dir():
+            return _resolve_word(word, named)
+        return [named / RUNS], None, None
+    holders = [archive for archive in archives if (archive / RUNS / word).is_dir()]
+    if len(holders) > 1:
+        paths = ", ".join(str(archive / RUNS / word) for archive in holders)
+        raise DataError(f"{word!r}: several archives have runs of this name; name one or more of {paths}")
+    return _resolve_word(word, holders[0]) if holders else None
 
 
 # Searches -------------------------------------------------------------------------------------------------------------

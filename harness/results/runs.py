@@ -12,21 +12,14 @@ from typing import Any
 
 from openended.harness.core import DataError, HarnessError, make_shareable, read_json
 from openended.harness.results.systems import make_natural_sort_key
-from openended.harness.storage import (
-    ITSELF,
-    RECORD,
-    STAGES,
-    VECTORS,
-    Entry,
-    ResultRow,
-    RunRecord,
-    read_entry,
-    read_record,
-)
+from openended.harness.storage import RECORD, STAGES, VECTORS, Entry, ResultRow, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
+ARCHIVES = "imported"  # folder of the outputs with the archives that were imported, each with runs, grids and store
+ARCHIVE = "archive"  # axis of their runs
+_STORE = "../../../store"
 # Stage → file with its rows.
 ROW_FILES = {"human": "human.arrow", "answers": "data.arrow", "generate": "data.arrow", "import": "data.arrow"}
 _RUN_NAME = re.compile(r".+-[0-9a-f]{8}", re.DOTALL)
@@ -47,8 +40,7 @@ class Run:
     inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
     results: Sequence[ResultRow]
     notes: tuple[str, ...]  # caveats about its texts
-    imported_stages: tuple[str, ...] = ()  # stages whose artifacts were imported, not computed here
-    imported: Mapping[str, Any] = field(default_factory=dict)  # mark of an imported record (`archive`, `trusted`)
+    archive: str = ""  # imported archive that it is from; empty for a run of this machine
     command: tuple[str, ...] = ()  # arguments of the command line that started it
     metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
     seconds: float = math.nan  # that generating its texts took; NaN if any of them was cached
@@ -84,7 +76,9 @@ def find_run(word: str, outputs: Path) -> Path:
     path = Path(word)
     if (path / RECORD).is_file() or path.name == RECORD:
         return path if path.is_dir() else path.parent
-    folders = sorted(p.parent for p in (outputs / "runs").glob(f"*/*/{RECORD}") if p.parent.name.endswith(word))
+    homes = [outputs, *list_archives(outputs)]
+    records = sorted(path for home in homes for path in (home / "runs").glob(f"*/*/{RECORD}"))
+    folders = [path.parent for path in records if path.parent.name.endswith(word)]
     if not folders:
         names = [run.name.rpartition("-")[2] for run in sorted((outputs / "runs" / word).glob("*")) if run.is_dir()]
         hint = f"; of the name {word}: {', '.join(names[:9])}" if names and word.strip("./") else ""
@@ -111,6 +105,17 @@ def _walk(folder: Path) -> Iterator[Path]:
         return
     for child in children:
         yield from _walk(child)
+
+
+def find_archive(folder: Path) -> str:
+    """Return the imported archive that the folder of a run is in; empty for a run of this machine."""
+    home = folder.resolve().parent.parent.parent  # …/imported/NAME/runs/EXPERIMENT/RUN
+    return home.name if home.parent.name == ARCHIVES else ""
+
+
+def list_archives(outputs: Path) -> list[Path]:
+    """Return the folders of the archives that were imported."""
+    return sorted(path for path in (outputs / ARCHIVES).glob("*") if path.is_dir())
 
 
 def read_runs(paths: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
@@ -158,8 +163,8 @@ def read_run(path: Path) -> Run:
             raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
         titles[role] = str(part.get("title") or "")
     titles["model"] = titles["model"] or str(record.spec.get("system_title") or "")  # of a system that the task bundles
-    imported = [name for name, other in record.provenance.items() if _get_mapping(other).get("imported")]
-    stages = (name.partition(":")[0] for name in imported if name != ITSELF)
+    archive = find_archive(folder)
+    axes = {**record.axes, ARCHIVE: archive} if archive else record.axes
     generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
     # `device` is noted of cached artifacts, `reused_tokens` where a part of the texts was made before.
     is_reused = any({"device", "reused_tokens"} & other.keys() for other in generated)
@@ -171,15 +176,15 @@ def read_run(path: Path) -> Run:
         experiment=experiment,
         axes={
             name: json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
-            for name, value in record.axes.items()
+            for name, value in axes.items()
         },
         titles=titles,
-        store=(folder / record.store).resolve() if record.store else None,
+        # An archive has its own store, whatever its records say.
+        store=(folder / (_STORE if archive else record.store)).resolve() if record.store else None,
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
-        imported_stages=tuple(dict.fromkeys(stages)),
-        imported=_get_mapping(_get_mapping(record.provenance.get(ITSELF)).get("imported")),
+        archive=archive,
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
         metrics=_get_mapping(record.spec.get("metric")),
         seconds=math.nan if is_reused else record.timings.get("generate", math.nan),
@@ -202,10 +207,10 @@ def _unify_model_paths(runs: Sequence[Run]) -> list[Run]:
                 yield axis, (role, str(run.axes[f"{role}.digest"]))
 
     paths: dict[tuple[str, str], str] = {}
-    for run in sorted(runs, key=lambda run: bool(run.imported)):
+    for run in sorted(runs, key=lambda run: bool(run.archive)):
         for axis, key in list_paths(run):
             paths[key] = (
-                paths[key] if run.imported and key in paths else min(paths.get(key, run.axes[axis]), run.axes[axis])
+                paths[key] if run.archive and key in paths else min(paths.get(key, run.axes[axis]), run.axes[axis])
             )
     return [replace(run, axes={**run.axes, **{axis: paths[key] for axis, key in list_paths(run)}}) for run in runs]
 

@@ -19,6 +19,7 @@ IDENTITY = ("system", "setting", "metric", "key", "signature")  # values that ag
 # The human text ignores these.
 MODEL_AXES = (
     "model", "decoder", "prompting", "training", "seed", "generations", "judgments", "min_new_tokens", "created",
+    "archive",
 )  # fmt: skip
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
 SIZE = "num_examples"
@@ -395,7 +396,7 @@ def find_counterpart(system: System, systems: Sequence[System]) -> System | None
     """Return the only one of some systems, else the one that differs from a system in the model alone."""
 
     def list_options(of: System) -> dict[str, str]:
-        hidden = {"generations", "judgments", "task.texts"}  # differ with the model
+        hidden = {"generations", "judgments", "task.texts", "archive"}  # differ with the model
         axes = of.items[0].axes
         return {a: v for a, v in axes.items() if v and a not in hidden and "model" not in (a, get_parent_axis(a))}
 

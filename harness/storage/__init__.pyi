@@ -16,12 +16,10 @@ from .provenance import compare_environments as compare_environments, describe_e
 from .record import (
     EXPLAIN as EXPLAIN,
     GRID as GRID,
-    ITSELF as ITSELF,
     RECORD as RECORD,
     ResultRow as ResultRow,
     RunRecord as RunRecord,
     format_direction as format_direction,
-    mark_record as mark_record,
     read_record as read_record,
     save_record as save_record,
 )
@@ -50,6 +48,5 @@ from .store import (
     Store as Store,
     check_writable as check_writable,
     create_unique_folder as create_unique_folder,
-    mark_manifest as mark_manifest,
     read_entry as read_entry,
 )

@@ -60,7 +60,7 @@ def compare_environments(then: Mapping[str, Any], now: Mapping[str, Any]) -> dic
     """Return the fields of an earlier environment that differ from now; `{"maker": null}` if none was recorded."""
     if not then:
         return {"maker": None}
-    differences: dict[str, Json] = {"imported": then["imported"]} if "imported" in then else {}
+    differences: dict[str, Json] = {}
     for name in now:
         was, here = then.get(name, {}), now[name]
         other = {k: was.get(k) for k in sorted({*was, *here}) if was.get(k) != here.get(k) and k not in _TRANSIENT}

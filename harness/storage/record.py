@@ -23,7 +23,6 @@ EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
 SCHEMA = 3
 DIGEST = "digest"
-ITSELF = "record"  # in `provenance`: the record itself, which was imported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,18 +194,6 @@ def save_record(folder: Path, record: RunRecord) -> None:
     """Write a record with its digest into its folder, with home folder and keys removed."""
     fields = core.make_shareable(record.to_json())
     core.write_json(folder / RECORD, {**typing.cast("dict[str, core.Json]", fields), DIGEST: core.digest(fields)})
-
-
-def mark_record(value: Any, mark: Mapping[str, core.Json], where: str) -> dict[str, core.Json]:  # noqa: ANN401
-    """Return the JSON of an imported record, sealed again with the mark in its own and every input's provenance."""
-    record, fields = _unseal(value, where)
-    inputs = [name for name in record.inputs if name != "task"]
-    if not inputs:
-        raise core.DataError(f"{where}: names no store entry as an input; expected the record of a finished run")
-    marked_names = (ITSELF, *inputs)
-    provenance = {name: {**dict(record.provenance.get(name) or {}), "imported": dict(mark)} for name in marked_names}
-    marked = {**fields, "provenance": {**record.provenance, **provenance}}
-    return {**marked, DIGEST: core.digest(marked)}
 
 
 _UNWRITTEN = ("targets",)  # fields that are stored inside another field

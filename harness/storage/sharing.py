@@ -7,15 +7,7 @@ from typing import Any
 
 from openended.harness import core
 from openended.harness.storage.row_blocks import share_rows
-from openended.harness.storage.store import (
-    ENTRY_NAME,
-    MANIFEST,
-    STAGES,
-    Store,
-    mark_manifest,
-    publish_folder,
-    read_entry,
-)
+from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, Store, publish_folder, read_entry
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +37,7 @@ class RemoteStore:
         """`stage/ab/key` of the complete entries when it was opened."""
 
     def push(self, store: Path) -> int:
-        """Copy the entries that are missing there; return their number.
-
-        Damaged ones and those that were imported without trust are skipped with a warning.
-        """
+        """Copy the entries that are missing there; return their number. Damaged ones are skipped with a warning."""
         count = 0
         for stage in STAGES:
             for manifest in sorted((store / stage).glob(f"*/*/{MANIFEST}")):
@@ -60,9 +49,6 @@ class RemoteStore:
                 except core.DataError as err:
                     log.warning("%s is damaged (%s): not copied", name, err)
                     continue
-                if entry.is_untrusted:
-                    log.warning("%s was imported without --trust: not copied", name)
-                    continue
                 target = f"{self._root}/{name}"
                 self._call("makedirs", target, exist_ok=True)
                 copies = {file: f"{digest}-{file}" for file, digest in entry.files.items()}
@@ -73,26 +59,23 @@ class RemoteStore:
                 count += 1
         return count
 
-    def pull(self, store: Path, *, trust: bool) -> int:
-        """Copy the entries that are missing here, marked as imported; return their number.
+    def pull(self, store: Path) -> int:
+        """Copy the entries that are missing here; return their number.
 
-        Every byte is verified first. Entries that are damaged there are skipped with a warning. With `trust`, equal
-        entries that were imported without it are trusted from now on, and counted too.
+        Every byte is verified first. Entries that are damaged there are skipped with a warning.
         """
         if not self.names:
             raise core.DataError(f"{self.url}: no store entry is there; give the URL of `openended store push`")
         count = 0
-        mark: dict[str, core.Json] = {"archive": self.url, "trusted": trust}
         for name in sorted(self.names):
             folder = store / name
             if folder.exists():
-                count += trust and self._trust(name, folder, mark)
                 continue
             folder.parent.mkdir(parents=True, exist_ok=True)
             work = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
             work.mkdir()
             try:
-                rows = self._fetch(name, work, mark)
+                rows = self._fetch(name, work)
                 publish_folder(work, folder)
                 if ROWS_KEY.fullmatch(str(rows)):
                     share_rows(Store(store).get_rows_path(str(rows)), read_entry(folder))
@@ -103,9 +86,9 @@ class RemoteStore:
                 core.temporary_files.delete_path(work)
         return count
 
-    def _fetch(self, name: str, work: Path, mark: dict[str, core.Json]) -> Any:  # noqa: ANN401 - JSON
+    def _fetch(self, name: str, work: Path) -> Any:  # noqa: ANN401 - JSON
         """Copy an entry into a folder and verify its bytes; return the key of the rows that it shares."""
-        source, manifest = f"{self._root}/{name}", self._read_manifest(name, mark)
+        source, manifest = f"{self._root}/{name}", self._read_manifest(name)
         for file, digest in manifest["files"].items():
             if not _FILE_NAME.fullmatch(copy := f"{digest}-{file}"):
                 raise core.DataError(f"unexpected file name {copy!r:.120}")
@@ -115,31 +98,19 @@ class RemoteStore:
         core.write_json(work / MANIFEST, manifest)
         return manifest.get("rows")
 
-    def _trust(self, name: str, folder: Path, mark: dict[str, core.Json]) -> bool:
-        """Trust an entry here that was imported without trust, if the one there has the same bytes."""
-        try:
-            maker = core.read_json(folder / MANIFEST).get("maker")
-            if not isinstance(maker, dict) or "imported" not in maker:  # most entries; their bytes need no reading
-                return False
-            entry = read_entry(folder)
-            if not entry.is_untrusted:
-                return False
-            manifest = self._read_manifest(name, mark)
-            if manifest["files"] != entry.files:
-                raise core.DataError("its files differ from those here")
-        except (core.DataError, AttributeError) as err:
-            log.warning("%s is not trusted (%s)", name, err)
-            return False
-        core.write_json(folder / MANIFEST, manifest)
-        return True
-
-    def _read_manifest(self, name: str, mark: dict[str, core.Json]) -> Any:  # noqa: ANN401 - JSON
-        """Return the manifest of an entry there, marked as imported."""
+    def _read_manifest(self, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the manifest of an entry there, whose digest and place are verified."""
         path = f"{self._root}/{name}/{MANIFEST}"
         size = self._call("size", path)
         if not isinstance(size, int) or size > core.MAX_JSON:
             raise core.DataError(f"{MANIFEST}: expected at most {core.MAX_JSON >> 20} MiB, got {size} bytes")
-        return mark_manifest(core.parse_json(self._call("cat_file", path), MANIFEST), mark, name, MANIFEST)
+        manifest = core.parse_json(self._call("cat_file", path), MANIFEST)
+        fields = dict(manifest) if isinstance(manifest, dict) else {}
+        if fields.pop("digest", None) != core.digest(fields) or not isinstance(fields.get("files"), dict):
+            raise core.DataError(f"{MANIFEST} does not match its own digest")
+        if fields.get("key") != name.rpartition("/")[2]:
+            raise core.DataError(f"{MANIFEST} is that of another entry")
+        return manifest
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:

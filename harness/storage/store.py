@@ -2,8 +2,7 @@
 
 An entry is a folder `<root>/<stage>/<ab>/<key>/` with files and a `manifest.json`, written last. The key is a digest of
 the recipe: key scheme, stage, stage version, full spec with defaults, and the content digests of the inputs. An entry
-is used only if manifest, digests, path and files agree; otherwise it is moved aside and computed again. Entries that
-`openended import` unpacked are used only if they were imported with `--trust`.
+is used only if manifest, digests, path and files agree; otherwise it is moved aside and computed again.
 """
 
 import contextlib
@@ -182,18 +181,12 @@ class Entry:
     meta: Mapping[str, Any]  # facts that later stages and reports show (counts, numbers of skipped records)
     computed: bool = False  # whether it was computed now; False: it was cached
     maker: Mapping[str, Any] = field(default_factory=dict)
-    """Environment that computed it: `git`, `packages`, `hardware`, `imported`; empty if not recorded."""
+    """Environment that computed it: `git`, `packages`, `hardware`; empty if not recorded."""
 
     @property
     def content(self) -> str:
         """Digest of all its files."""
         return core.digest(self.files)
-
-    @property
-    def is_untrusted(self) -> bool:
-        """True if it was imported without `--trust`, so that runs compute it again."""
-        mark = self.maker.get("imported")
-        return mark is not None and not (isinstance(mark, Mapping) and mark.get("trusted") is True)
 
     @property
     def name(self) -> str:
@@ -251,24 +244,6 @@ def write_manifest(folder: Path, recipe: core.Json, key: str, meta: Mapping[str,
     )
     core.write_json(folder / MANIFEST, {**cast("dict[str, core.Json]", manifest), "digest": core.digest(manifest)})
     return manifest
-
-
-def mark_manifest(value: Any, mark: Mapping[str, core.Json], name: str, where: str) -> dict[str, core.Json]:  # noqa: ANN401
-    """Return the JSON of an imported manifest with the mark, sealed again."""
-    try:
-        manifest = dict(value)
-        if manifest.pop("digest") != core.digest(manifest):
-            raise core.DataError(f"{where}: damaged: its digest does not match")
-        stage, key = name.split("/", maxsplit=1)[0], name.split("/")[2]
-        if (manifest["recipe"]["stage"], manifest["key"]) != (stage, key):
-            raise core.DataError(f"{where}: is the manifest of another entry")
-        if not all(isinstance(manifest[part], dict) for part in ("files", "meta", "maker")):
-            raise TypeError("expected objects as files, meta and maker")
-        check_stage_files(stage, manifest["files"])
-        manifest["maker"] = {**manifest["maker"], "imported": dict(mark)}
-        return {**manifest, "digest": core.digest(manifest)}
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as err:
-        raise core.DataError(f"{where}: not a manifest ({type(err).__name__}: {err})") from err
 
 
 def create_unique_folder(preferred: Path) -> Path:
@@ -398,8 +373,6 @@ class Store:
             return str(err)
         if stated != core.make_shareable(core.to_json(recipe.canonical())):
             return "its recipe differs"
-        if entry.is_untrusted:
-            return "it was imported, not computed here; `openended import` or `store pull` with `--trust` allows reuse"
         self._verified[key] = entry
         return entry
 

@@ -73,7 +73,7 @@ def after_grid(grid, tmp_path) -> Path:
 def test_two_sizes_of_one_run_at_once_compute_every_row_once(tmp_path):
     """Both orders of starting, and at once: the rows that both have are made and read by one, and taken by the other."""
     rows = "human_examples=null max_new_tokens=8 min_new_tokens=8 runtime.flush_seconds=0 runtime.batch_size=4"
-    words = [*rows.split(), "decoder=nucleus", "metric=[distinct_n,frechet,gen_ppl]"]
+    words = [*rows.split(), "decoder=nucleus", "metric=[distinct_n,frechet,gen_ppl]", "-v"]
     for number, sizes in enumerate(((64, 128), (128, 64), (64, 128))):
         where, running = tmp_path / str(number), []
         where.mkdir()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
-from openended.harness.results import find_run
+from openended.harness.results import find_archive, find_run
 from openended.harness.storage import MODEL_STAGES, RECORD, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
@@ -49,6 +49,8 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
     """Format a run's record for the terminal."""
     record = read_record(folder)
     yield f"run        {folder}"
+    if archive := find_archive(folder):
+        yield f"archive    {archive}: imported, not computed here"
     command = " ".join([*(Path(word).name for word in record.command[:1]), *record.command[1:]])
     yield f"created    {record.created}, by {command}"
     hidden = (".digest", ".texts", ".revision")

@@ -16,12 +16,11 @@ _ARGUMENTS: Arguments = {
     },
     "url": {"nargs": "?", "help": "push, pull: a folder or what fsspec reads, such as s3://bucket/store"},
     **OUTPUTS,
-    "--trust": {"action": "store_true", "help": "pull: let your own runs reuse the entries"},
     "--dry-run": {"action": "store_true", "help": "gc: list what would be deleted, and delete nothing"},
     "--unnamed": {"action": "store_true", "help": "gc: also delete entries that no run names"},
     "--days": {"type": float, "help": "gc: keep what is younger; default: 7"},
 }
-_READERS = {"days": "gc", "unnamed": "gc", "dry_run": "gc", "trust": "pull"}  # option → the action that reads it
+_READERS = {"days": "gc", "unnamed": "gc", "dry_run": "gc"}  # option → the action that reads it
 
 
 def _store(args: argparse.Namespace) -> None:
@@ -47,7 +46,7 @@ def _store(args: argparse.Namespace) -> None:
         lines = [*deleted.names, f"{len(deleted.names):,} {outcome}, {_format_size(deleted.size)}"]
     elif args.url is not None:
         shared = RemoteStore(args.url)
-        count = shared.push(root) if args.action == "push" else shared.pull(root, trust=args.trust)
+        count = shared.push(root) if args.action == "push" else shared.pull(root)
         lines = [f"{count:,} of {len(shared.names):,} entries copied from {shared.url}" if args.action == "pull" else
                  f"{count:,} entries copied to {shared.url}, {len(shared.names):,} existed"]  # fmt: skip
     else:

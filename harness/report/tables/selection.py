@@ -179,11 +179,11 @@ def summarize_sources(items: Iterable[SystemValue], runs: Sequence[Run]) -> tupl
     newest = max(run.created for run in used)
     with contextlib.suppress(ValueError):
         newest = f"{datetime.fromisoformat(newest):%Y-%m-%d %H:%M} UTC"
-    imported = [run.imported_stages for run in used if run.imported_stages]
-    stages = ", ".join(sorted({stage for names in imported for stage in names}))
+    origins = Counter(run.archive for run in used if run.archive)
+    archives = ", ".join(f"{name} ({count} of {len(used)} runs)" for name, count in sorted(origins.items()))
     return (
         *([data] if (data := _describe_data(used)) else []),
-        *([f"Imported, not computed here: {stages} (in {len(imported)} of {len(used)} runs)."] if stages else []),
+        *([f"From archives, not computed here: {archives}."] if archives else []),
         f"Newest run: {newest}.",
         *collect_commands(used),
     )

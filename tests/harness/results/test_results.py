@@ -35,7 +35,7 @@ from openended.harness.results.frame import (
 )
 from openended.harness.results.grids import read_grid, read_grids, read_search, resolve_report_request
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
-from openended.harness.storage import RunRecord, compare_environments, mark_record
+from openended.harness.storage import RunRecord, compare_environments
 from tests.harness.report.synthetic import change_record, result, write_run
 
 
@@ -89,26 +89,20 @@ def test_the_newest_run_of_a_system_and_of_a_human_side_counts(tmp_path, runs, r
     assert results.superseded == superseded
 
 
-@pytest.mark.parametrize(
-    ("seed", "trusted", "rows"),
-    [
-        (0, False, [(1.0, "")]),  # the run of this machine counts, whatever the date of the imported one
-        (0, True, [(1.0, "")]),
-        (1, False, [(1.0, "")]),  # a seed more would change the mean of this machine's system
-        (1, True, [(1.0, ""), (9.0, "imported from a.zip; not computed here")]),
-    ],
-)
-def test_an_imported_run_never_supersedes_one_of_this_machine(tmp_path, seed, trusted, rows):
+def test_runs_of_an_archive_are_systems_of_their_own_that_are_named_and_have_their_own_store(tmp_path):
+    """Whatever their dates, seeds and records say; human values are those of this machine."""
     write(tmp_path, value=1.0)
-    later = {"created": "2099-01-01T00:00:00+00:00", "inputs": {"measure:m": "measure/ab/c"}}
-    record = write(tmp_path, seed=seed, value=9.0, human=7.0, **later) / "record.json"
-    mark = {"archive": "a.zip", "trusted": trusted}
-    write_json(record, mark_record(json.loads(record.read_text()), mark, "record"))
-    frame = read_results([tmp_path]).frame
-    frame = frame[frame["key"] == "m"]
-    models = frame[frame["system"] == "model"]
-    assert list(zip(models["value"], models["reason"], strict=True)) == rows
-    assert frame[frame["system"] == "human"]["value"].tolist() == [5.0]
+    for seed in (0, 1):
+        later = {"created": "2099-01-01T00:00:00+00:00", "store": "../../../../../store"}
+        change_record(write(tmp_path / "imported/theirs", seed=seed, value=9.0, human=7.0), **later)
+    results = read_results([tmp_path / "runs", tmp_path / "imported/theirs/runs"])
+    models = [value for value in results.values if value.system == "model" and value.key == "m"]
+    models.sort(key=lambda value: value.axes["archive"])
+    assert [(value.axes["archive"], value.mean, value.seeds) for value in models] == [("", 1.0, 1), ("theirs", 9.0, 2)]
+    assert [value.mean for value in results.values if value.system == "human" and value.key == "m"] == [5.0]
+    assert label_systems(models) == ["nucleus p=0.95 (archive=none)", "nucleus p=0.95 (archive=theirs)"]
+    stores = {run.archive: run.store for run in results.runs}
+    assert stores == {"": tmp_path / "store", "theirs": tmp_path / "imported/theirs/store"}
 
 
 def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
@@ -399,21 +393,35 @@ def test_a_grid_has_its_own_runs(outputs, tmp_path):
     assert all(path.is_dir() for path in read_grids(moved)[0].runs())
 
 
-def test_an_imported_grid_lays_out_no_runs_of_this_machine_and_reads_runs_below_runs_alone(outputs, tmp_path):
+def test_an_archive_is_named_where_no_run_of_this_machine_is_and_its_layout_is_its_own(outputs, tmp_path):
+    for archive, name in (("a", "mine"), ("a", "theirs"), ("b", "theirs"), ("b", "other")):
+        write_run(outputs / "imported" / archive, "greedy", 0, experiment=name)
+    grid = outputs / "imported/a/grids/mine/20270101T000000"
+    write_json(grid / "grid.json", {"name": "mine", "reports": {"mine": {"title": "Theirs"}}})
+    own, (a, b) = outputs / "runs/mine", (outputs / f"imported/{name}/runs" for name in "ab")
+    assert (resolve_report_request(["mine"], outputs).paths, resolve_report_request(["mine"], outputs).options) == (
+        (own,), OPTIONS,
+    )  # fmt: skip
+    of_path = resolve_report_request([str(a / "mine")], outputs)
+    assert (of_path.paths, of_path.options) == ((a / "mine",), {"title": "Theirs"})
+    assert resolve_report_request(["a"], outputs).paths == (a,)
+    assert resolve_report_request(["other"], outputs).paths == (b / "other",)
+    both = resolve_report_request(["mine", str(a / "mine")], outputs)
+    assert (both.paths, both.options) == ((own, a / "mine"), None)
+    with pytest.raises(DataError, match=r"several archives have runs of this name; name one or more of .*a/runs/theirs"):
+        resolve_report_request(["theirs"], outputs)
+    with pytest.raises(DataError, match=r"did you mean 'mine'.* known: .*a, b"):
+        resolve_report_request(["mone"], outputs)
+
+
+def test_a_grid_reads_runs_below_runs_alone(outputs, tmp_path):
     write_run(tmp_path / "elsewhere", "greedy", 0)
     outside = next((tmp_path / "elsewhere").rglob("record.json")).parent
-    grid = outputs / "grids/mine/20270101T000000"
-    mark, done = {"imported": "a.zip", "total": 1}, {"state": "done", "seconds": 1.0}
-    write_json(grid / "grid.json", {"name": "mine", "reports": {"mine": {"title": "Theirs"}}, **mark})
+    grid, done = outputs / "grids/mine/20270101T000000", {"state": "done", "seconds": 1.0}
+    write_json(grid / "grid.json", {"name": "mine", "total": 2})
     write_json(grid / "jobs/00000.json", {**done, "folder": str(outputs / "runs/.." / "../elsewhere")})
     write_json(grid / "jobs/00001.json", {**done, "folder": str(outside)})
-    assert resolve_report_request(["mine"], outputs).options == OPTIONS
-    assert resolve_report_request([str(outputs / "runs//mine")], outputs).options == OPTIONS
-    assert resolve_report_request(["mine", str(outside)], outputs).options is None, "of one of them alone"
     assert [path.parent.parent.parent for path in resolve_report_request([str(grid)], outputs).paths] == [outputs]
-    assert read_grid(grid).find_layout("mine", [outside]) is None
-    change_record(outside, provenance={"record": {"imported": {"archive": "a.zip"}}})
-    assert read_grid(grid).find_layout("mine", [outside]) == {"title": "Theirs"}
 
 
 def test_lost_records_of_a_grid_are_named_until_their_runs_are_written_again(outputs, capsys):

@@ -2,19 +2,17 @@
 
 import importlib
 import io
-import json
 import os
 import zipfile
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
-from openended.harness.app.commands import export
-from openended.harness.core import digest
+from openended.harness.app.commands import export, show
 from openended.harness.report.cli import main as report
-from openended.harness.storage import MANIFEST, Recipe, Store, read_entry, save_record
+from openended.harness.storage import save_record
 from tests.harness.report.page.made import make_report
-from tests.harness.report.synthetic import write_run
 from tests.harness.storage.test_record import RECORDED
 from tests.helpers import openended
 
@@ -32,27 +30,44 @@ def archive(here, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_packed_is_whole_elsewhere(here, archive, tmp_path, monkeypatch, capsys):
+def test_what_was_packed_is_whole_elsewhere_in_a_folder_of_its_own(here, archive, tmp_path, monkeypatch, capsys):
     there = tmp_path / "there"
     there.mkdir()
     monkeypatch.chdir(there)
-    assert import_.main([str(archive), "--trust"]) == 0
-    assert "runs of p-sweep: openended report p-sweep" in capsys.readouterr().out
-    for kind in ("runs", "reports", "store", "grids"):
-        own, packed = ({p.relative_to(r) for p in r.rglob("*") if p.is_file() and ".locks" not in p.parts}
-                       for r in (here / "outputs" / kind, there / "outputs" / kind))  # fmt: skip
-        assert own == packed, kind
     assert import_.main([str(archive)]) == 0
-    assert "0 files into outputs" in capsys.readouterr().out
-    (grid,) = (there / "outputs/grids/p-sweep").iterdir()
-    assert report([str(grid), "--no-figures", "--no-page", "--quiet"]) == 0
-    there_csv, here_csv = ((r / "outputs/reports/p-sweep/results.csv").read_text() for r in (there, here))
-    note = "imported from p.zip; not computed here"
-    assert note in there_csv
-    assert there_csv.replace(f"; {note}", "").replace(note, "") == here_csv
+    assert "openended report p" in capsys.readouterr().out
+    for kind in ("runs", "store", "grids"):
+        own, packed = ({p.relative_to(r) for p in r.rglob("*") if p.is_file() and not {".locks", "rows"} & {*p.parts}}
+                       for r in (here / "outputs" / kind, there / "outputs/imported/p" / kind))  # fmt: skip
+        assert own == packed, kind
+    assert [path.name for path in (there / "outputs").iterdir()] == ["imported"]
+    assert not (there / "outputs/imported/p/reports").exists(), "pages and tables are built here"
+    assert import_.main([str(archive)]) == 0
+    assert "0 files into outputs/imported/p" in capsys.readouterr().out
+    for word in ("p", "p-sweep"):
+        assert report([word, "--no-figures", "--no-page", "--quiet"]) == 0
+    there_csv, here_csv = (pd.read_csv(r / "outputs/reports/p-sweep/results.csv") for r in (there, here))
+    models = there_csv["system"] == "model"
+    assert set(there_csv["archive"][models]) == {"p"}
+    columns = ["system", "metric", "key", "value", "signature"]
+    pd.testing.assert_frame_equal(there_csv[columns], here_csv[columns])
+    assert "From archives, not computed here: p (" in (there / "outputs/reports/p-sweep/tables/results.md").read_text()
+    run = next((there / "outputs/imported/p/runs/p-sweep").iterdir())
+    assert show.main([run.name[-8:]]) == 0
+    assert "archive    p: imported, not computed here" in capsys.readouterr().out
     done = openended("name=p-sweep", "decoder=greedy", "num_examples=8", "max_new_tokens=4", "metric=[distinct_n]",
                      cwd=there)  # fmt: skip
-    assert "(0 computed, " in done.stderr
+    assert ", 0 cached in" in done.stderr, "own runs reuse nothing of an archive"
+    assert report(["outputs/runs/p-sweep", "p", "--no-figures", "--no-page", "--layout", "full"]) == 0
+    said = capsys.readouterr().out
+    assert "archive=p" in said
+    with zipfile.ZipFile(tmp_path / "p.zip", "a") as packed:
+        packed.writestr("runs/p-sweep/x/more.txt", "more")
+    (there / "outputs/imported/p/runs/p-sweep/x").mkdir()
+    (there / "outputs/imported/p/runs/p-sweep/x/more.txt").write_text("something else")
+    assert import_.main([str(archive)]) == 2
+    assert "of another archive; give this one its own folder: --name NAME" in capsys.readouterr().err
+    assert import_.main([str(archive), "--name", "again"]) == 0
 
 
 def test_without_the_store_and_hidden_files_which_no_import_takes(here, tmp_path):
@@ -170,61 +185,24 @@ def test_encrypted_unknown_and_repeated_members_are_one_line(tmp_path, refuse):
 
 
 def test_damaged_members_are_one_line(tmp_path, refuse):
-    path = pack(tmp_path / "a.zip", {"reports/a": "text " * 999}, compression=zipfile.ZIP_DEFLATED)
+    path = pack(tmp_path / "a.zip", {"runs/ab/x": "text " * 999}, compression=zipfile.ZIP_DEFLATED)
     data = bytearray((tmp_path / path).read_bytes())
     data[45] ^= 255
     (tmp_path / "a.zip").write_bytes(data)
     assert "not a sound zip archive" in refuse("a.zip")
 
 
-@pytest.mark.parametrize("link", ["outputs/reports", "outputs/reports/a", "outputs/reports/a/x"])
+@pytest.mark.parametrize("link", ["outputs/imported/a", "outputs/imported/a/runs", "outputs/imported/a/runs/a/x"])
 def test_nothing_is_written_through_a_link(link, tmp_path, refuse):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / link).parent.mkdir(parents=True)
     (tmp_path / link).symlink_to(tmp_path / "elsewhere")
-    assert "is a link" in refuse(pack(tmp_path / "a.zip", {"reports/a/x": "x"}))
+    assert "is a link" in refuse(pack(tmp_path / "a.zip", {"runs/a/x": "x"}))
     assert not any((tmp_path / "elsewhere").iterdir())
-
-
-def test_a_manifest_or_record_that_is_not_sound_unpacks_nothing(tmp_path, refuse):
-    sealed = {"recipe": {"stage": "measure"}, "key": KEY, "files": {}, "meta": {}, "maker": {}}
-    other = {**sealed, "key": "cd" + KEY[2:], "files": {"arrays.safetensors": "", "result.json": ""}}
-    for value, message in (
-        ("[]", "not a manifest"), ("{", "not JSON"), ("[" * 100_000, "nested too deeply"), ("{}", "not a manifest"),
-        (json.dumps({**sealed, "digest": "x"}), "digest does not match"),
-        (json.dumps({**sealed, "digest": digest(sealed)}), "has arrays.safetensors"),
-        (json.dumps({**other, "digest": digest(other)}), "manifest of another entry"),
-    ):  # fmt: skip
-        assert message in refuse(pack(tmp_path / "a.zip", {f"{ENTRY}/{MANIFEST}": value, "reports/a": "x"}))
-    assert "not a run record" in refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": "{}"}))
-    record = write_run(tmp_path, "greedy", 0) / "record.json"
-    line = refuse(pack(tmp_path / "a.zip", {"runs/a/b/record.json": record.read_text()}))
-    assert "names no store entry as an input" in line
-    assert not (tmp_path / "outputs").exists()
-
-
-@pytest.mark.parametrize("trust", [False, True])
-def test_an_imported_entry_is_reused_only_if_trusted(trust, tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
-    recipe = Recipe("stage", 1, {"a": 1}, {})
-
-    def build(folder):
-        (folder / "data.txt").write_text("text")
-        return {"n": 1}
-
-    entry = Store(tmp_path / "theirs" / "store").make(recipe, build)
-    members = {f"store/{entry.name}/{p.name}": p.read_text() for p in entry.path.iterdir()}
-    assert import_.main([pack(tmp_path / "a.zip", members), *(["--trust"] if trust else [])]) == 0
-    imported = read_entry(tmp_path / "outputs" / "store" / entry.name)
-    assert imported.maker["imported"] == {"archive": "a.zip", "trusted": trust}
-    store = Store(tmp_path / "outputs" / "store")
-    assert store.make(recipe, build).computed is not trust
-    assert ("it was imported, not computed here" in caplog.text) is not trust
-    assert not store.make(recipe, build).computed
 
 
 def test_names_cannot_steer_the_terminal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    path = pack(tmp_path / "a.zip", {"reports/\u009b31m/x": "x"})
+    path = pack(tmp_path / "a.zip", {"runs/\u009b31m/x": "x"})
     assert import_.main([path, "--outputs", "out\x1b[31m"]) == 0
     assert "\\x1b[31m" in capsys.readouterr().out

@@ -491,12 +491,12 @@ def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp
     assert group_into_lines(tmp_path)[0] == "Task docs; 500 examples; exactly 96 new tokens; seed 0."
 
 
-def test_imported_artifacts_are_noted_under_the_tables_of_their_runs(tmp_path):
-    for length, provenance in ((32, {}), (64, {"generate:x": {"imported": True}, "measure:mauve": {"imported": True}})):
-        change_record(write_run(tmp_path, "nucleus", 0, length=length), provenance=provenance)
+def test_archives_are_noted_under_the_tables_of_their_runs(tmp_path):
+    write_run(tmp_path, "nucleus", 0, length=32)
+    write_run(tmp_path / "imported/theirs", "nucleus", 0, length=64)
     own, imported = make_tables(read_results([tmp_path]), Layout(tables=("auto",)), "t")
-    assert not any("Imported" in line for line in own.about)
-    assert "Imported, not computed here: generate, measure (in 1 of 1 runs)." in imported.about
+    assert not any("archives" in line for line in own.about)
+    assert "From archives, not computed here: theirs (1 of 1 runs)." in imported.about
 
 
 def test_many_values_and_commands_are_counted(tmp_path):
