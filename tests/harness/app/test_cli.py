@@ -134,7 +134,7 @@ def complete(script, *words):
     ("words", "offered"),
     [
         (("report", "--lay"), "--layout"), (("score", "a.jsonl", "--hum"), "--human"),
-        (("export", "name", "--no"), "--no-store"), (("import", "--tr"), "--trust"),
+        (("export", "name", "--no"), "--no-store"), (("import", "--na"), "--name"),
         (("status", "--out"), "--outputs"), (("store", "--un"), "--unnamed"), (("show", "--te"), "--texts"),
         (("list", "--he"), "--help"), (("describe", "--he"), "--help"), (("rate", "ma"), "make"),
         (("rate", "make", "--proto"), "--protocol"), (("rate", "serve", "--po"), "--port"),

@@ -408,7 +408,9 @@ def test_an_archive_is_named_where_no_run_of_this_machine_is_and_its_layout_is_i
     assert resolve_report_request(["other"], outputs).paths == (b / "other",)
     both = resolve_report_request(["mine", str(a / "mine")], outputs)
     assert (both.paths, both.options) == ((own, a / "mine"), None)
-    with pytest.raises(DataError, match=r"several archives have runs of this name; name one or more of .*a/runs/theirs"):
+    with pytest.raises(
+        DataError, match=r"several archives have runs of this name; name one or more of .*a/runs/theirs"
+    ):
         resolve_report_request(["theirs"], outputs)
     with pytest.raises(DataError, match=r"did you mean 'mine'.* known: .*a, b"):
         resolve_report_request(["mone"], outputs)
