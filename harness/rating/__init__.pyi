@@ -1,7 +1,9 @@
 from .answers import (
+    StudyAnswers as StudyAnswers,
     find_answer_files as find_answer_files,
     gather_answers as gather_answers,
     group_files_by_study as group_files_by_study,
+    tabulate_answers as tabulate_answers,
     write_study_files as write_study_files,
 )
 from .design import (
@@ -12,7 +14,6 @@ from .design import (
     read_key as read_key,
     read_study_texts as read_study_texts,
 )
-from .frequency import write_frequency_files as write_frequency_files
 from .llm_judge import (
     JudgeQuestion as JudgeQuestion,
     JudgeTask as JudgeTask,

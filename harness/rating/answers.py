@@ -5,10 +5,9 @@ import json
 import math
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from openended.harness import core
 from openended.harness.core import SIMULATED, DataError
 from openended.harness.rating.design import KEY, StudyKey, find_key, read_key
 from openended.harness.rating.study import FORM, compute_seal
-from openended.metrics.correlation import rank_correlation
-from openended.metrics.judgments import agreement
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
 
@@ -314,12 +311,9 @@ def list_judgment_columns(keys: Iterable[StudyKey]) -> list[str]:
 
 
 def write_study_files(path: Path, studies: Sequence[StudyAnswers]) -> int:
-    """Write the judgments of studies, and next to them the quality sheets; return the number of judgments."""
+    """Write the judgments of studies into one file; return their number."""
     rows = [row for answers in studies for row in build_judgment_rows(answers)]
     write_judgments(path, rows, list_judgment_columns(answers.key for answers in studies))
-    lines = (line for answers in studies for line in format_quality_sheet(answers))
-    core.write_text(path.with_suffix(".quality.md"), "\n".join(lines))
-    core.write_json(path.with_suffix(".quality.json"), [quality_to_json(answers) for answers in studies])
     return len(rows)
 
 
@@ -331,152 +325,28 @@ def write_judgments(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequ
         writer.writerows([core.escape_csv_cell(str(row.get(name, ""))) for name in columns] for row in rows)
 
 
-_LEAST_ITEMS = 5  # with fewer, equal answers are no sign of carelessness
+def tabulate_answers(gathered: StudyAnswers) -> pd.DataFrame:
+    """Return a row per answered question, controls among them, for tables of how raters answered.
 
-
-@dataclass(frozen=True, slots=True)
-class RaterQuality:
-    """Quality measures of one rater, or of all raters together; NaN where a measure is undefined."""
-
-    rater: str
-    items: int  # answered, controls among them
-    median_seconds: float
-    too_fast: float  # share of items that took less than the protocol's minimum
-    ties: float  # share of answers that are ties; NaN for ratings
-    top_answer: float  # share of the most frequent answer among all answers; 1 for a rater who always chose the same
-    side_a: float  # share of side A among the answers that are no ties
-    side_p: float  # two-sided binomial p-value of that share against one half
-    controls: str  # `passed/seen`
-    with_rest: float
-    """Agreement with the others on shared items: share of equal outcomes (pairs), rank correlation with their mean."""
-
-
-def measure_rater_quality(gathered: StudyAnswers) -> list[RaterQuality]:
-    """Return the quality of every rater, and of all under the name `all`."""
-    rest = _measure_agreement_with_rest(gathered)
-    rows = [_measure_quality(gathered.key, s.rater, s.items, rest.get(s.rater, math.nan)) for s in gathered.sheets]
-    everything = [item for sheet in gathered.sheets for item in sheet.items]
-    agreements = [row.with_rest for row in rows if not math.isnan(row.with_rest)]
-    mean = float(np.mean(agreements)) if agreements else math.nan
-    return [*rows, _measure_quality(gathered.key, "all", everything, mean)]
-
-
-def _measure_quality(key: StudyKey, rater: str, items: Sequence[AnsweredItem], rest: float) -> RaterQuality:
-    from scipy.stats import binomtest
-
-    choices = key.protocol.choices
-    seconds = np.array([item.seconds for item in items if not math.isnan(item.seconds)])
-    rated = [[choices[n - 1].outcome for n in i.choices.values()] for i in items if not key.by_id[i.task].is_control]
-    answers = Counter(n for i in items if not key.by_id[i.task].is_control for n in i.choices.values())
-    # The answers about one item are correlated, so an item counts once in the side preference.
-    leans = [outcomes.count("a") - outcomes.count("b") for outcomes in rated]
-    a, b = sum(lean > 0 for lean in leans), sum(lean < 0 for lean in leans)
-    passed = []
-    for item in items:
-        task = key.by_id[item.task]
-        control = key.control(task) if task.is_control else None
-        if control and control.criterion in item.choices:
-            passed.append(control.accepts(choices[item.choices[control.criterion] - 1]))
-    total = answers.total()
-    ties = sum(outcomes.count("tie") for outcomes in rated)
-    return RaterQuality(
-        rater=rater, items=len(items),
-        median_seconds=float(np.median(seconds)) if len(seconds) else math.nan,
-        too_fast=float((seconds < key.protocol.min_seconds).mean()) if len(seconds) else math.nan,
-        ties=ties / total if key.protocol.kind == "pairs" and total else math.nan,
-        top_answer=max(answers.values()) / total if total else math.nan,
-        side_a=a / (a + b) if a + b else math.nan,
-        side_p=float(binomtest(a, a + b).pvalue) if a + b else math.nan,
-        controls=f"{sum(passed)}/{len(passed)}", with_rest=rest,
-    )  # fmt: skip
-
-
-def _tabulate_levels(gathered: StudyAnswers) -> pd.DataFrame:
-    """Return a row per question and rated thing, a column per rater; pairs as the player that sorts first sees them."""
+    A pair's level is as the player that sorts first sees it, so that it does not depend on the sides.
+    """
     key = gathered.key
     steps = np.linspace(1.0, -1.0, len(key.protocol.choices))
-    cells = []
+    rows = []
     for sheet in gathered.sheets:
         for item in sheet.items:
             task = key.by_id[item.task]
             sides = tuple(sorted(task.sides))
             turn = 1.0 if sides == task.sides else -1.0
-            for question, number in {} if task.is_control else item.choices.items():
-                rating = key.protocol.choices[number - 1].rating
-                level = turn * float(steps[number - 1]) if rating is None else rating
-                cells.append((question, "\0".join((task.example, *sides)), sheet.rater, level))
-    table = pd.DataFrame(cells, columns=["question", "unit", "rater", "level"])
-    return table.pivot_table(index=["question", "unit"], columns="rater", values="level", aggfunc="last")
-
-
-def compute_alphas(gathered: StudyAnswers) -> dict[str, float]:
-    """Return question → Krippendorff's α (ordinal); NaN where no item has two raters."""
-    levels = _tabulate_levels(gathered).reindex(columns=[sheet.rater for sheet in gathered.sheets])
-    rows = {
-        question: levels[levels.index.get_level_values(0) == question] for question in gathered.key.protocol.questions
-    }
-    return {
-        question: agreement(r.to_numpy() if len(r) else np.full((1, r.shape[1]), math.nan))
-        for question, r in rows.items()
-    }
-
-
-def _measure_agreement_with_rest(gathered: StudyAnswers) -> dict[str, float]:
-    """Return rater → agreement with the other raters on shared items; raters without shared items are left out."""
-    levels = _tabulate_levels(gathered)
-    values, agreements = levels.to_numpy(), {}
-    for at, rater in enumerate(levels):
-        column, others = values[:, at], np.delete(values, at, axis=1)
-        shared = ~np.isnan(column) & ~np.isnan(others).all(axis=1)
-        x, y = column[shared], np.nanmean(others[shared], axis=1)
-        if gathered.key.protocol.kind == "pairs":
-            if shared.any():
-                agreements[rater] = float((np.sign(x) == np.sign(y)).mean())
-        elif shared.sum() >= 3:
-            agreements[rater] = rank_correlation(x, y)
-    return {str(rater): agreement for rater, agreement in agreements.items()}
-
-
-def format_quality_sheet(gathered: StudyAnswers) -> list[str]:
-    """Return the quality sheet as Markdown."""
-    key, rows = gathered.key, measure_rater_quality(gathered)
-    p = key.protocol
-    simulated = sum(sheet.rater.startswith(SIMULATED) for sheet in gathered.sheets)
-    out = [f"# Quality of study {key.study} ({p.label})", ""]
-    if simulated:
-        out += [f"**{simulated} of {len(gathered.sheets)} raters are simulated; no person rated anything.**", ""]
-    constant = [row for row in rows if row.rater != "all" and row.top_answer == 1.0 and row.items >= _LEAST_ITEMS]
-    out += [f"- {remark}" for remark in gathered.remarks]
-    out += [f"- {row.rater}: the same answer to all {row.items} items" for row in constant]
-    unknown = "undefined: no item has two raters who differ (use --raters 2 or more)"
-    for question, alpha in compute_alphas(gathered).items():
-        out.append(f"- Krippendorff's α, {question}: {unknown if math.isnan(alpha) else f'{alpha:.2f}'}")
-    rest = "agrees with the rest" if p.kind == "pairs" else "ρ with the rest"
-    heads = ["rater", "items", "median s", f"under {p.min_seconds:g} s", "ties", "top answer", "side A (p)"]
-    heads += ["controls", rest]
-    out += ["", f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
-    for row in rows:
-        cells = [row.rater, str(row.items), _show(row.median_seconds, ".0f"), _show(row.too_fast, ".0%")]
-        cells += [_show(row.ties, ".0%"), _show(row.top_answer, ".0%")]
-        cells.append("–" if math.isnan(row.side_a) else f"{row.side_a:.0%} ({row.side_p:.2g})")
-        cells += ["–" if row.controls == "0/0" else row.controls, _show(row.with_rest, ".2f")]
-        out.append(f"| {' | '.join(cells)} |")
-    out += ["", "Controls: passed of seen. Top answer: share of the most frequent answer. Nothing was removed."]
-    if p.kind == "pairs":
-        out[-1] += (
-            " Side A: share of pairs in which A won more questions than B, with a binomial p-value. "
-            "`metric.bradley_terry.min_seconds` leaves out what was too fast."
-        )
-    return [*out, ""]
-
-
-def _show(value: float, form: str) -> str:
-    return "–" if math.isnan(value) else f"{value:{form}}"
-
-
-def quality_to_json(gathered: StudyAnswers) -> dict[str, Any]:
-    """Return the quality sheet as plain JSON."""
-    return {
-        "study": gathered.key.study, "protocol": gathered.key.protocol.label, "remarks": list(gathered.remarks),
-        "alpha": compute_alphas(gathered), "raters": [asdict(row) for row in measure_rater_quality(gathered)],
-    }  # fmt: skip
+            control = key.control(task) if task.is_control else None
+            for question, number in item.choices.items():
+                answer = key.protocol.choices[number - 1]
+                is_checked = control is not None and control.criterion == question
+                rows.append({
+                    "rater": sheet.rater, "task": f"{sheet.rater}/{item.task}", "question": question, "choice": number,
+                    "outcome": answer.outcome, "unit": "\0".join((task.example, *sides)), "seconds": item.seconds,
+                    "level": turn * float(steps[number - 1]) if answer.rating is None else answer.rating,
+                    "is_control": control is not None,
+                    "passed": float(control.accepts(answer)) if control is not None and is_checked else math.nan,
+                })  # fmt: skip
+    return pd.DataFrame(rows)

@@ -27,10 +27,12 @@ from .build import (
     compare_scores as compare_scores,
     make_tables as make_tables,
     show_correction as show_correction,
+    write_rater_table as write_rater_table,
     write_table as write_table,
 )
 from .exports.formats import FORMATS as FORMATS, export_results as export_results
 from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
+from .frequency import write_frequency_files as write_frequency_files
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
 from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow

@@ -20,6 +20,7 @@ from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
 
     from openended.harness.imported import SystemScores
@@ -241,6 +242,16 @@ def show_correction(rows: Sequence[Mapping[str, Any]], people: Path, players: Se
     for table in build_tables([build_study_correction_frame(rows, people, players)]):
         print_table(table, make_console())
         write_table(table, folder, folder.name)
+
+
+def write_rater_table(
+    answers: "pd.DataFrame", folder: Path, name: str, title: str, least_seconds: float, remarks: Sequence[str]
+) -> Path:
+    """Write the table of how raters answered (.md, .tex, .csv); return the Markdown file."""
+    from openended.harness.report.tables.raters import build_rater_frame
+
+    (table,) = build_tables([build_rater_frame(answers, name, title, least_seconds, remarks)])
+    return write_table(table, folder)[0]
 
 
 def _load_layouts(

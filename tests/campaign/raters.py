@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import HarnessError
-from openended.harness.rating.answers import (
-    build_judgment_rows,
-    format_quality_sheet,
-    gather_answers,
-    group_files_by_study,
-)
+from openended.harness.rating.answers import build_judgment_rows, gather_answers, group_files_by_study, tabulate_answers
 from openended.harness.rating.design import StudyKey
 from openended.harness.rating.item_pool import AnswerRefused, ItemPool
 from openended.harness.rating.study import fill_all_sheets
+from openended.harness.report.tables.raters import build_rater_frame
 from tests.campaign.searches import tamper
 from tests.campaign.world import Tally, World, check_line
 from tests.harness.rating.studies import study
@@ -107,7 +103,7 @@ class Raters:
                     pool.next_item(self.rater)
         gathered = gather_answers(files, key, leave_out=False)
         build_judgment_rows(gathered)
-        format_quality_sheet(gathered)
+        build_rater_frame(tabulate_answers(gathered), "quality", "Raters", 25.0)
 
 
 def hostile_raters(world: World, count: int, draw: random.Random) -> Tally:

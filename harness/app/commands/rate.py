@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, SpecError
+
+if TYPE_CHECKING:
+    from openended.harness.rating import StudyAnswers
 
 EPILOG = """\
 Examples:
@@ -180,6 +183,24 @@ def make(args: argparse.Namespace) -> None:
     )
 
 
+def _write_answers(out: Path, studies: Sequence["StudyAnswers"]) -> str:
+    """Write the judgments of studies, and a table of their raters for each; return the lines to print."""
+    from openended.harness.rating import tabulate_answers, write_study_files
+    from openended.harness.report import write_rater_table
+
+    count = write_study_files(out, studies)
+    lines = [remark for answers in studies for remark in answers.remarks]
+    lines.append(f"{out}: {count:,} judgments of {sum(len(answers.sheets) for answers in studies)} raters")
+    for answers in studies:
+        protocol = answers.key.protocol
+        name = f"{out.stem}.quality" + (f"-{protocol.label}" if len(studies) > 1 else "")
+        title = f"Raters of study {answers.key.study} ({protocol.label})"
+        table = tabulate_answers(answers)
+        path = write_rater_table(table, out.parent, name, title, protocol.min_seconds, answers.remarks)
+        lines.append(f"{path}: speed, side preference and consistency of each rater")
+    return "".join(f"{line}\n" for line in lines)
+
+
 def collect(args: argparse.Namespace) -> None:
     """Collect judgments.csv and a quality sheet from what raters sent back."""
     from openended.harness import rating as reading
@@ -194,16 +215,10 @@ def collect(args: argparse.Namespace) -> None:
         reading.gather_answers(study_files, key, leave_out=args.leave_out)
         for key, study_files in reading.group_files_by_study(files, args.key or args.files, args.key)
     ]
-    count = reading.write_study_files(args.out, studies)
-    for answers in studies:
-        sys.stdout.write("".join(f"{remark}\n" for remark in answers.remarks))
+    lines = _write_answers(args.out, studies)
     folders = [path for path in args.key or args.files if (path / KEY).is_file()]
     steps = [f"openended rate score {folder}" for folder in folders] or [f"openended judgments={args.out}"]
-    sys.stdout.write(
-        f"{args.out}: {count:,} judgments of {sum(len(answers.sheets) for answers in studies)} raters\n"
-        f"{args.out.with_suffix('.quality.md')}: speed, side preference and consistency of each rater\n"
-        f"next: {' and '.join(steps)}\n"
-    )
+    sys.stdout.write(f"{lines}next: {' and '.join(steps)}\n")
 
 
 def score(args: argparse.Namespace) -> None:
@@ -217,12 +232,7 @@ def score(args: argparse.Namespace) -> None:
     options = [word for word in args.words if word not in files]
     judgments = folder / "judgments.csv"
     gathered = reading.gather_answers([Path(file) for file in files] or [folder], key, leave_out=args.leave_out)
-    count = reading.write_study_files(judgments, [gathered])
-    sys.stdout.write("".join(f"{remark}\n" for remark in gathered.remarks))
-    sys.stdout.write(
-        f"{judgments}: {count:,} judgments of {len(gathered.sheets)} raters\n"
-        f"{judgments.with_suffix('.quality.md')}: speed, side preference and consistency of each rater\n"
-    )
+    sys.stdout.write(_write_answers(judgments, [gathered]))
     score_study(key, judgments, args.out or folder / "report", options)
 
 
@@ -313,7 +323,7 @@ def serve(args: argparse.Namespace) -> None:
 
 def frequency(args: argparse.Namespace) -> None:
     """Correlate typicality with the frequency of a sentence in a corpus."""
-    from openended.harness.rating import write_frequency_files
+    from openended.harness.report import write_frequency_files
 
     if args.out.suffix.lower() != ".csv":
         raise DataError(f"-o {args.out}: expected the name of a .csv file")

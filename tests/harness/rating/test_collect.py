@@ -11,6 +11,8 @@ from openended.harness.app.commands.rate import main
 from openended.harness.core.errors import DataError
 from openended.harness.rating import answers
 from openended.harness.rating.study import compute_seal, fill_all_sheets
+from openended.harness.report import write_rater_table
+from openended.harness.report.tables.raters import compute_alphas, measure_raters
 from openended.metrics.judgments import read_comparisons, read_judgments
 from tests.harness.rating.studies import PLAYERS, study
 
@@ -52,7 +54,7 @@ def test_both_protocols_in_one_file_feed_both_metrics(studies, tmp_path, capsys)
     folder, _ = studies
     out = tmp_path / "judgments.csv"
     assert main(["collect", str(folder / "mauve"), str(folder / "typicality"), "-o", str(out)]) == 0
-    assert "no person rated anything" in (tmp_path / "judgments.quality.md").read_text()
+    assert "no person rated anything" in (tmp_path / "judgments.quality-mauve.md").read_text()
     pairs, ratings = read_comparisons(out), read_judgments(out)
     assert len(pairs.rows) == 3 * 12 * 3 * 3
     assert pairs.criteria == ("human_like", "interesting", "sensible")
@@ -133,7 +135,7 @@ def test_missing_answers_are_counted(sent):
     assert answers.read_answers(path, key).expected == total // 3
 
 
-def test_quality_sees_haste_ties_sides_and_agreement(studies):
+def test_quality_sees_haste_ties_sides_and_agreement(studies, tmp_path):
     """One rater clicks the first answer in three seconds, always: fast, all A, and unlike the rest."""
     folder, made = studies
     key = made["mauve"]
@@ -143,17 +145,18 @@ def test_quality_sees_haste_ties_sides_and_agreement(studies):
     write_sealed(path, key, json.loads(good.read_text()), rows)
     rest = [p for p in (folder / "mauve" / "simulated").iterdir() if p != good]
     gathered = answers.gather_answers([path, *rest], key, leave_out=False)
-    rows = {row.rater: row for row in answers.measure_rater_quality(gathered)}
+    table = answers.tabulate_answers(gathered)
+    rows = {row.Index: row for row in measure_raters(table, key.protocol.min_seconds).itertuples()}
     lazy = f"simulated:{lazy}"
     own = rows[lazy]
     assert (own.too_fast, own.side_a, own.ties, own.median_seconds) == (1.0, 1.0, 0.0, 3.0)
     assert own.side_p == pytest.approx(2 * 0.5**9)  # nine times heads: both tails of a fair coin
     assert rows["all"].too_fast < 0.3
-    assert all(-1 <= value <= 1 for value in answers.compute_alphas(gathered).values())
-    text = "\n".join(answers.format_quality_sheet(gathered))
-    assert f"| {lazy} | 9 | 3 | 100% | 0% | 100%" in text
+    assert all(-1 <= value <= 1 for value in compute_alphas(table).values())
+    text = write_rater_table(table, tmp_path, "quality", "Raters", 25, ()).read_text()
+    assert re.search(rf"\| {lazy} +\| +9 +\| +3 +\| +1\.00 +\| +0\.00 +\| +1\.00 ", text)
     assert [rater for rater, row in rows.items() if row.top_answer == 1.0] == [lazy]
-    assert f"- {lazy}: the same answer to all 9 items" in text
+    assert f"{lazy}: the same answer to all 9 items" in text
 
 
 def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path):
@@ -169,12 +172,13 @@ def test_alpha_is_that_of_the_metric_and_full_agreement_is_one(studies, tmp_path
         told = {"form": "openended-rate/1", "study": key.study, "sheet": sheet}
         write_sealed(tmp_path / f"answers-{sheet}.json", key, told, rows)
     gathered = answers.gather_answers([tmp_path], key, leave_out=False)
-    assert set(answers.compute_alphas(gathered).values()) == {1.0}
-    quality = answers.measure_rater_quality(gathered)
+    table = answers.tabulate_answers(gathered)
+    assert set(compute_alphas(table).values()) == {1.0}
+    quality = [*measure_raters(table, 25).itertuples()]
     assert all(row.with_rest == 1.0 for row in quality)
     everything = [name for ids in key.sheets.values() for name in ids]
     for row in quality:
-        sides = [key.by_id[name].sides for name in key.sheets.get(row.rater, everything)]
+        sides = [key.by_id[name].sides for name in key.sheets.get(row.Index, everything)]
         n, a = len(sides), sum(order[first] < order[second] for first, second in sides)
         tail = sum(math.comb(n, k) for k in range(max(a, n - a), n + 1)) / 2**n
         assert (row.side_a, row.side_p) == pytest.approx((a / n, min(1.0, 2 * tail)))

@@ -8,9 +8,9 @@ import pytest
 from openended.harness.app.commands.rate import COMMANDS, main
 from openended.harness.core import DataError, SpecError, write_text
 from openended.harness.rating.design import read_key, read_study_texts, select_usable_texts
-from openended.harness.rating.frequency import correlate_frequency, read_typicality
 from openended.harness.rating.protocol import load_protocol
 from openended.harness.rating.study import make_study, write_datasheet
+from openended.harness.report.frequency import correlate_frequency, read_typicality
 from tests.harness.report.synthetic import write_run
 from tests.helpers import openended, write_jsonl
 

@@ -138,7 +138,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
     assert {status for _, status, _ in rows} == {"ok"}
     assert all("simulated raters" in signature for _, _, signature in rows)
     assert "simulated raters" in (tmp_path / "outputs/reports/human_study_docs/report.html").read_text()
-    assert "no person rated anything" in (folder / "judgments.quality.md").read_text()
+    assert ",simulated:rater-" in (folder / "judgments.csv").read_text()
 
 
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
