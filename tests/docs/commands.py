@@ -24,7 +24,13 @@ READERS = {
     "outputs/runs/NAME": "outputs/runs/quickstart", "task.reference=RUN_FOLDER": "task.reference=study-runs",
     "archive.zip": "p-sweep.zip", "mystudy": "mystudy",
 }  # fmt: skip
-VARIABLES = {"$MODEL": "Qwen/Qwen2.5-7B", "$REVISION": "main", "$PORT": "8000", "$head:$port": "node1:6379"}
+VARIABLES = {
+    "$DAY": "2026-11-28",
+    "$MODEL": "Qwen/Qwen2.5-7B",
+    "$REVISION": "main",
+    "$PORT": "8000",
+    "$head:$port": "node1:6379",
+}
 
 
 def read_lines(page: Path) -> list[str]:
@@ -129,9 +135,17 @@ def build_folder(folder: Path) -> Path:
     runs = folder / "outputs" / "runs"
     for name in ("p-sweep", "study", "monday", "tuesday", "mauve_table3", "dlm_owt"):
         shutil.copytree(runs / "quickstart", runs / name)
+    (folder / "release").mkdir()
+    greedy = next(
+        run for run in (runs / "quickstart").iterdir() if '"decoder": "greedy"' in (run / "record.json").read_text()
+    )
+    shutil.copy(greedy / "record.json", folder / "release")
+    shutil.copytree(greedy, runs / "nightly-2026-11-28" / greedy.name)
     openended("export", "p-sweep", "p-sweep.zip", cwd=folder, verbose=False, code=0)
     study(folder / "mystudy")
     assert openended("rate", "simulate", "mystudy", "-o", "returned", cwd=folder, verbose=False).returncode == 0
+    write_jsonl(folder / "judge.jsonl", [{"id": i, "score": i % 7} for i in range(60)])
+    (folder / "people.csv").write_text("id,score\n" + "".join(f"{i},{i % 5}\n" for i in range(0, 60, 2)))
     pairs = (ROOT / "tasks" / "data" / "example_pairs.csv").read_bytes()
     for name in ("arena", "judgments", "judge", "pairs"):
         (folder / f"{name}.csv").write_bytes(pairs)

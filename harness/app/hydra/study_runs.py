@@ -55,7 +55,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
             settings = composer.compose_job([*words, *shared]).settings
             settings = replace(
                 settings, judgments=str(judgments), judgment_columns={}, judgment_players={}, outputs_dir=outputs,
-                experiment=f"{folder.parent.name}-{protocol.label}", audit=False,
+                experiment="-".join(filter(None, (folder.parent.name, protocol.label))), audit=False,
             )  # fmt: skip
             work = run.run if needs_runs else run.run_judgments
             folders.append(work(settings, runner.get_session(settings), [*words, *shared]).folder)
