@@ -29,13 +29,11 @@ from hydra.core.utils import setup_globals
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, _utils as omegaconf_utils
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.base import Container
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 from openended.harness.core import (
     GROUPS,
@@ -87,37 +85,8 @@ def _map_choices_if_read(overrides: Any, defaults: Sequence[Any], self_added: bo
     return _map_choices(overrides, defaults, self_added) if has_reference else None
 
 
-def _build_yaml_loader() -> type[yaml.SafeLoader]:
-    """Return a class that reads YAML as OmegaConf's does, with the parser of libyaml where it is installed."""
-    by_omegaconf: type[yaml.SafeLoader] = omegaconf_utils.get_yaml_loader()
-    if not yaml.__with_libyaml__:
-        return by_omegaconf
-    from yaml.cyaml import CParser  # type: ignore[attr-defined]
-
-    class FastLoader(CParser, by_omegaconf):  # type: ignore[misc, valid-type]
-        def __init__(self, stream: Any) -> None:  # noqa: ANN401 - a text or an open file
-            self._text = stream if isinstance(stream, str | bytes) else stream.read()
-            self._name = getattr(stream, "name", None)
-            CParser.__init__(self, self._text)
-            SafeConstructor.__init__(self)
-            Resolver.__init__(self)
-
-        def get_single_data(self) -> Any:  # noqa: ANN401
-            try:
-                return super().get_single_data()
-            except yaml.YAMLError:  # explained by the other parser, with the line
-                loader = by_omegaconf(self._text)
-                loader.name = self._name or loader.name
-                return loader.get_single_data()
-
-    return FastLoader
-
-
-# Two thirds of the time of composing went into maps that nothing read, versions and YAML.
+# Half of the time of composing went into maps that nothing read.
 defaults_list._create_interpolation_map = _map_choices_if_read
-version._get_version = functools.cache(version._get_version)
-_yaml_loader = _build_yaml_loader()
-omegaconf_utils.get_yaml_loader = lambda: _yaml_loader
 
 
 class ConfigLoader(ConfigLoaderImpl):  # type: ignore[misc]
