@@ -4,23 +4,14 @@ import ast
 import atexit
 import difflib
 import gc
-import importlib
-import pkgutil
 import sys
 import traceback
-from importlib import resources
-from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 
 from openended.harness import core
 from openended.harness.core import BAD_INPUT, CRASHED, INTERRUPTED, MEMORY_RAN_OUT, print_error
 
-_COMMANDS = "openended.harness.app.commands"
-# Commands whose modules are elsewhere below `openended`; one whose folder was taken away is not listed.
-_OTHERS = {
-    "fidelity": "harness.fidelity.fidelity_command",
-    "finetune": "integrations.finetune",
-    "report": "harness.report.cli",
-}
 # Words that are commands of other programs.
 _NO_COMMANDS = {
     "help": "openended --help",
@@ -57,8 +48,8 @@ def main() -> None:
 def _run(words: list[str]) -> None:
     position = next((i for i, word in enumerate(words) if not word.startswith("-")), None)  # `-v score …` is one too
     if position is not None and words[position] in list_commands():
-        module = importlib.import_module(list_commands()[words.pop(position)])
-        raise SystemExit(module.main(words))
+        command = core.load_entry("command", words.pop(position))
+        raise SystemExit(command(words))
     if "--version" in words:
         sys.stdout.write(f"openended {core.get_version()}\n")
         return
@@ -86,18 +77,8 @@ def _refuse_misspelt(word: str) -> None:
 
 
 def list_commands() -> dict[str, str]:
-    """Return command → module; the module of `import` has another name, because `import` is a Python keyword."""
-    found_modules = pkgutil.iter_modules(importlib.import_module(_COMMANDS).__path__)
-    modules = {module.name.removesuffix("_"): f"{_COMMANDS}.{module.name}" for module in found_modules}
-    others = {name: f"openended.{module}" for name, module in _OTHERS.items()}
-    modules |= {name: module for name, module in others.items() if _find_file(module).is_file()}
-    return dict(sorted(modules.items()))
-
-
-def _find_file(module: str) -> Traversable:
-    """Return the file of a module without importing it."""
-    _, *folders, name = module.split(".")
-    return resources.files("openended").joinpath(*folders, f"{name}.py")
+    """Return command → module; of those of plug-ins too."""
+    return {name: path.partition(":")[0] for name, path in core.list_entries("command").items()}
 
 
 def format_help() -> str:
@@ -105,7 +86,9 @@ def format_help() -> str:
     out = ["openended: a benchmark harness for open-ended text generation", "", *_EXAMPLES, "", "Commands:"]
     # The source is read, not imported, so that help is fast.
     for name, module in list_commands().items():
-        docstring = ast.get_docstring(ast.parse(_find_file(module).read_text(encoding="utf-8"))) or ""
+        spec = find_spec(module)
+        source = Path(str(spec.origin)).read_text(encoding="utf-8") if spec is not None else ""
+        docstring = ast.get_docstring(ast.parse(source)) or ""
         out.append(f"  {docstring.splitlines()[0] if docstring else name}")
     out += [
         "",

@@ -78,15 +78,17 @@ from .io import (
     write_json as write_json,
     write_text as write_text,
 )
-from .members import ENTRIES as ENTRIES
 from .registry import (
+    CLASS_GROUPS as CLASS_GROUPS,
     build as build,
     construct as construct,
     decoder as decoder,
     find_broken_plugin as find_broken_plugin,
     find_member as find_member,
     is_bundled as is_bundled,
+    list_entries as list_entries,
     list_members as list_members,
+    load_entry as load_entry,
     load_member as load_member,
     load_members as load_members,
     metric as metric,

@@ -11,7 +11,6 @@ from typing import Any
 from openended.harness.core import registry
 from openended.harness.core.errors import SpecError, suggest
 from openended.harness.core.io import parse_yaml
-from openended.harness.core.members import ENTRIES
 
 GROUPS = (
     "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
@@ -63,7 +62,7 @@ def has_yaml(group: str, name: str) -> bool:
 
 def find_class(group: str, name: str) -> str | None:
     """Return the name of the class whose options a choice without a file is: `NAME`, and `_NAME` for other files."""
-    members = registry.list_members(group) if group in ENTRIES else []
+    members = registry.list_members(group) if group in registry.CLASS_GROUPS else []
     return (
         next((word for word in (name, name.removeprefix("_")) if word in members), None)
         if not has_yaml(group, name)

@@ -1,6 +1,7 @@
 """What `openended` is made of, by name: one dict, into which the entry points of installed packages are merged.
 
-A module is imported when its name is chosen. What is listed and was taken away does not exist: its name is unknown.
+The groups of Hydra have classes with options; the others are functions, and classes that Hydra does not read. A module
+is imported when its name is chosen. What is listed and was taken away does not exist: its name is unknown.
 """
 
 from collections.abc import Mapping
@@ -108,4 +109,69 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
     "report": {"_base": "harness.results.layout:Layout"},
     "runtime": {"default": "harness.core.runtime:Runtime"},
     "tracker": {"none": "harness.report.tracking:TrackerOptions"},
+    "command": {
+        "audit": "harness.app.commands.audit:main",
+        "check": "harness.app.commands.check:main",
+        "compare": "harness.app.commands.compare:main",
+        "completion": "harness.app.commands.completion:main",
+        "describe": "harness.app.commands.describe:main",
+        "export": "harness.app.commands.export:main",
+        "fidelity": "harness.fidelity.fidelity_command:main",
+        "finetune": "integrations.finetune:main",
+        "import": "harness.app.commands.import_:main",
+        "list": "harness.app.commands.list:main",
+        "power": "harness.app.commands.power:main",
+        "rate": "harness.app.commands.rate:main",
+        "report": "harness.report.cli:main",
+        "score": "harness.app.commands.score:main",
+        "show": "harness.app.commands.show:main",
+        "status": "harness.app.commands.status:main",
+        "store": "harness.app.commands.store:main",
+        "stress": "harness.app.commands.stress:main",
+    },
+    "analysis": {
+        # systems × metrics
+        "values": "harness.report.tables.values:build_value_frames",
+        # the same, as a page to publish
+        "leaderboard": "harness.report.tables.values:build_value_frames",
+        # the same, with figures of the F-scores of both curves
+        "pr_curves": "harness.report.tables.values:build_value_frames",
+        # metrics × human scores
+        "correlation": "harness.report.tables.agreement:build_correlation_frames",
+        # scores under several embedders, agreement of rankings
+        "embedders": "harness.report.tables.agreement:build_embedder_frames",
+        # scores under several options of a metric
+        "variants": "harness.report.tables.agreement:build_variant_frames",
+        # only the agreement of rankings
+        "embedder_agreement": "harness.report.tables.agreement:build_embedder_agreement_frames",
+        # of texts, by scorer
+        "tokens_per_word": "harness.report.tables.agreement:build_tokens_per_word_frames",
+        # standard deviations over sets of human and generated texts
+        "text_sets": "harness.report.tables.agreement:build_text_set_frames",
+        # best of N settings, Pareto front, wins and losses
+        "fair": "harness.report.tables.fair_comparison:build_fair_frames",
+        # all values, and Gen-PPL at equal entropy
+        "frontier": "harness.report.tables.frontier_gaps:build_frontier_frames",
+        # the smallest damage that each metric detects
+        "stress": "harness.report.tables.detected_damage:build_stress_frames",
+        # scores of the players of judgments alone
+        "abilities": "harness.report.tables.judgments:build_ability_frames",
+        # where the human texts in each cell of MAUVE come from
+        "domains": "harness.report.tables.domains:build_domain_frames",
+        # texts that HUSE separates, or not
+        "huse_examples": "harness.report.tables.judgments:build_huse_example_frames",
+        # the papers' claims on these runs
+        "findings": "harness.report.findings.claims:build_findings_frames",
+    },
+    "launcher": {
+        "joblib": "harness.app.hydra.launchers:Joblib",
+        "ray": "harness.app.hydra.launchers:Ray",
+        "submitit": "harness.app.hydra.launchers:Submitit",
+    },
+    "tracker_log": {
+        "mlflow": "harness.report.trackers.track:log_to_mlflow",
+        "tensorboard": "harness.report.trackers.track:log_to_tensorboard",
+        "trackio": "harness.report.trackers.track:log_to_trackio",
+        "wandb": "harness.report.trackers.track:log_to_wandb",
+    },
 }

@@ -30,6 +30,8 @@ S = TypeVar("S", bound=Spec)
 NAMED = ("task", "model", "decoder", "metric")
 """Groups of several classes: a node of options has the `name` of one. The others have one class each."""
 _HOME = Path(__file__).parents[2]  # where the folders of the package are
+CLASS_GROUPS = (*NAMED, "prompting", "embedder", "report", "runtime", "tracker")
+"""Groups of Hydra whose options are those of classes."""
 _members: dict[str, dict[str, type]] = {group: {} for group in ENTRIES}
 _broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why
 
@@ -117,10 +119,17 @@ def list_entry_points(group: str) -> EntryPoints:
 @lru_cache
 def list_plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return name → entry point of the plug-ins of a group; none is imported."""
-    points = {point.name: point for point in list_entry_points(f"openended.{group}s")}
+    plural = "analyses" if group == "analysis" else f"{group}s"
+    points = {point.name: point for point in list_entry_points(f"openended.{plural}")}
     for name in points.keys() & list_bundled_members(group).keys():
         log.warning("%s %s of %s was left out: the name is taken", group, name, points.pop(name).value)
     return points
+
+
+def list_entries(group: str) -> dict[str, str]:
+    """Return name → `module:attribute` of all that a group has, plug-ins included, sorted by name."""
+    plugins = {name: point.value for name, point in list_plugins(group).items()}
+    return dict(sorted({**plugins, **list_bundled_members(group)}.items()))
 
 
 def list_members(group: str) -> list[str]:
@@ -137,6 +146,16 @@ def find_member(group: str, name: str) -> type | None:
         else:
             load_plugin(group, name)
     return _members[group].get(name)
+
+
+def load_entry(group: str, name: str) -> Any:  # noqa: ANN401 - whatever is listed there
+    """Import what an entry of a group without options names; raise `SpecError` if there is none."""
+    if path := list_bundled_members(group).get(name):
+        module, _, attribute = path.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    if (point := list_plugins(group).get(name)) is None:
+        raise SpecError(f"no {group} {name!r}{suggest(name, list_members(group))}")
+    return point.load()
 
 
 def load_member(group: str, name: str) -> type:

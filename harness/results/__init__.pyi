@@ -36,7 +36,6 @@ from .joint import (
     read_embeddings as read_embeddings,
 )
 from .layout import (
-    ANALYSES as ANALYSES,
     OWN_AXES as OWN_AXES,
     UNITS as UNITS,
     Layout as Layout,

@@ -9,25 +9,6 @@ from typing import Any, ClassVar, Literal
 from openended.harness import core
 from openended.harness.core import Spec, SpecError, list_bundled_choices
 
-ANALYSES = {
-    "values": "tables.values:build_value_frames",  # systems × metrics
-    "leaderboard": "tables.values:build_value_frames",  # the same, as a page to publish
-    "pr_curves": "tables.values:build_value_frames",  # the same, with figures of the F-scores of both curves
-    "correlation": "tables.agreement:build_correlation_frames",  # metrics × human scores
-    "embedders": "tables.agreement:build_embedder_frames",  # scores under several embedders, agreement of rankings
-    "variants": "tables.agreement:build_variant_frames",  # scores under several options of a metric
-    "embedder_agreement": "tables.agreement:build_embedder_agreement_frames",  # only the agreement of rankings
-    "tokens_per_word": "tables.agreement:build_tokens_per_word_frames",  # of texts, by scorer
-    "text_sets": "tables.agreement:build_text_set_frames",  # standard deviations over sets of human and generated texts
-    "fair": "tables.fair_comparison:build_fair_frames",  # best of N settings, Pareto front, wins and losses
-    "frontier": "tables.frontier_gaps:build_frontier_frames",  # all values, and Gen-PPL at equal entropy
-    "stress": "tables.detected_damage:build_stress_frames",  # the smallest damage that each metric detects
-    "abilities": "tables.judgments:build_ability_frames",  # scores of the players of judgments alone
-    "domains": "tables.domains:build_domain_frames",  # where the human texts in each cell of MAUVE come from
-    "huse_examples": "tables.judgments:build_huse_example_frames",  # texts that HUSE separates, or not
-    "findings": "findings.claims:build_findings_frames",  # the papers' claims on these runs
-}
-"""Analysis → module of `harness/report` and function; only the named module is imported."""
 OWN_AXES = ("auto", "metric", "options", "statistic", "system", "target")  # of tables, besides those of the runs
 UNITS: Mapping[str, float] = {"fraction": 1.0, "percent": 100.0, "×100": 100.0}
 
@@ -42,7 +23,7 @@ class Layout(Spec):
     title: str = "Results"
     """What stands above the table."""
     analysis: str = "values"
-    """What the table shows: a name of `ANALYSES`."""
+    """What the table shows: values, or correlation, embedders, variants, fair, frontier, leaderboard, stress, …"""
     metrics: tuple[str, ...] = ()
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics. Next to a
     metric without a key are the values that it must not be interpreted without (recall next to precision)."""
@@ -117,8 +98,8 @@ class Layout(Spec):
     """Text width in points; wider LaTeX tables get metrics as rows or are split; article 345, ACL 455, ICML 487."""
 
     def check(self) -> None:
-        if self.analysis not in ANALYSES:
-            raise SpecError(f"report.analysis: expected one of {', '.join(ANALYSES)}, got {self.analysis!r}")
+        if self.analysis not in (names := core.list_members("analysis")):
+            raise SpecError(f"report.analysis: expected one of {', '.join(names)}, got {self.analysis!r}")
         if not self.latex_width >= 100:
             raise SpecError(f"report.latex_width: expected 100 points or more, got {self.latex_width}")
         used = (*self.rows, *self.columns, *self.tables)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from openended.harness.core import (
-    ENTRIES,
+    CLASS_GROUPS,
     build,
     canonicalize,
     find_class,
@@ -21,10 +21,10 @@ from openended.harness.core.choices import format_options, list_bundled_choices,
 from openended.harness.core.registry import NAMED, build_class_node, read_option_docs
 
 CONF = Path(__file__).parents[2] / "conf"
-CLASSES = [(group, name) for group in ENTRIES for name in list_members(group)]
+CLASSES = [(group, name) for group in CLASS_GROUPS for name in list_members(group)]
 FILES = sorted(CONF.rglob("*/*.yaml"))
 SETS = sorted(path.stem for path in CONF.glob("metric/*.yaml"))
-VARIANTS = [path for path in FILES if path.parent.name in {*ENTRIES, "scorer"} and path.parent.name != "metric"]
+VARIANTS = [path for path in FILES if path.parent.name in {*CLASS_GROUPS, "scorer"} and path.parent.name != "metric"]
 NOTHING = {("scorer", "none"), ("embedder", "none")}
 
 

@@ -116,7 +116,7 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return True
 
     def is_group(self, config_path: str) -> bool:
-        return config_path in core.ENTRIES
+        return config_path in core.CLASS_GROUPS
 
     def is_config(self, config_path: str) -> bool:
         group, name = _split_path(config_path)
@@ -128,7 +128,7 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return class_name is not None and core.find_member(group, class_name) is not None
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        is_listed = config_path in core.ENTRIES and results_filter != ObjectType.GROUP
+        is_listed = config_path in core.CLASS_GROUPS and results_filter != ObjectType.GROUP
         return core.list_members(config_path) if is_listed else []  # all else that can be chosen is listed by `conf/`
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -23,7 +23,15 @@ from omegaconf import DictConfig
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
 from openended.harness.app.hydra.jobs import JobRunner, Launcher, LogOptions
-from openended.harness.core import DataError, SpecError, escape_log_records, require_package, temporary_files
+from openended.harness.core import (
+    DataError,
+    SpecError,
+    escape_log_records,
+    list_entries,
+    load_entry,
+    require_package,
+    temporary_files,
+)
 from openended.harness.results import read_jobs
 
 log = logging.getLogger(__name__)
@@ -329,17 +337,14 @@ def _check_processes(count: int, option: str, least: int = 1) -> None:
         raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
 
 
-LAUNCHERS: Mapping[str, Callable[..., Launcher]] = {cls.__name__: cls for cls in (Joblib, Submitit, Ray)}
-
-
 def make_launcher(config: DictConfig) -> Launcher:
     """Make the launcher that a command chooses by `hydra/launcher=…`."""
     node = to_plain(config.hydra.launcher)
     target = str(node.pop("_target_", None))
-    cls = LAUNCHERS.get(target.rpartition(".")[2])
-    if cls is None:
+    paths = {path.replace(":", "."): name for name, path in list_entries("launcher").items()}
+    if target not in paths:
         raise SpecError(f"hydra.launcher: {target!r} is not part of openended; choose one by hydra/launcher=NAME")
     try:
-        return cls(**node)
+        return load_entry("launcher", paths[target])(**node)  # type: ignore[no-any-return]
     except TypeError as err:
         raise SpecError(f"hydra.launcher: {err}") from err

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from openended.harness import results as measured
-from openended.harness.core import SpecError, compare_signatures, parse_signature
-from openended.harness.results import ANALYSES, Layout, Pair, Results, Run, SystemValue
+from openended.harness.core import SpecError, compare_signatures, load_entry, parse_signature
+from openended.harness.results import Layout, Pair, Results, Run, SystemValue
 
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
 # and HUSE without its two parts.
@@ -52,8 +51,7 @@ class TablePart:
 
 def load_analysis(name: str) -> Callable[[TablePart, Layout], list[Any]]:
     """Import an analysis by name, a function to frames; no other one is imported."""
-    module, _, function = ANALYSES[name].partition(":")
-    return getattr(import_module(f"openended.harness.report.{module}"), function)  # type: ignore[no-any-return]
+    return load_entry("analysis", name)  # type: ignore[no-any-return]
 
 
 def split_results(results: Results, layout: Layout, name: str) -> list[TablePart]:

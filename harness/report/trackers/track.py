@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from openended.harness.core import Json, digest_file, format_error, write_text
+from openended.harness.core import Json, digest_file, format_error, load_entry, write_text
 from openended.harness.report.tracking import TrackerOptions
 from openended.harness.results import format_axis_value, read_results
 
@@ -176,12 +176,6 @@ def _to_plain(table: pd.DataFrame, missing: str | None = None) -> pd.DataFrame:
     return table.astype(object).where(table.notna(), missing)
 
 
-TRACKERS: dict[str, Callable[[TrackedJob, TrackerOptions, Path], None]] = {
-    "trackio": log_to_trackio, "wandb": log_to_wandb, "mlflow": log_to_mlflow, "tensorboard": log_to_tensorboard
-}  # fmt: skip
-"""Name of a tracker, its package and its extra → the function that logs a job to it, given a folder for its files."""
-
-
 def track_runs(folders: Iterable[Path], options: TrackerOptions, outputs: Path) -> None:
     """Log the runs of finished run folders below `outputs`; one that the tracker already has is skipped."""
     for folder in folders:
@@ -212,7 +206,8 @@ def _track(job_id: str, describe: Callable[[], TrackedJob], options: TrackerOpti
         with lock, contextlib.redirect_stdout(sys.stderr):  # hide what packages print
             if not marker.exists():
                 job = describe()
-                call_with_deadline(partial(TRACKERS[options.kind], job, options, outputs / FOLDER), target)
+                write = load_entry("tracker_log", options.kind)
+                call_with_deadline(partial(write, job, options, outputs / FOLDER), target)
                 write_text(marker, f"{job_id}\n")
     except (Exception, SystemExit) as err:
         what = f"{type(err).__name__}: {format_error(err)}"

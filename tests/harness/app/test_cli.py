@@ -30,7 +30,7 @@ def test_help_gives_every_choice_with_its_meaning(capsys):
         "  Bundled data and models, end to end",
         "openended export NAME archive.zip",
         "Command `openended report`: build tables",
-        "openended rate make|collect|simulate|serve|judge",
+        "openended rate make|",
         "openended finetune`: one epoch",
         "num_examples: 500",
         "metric=[a,b]",

@@ -35,7 +35,7 @@ class FakeTracker:
 @pytest.fixture
 def fake(monkeypatch):
     tracker = FakeTracker()
-    monkeypatch.setitem(track.TRACKERS, "mlflow", tracker)
+    monkeypatch.setattr(track, "log_to_mlflow", tracker)
     return tracker
 
 
