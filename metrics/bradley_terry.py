@@ -254,13 +254,16 @@ class BradleyTerry(core.JudgmentMetric):
         items = sorted({c.item for c in comparisons.rows})
         return self, files.build_file_features(PAIRS, comparisons, comparisons.source, with_human, items)
 
-    def compute(self, features: core.Features) -> core.MetricResult:
+    def prepare(self, features: core.Features) -> ComparisonFile:
+        return files.get_judgments(features.model, PAIRS, ComparisonFile)
+
+    def evaluate(self, features: core.Features, prepared: ComparisonFile) -> core.MetricResult:
         """Fit every criterion.
 
         Where a system is under test, the values are its scores: `bradley_terry`, and one per criterion. A file by
         itself gives every player's: `<player>` or `<criterion>/<player>`. `arrays` always holds all of them.
         """
-        comparisons = files.get_judgments(features.model, PAIRS, ComparisonFile)
+        comparisons = prepared
         players = comparisons.players
         # The player under test; None for a file by itself.
         player = self.find_system(features)

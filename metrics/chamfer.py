@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric
-from openended.metrics.families import PromptGroups, SamplesMetric, average_over_prompts, cosines, prompts_of
+from openended.harness.core import F64, Features, Floats, Scope, metric
+from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric, cosines, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -56,9 +56,11 @@ class Chamfer(SamplesMetric):
     scope: Scope = "continuation"
     """All texts of a prompt share the prompt."""
 
-    def compute(self, features: Features) -> MetricResult:
-        prompts, rows = prompts_of(features.model.ids), features.model.embeddings(self.needs()[0])
-        prompts.require(features.texts_per_prompt)
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(embeddings, prompts)
+
+    def prepare(self, features: Features) -> PromptValues:
+        prompts, rows, size = prompts_of(features.model.ids), features.model[self.needs()[0]], features.texts_per_prompt
+        prompts.require(size)
         scores = self.score_answers(features.model)
-        values = {self.name: _compute_by_prompt(rows, prompts, features.texts_per_prompt, scores)}
-        return average_over_prompts(self, features, prompts, values)
+        return PromptValues(prompts, {self.name: _compute_by_prompt(rows, prompts, size, scores)}, size=size)

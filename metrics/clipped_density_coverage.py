@@ -16,6 +16,7 @@ Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation wi
 mean, over M + 1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,7 +27,7 @@ from openended.harness.core import F64, I64, Features, Floats, MetricResult, Pla
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import DistancePoints, center_points
-from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
+from openended.metrics.families import ReplicatesByName, TwoSample, Values
 
 Points = tuple[DistancePoints, DistancePoints]
 
@@ -137,15 +138,16 @@ class ClippedDensityCoverage(TwoSample):
     def evaluate(self, features: Features, prepared: Points) -> MetricResult:
         return self.result(features, "clipped_density", dict(_compute(*prepared, self.k)))
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
-        def score_subsets(human: Mask, model: Mask) -> dict[str, F64]:
-            sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
-            if sizes[0] < self.k + 2:
-                return {}
-            calibrate = partial(_calibrate_beyond, expected=compute_expected_shares(*sizes, self.k))
-            return neighbors.resample_clipped(*prepared, human, model, k=self.k, calibrate=calibrate)
+    def score(self, prepared: Points, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
+        """Return the values before they are cut at 1: a spread that ends at the limit would be too narrow."""
+        sizes = int(np.count_nonzero(human[0])), int(np.count_nonzero(model[0]))
+        if sizes[0] < self.k + 2:
+            return {}
+        calibrate = partial(_calibrate_beyond, expected=compute_expected_shares(*sizes, self.k))
+        return neighbors.resample_clipped(*prepared, human > 0, model > 0, k=self.k, calibrate=calibrate)
 
-        # The cut at 1 is that of the value: subsets are moved to the value before the cut, then cut.
-        uncut = score_subsets(*(np.ones((1, len(side.fast)), dtype=np.bool_) for side in prepared))
-        out = self.subsample(features, plan, score_subsets)
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
+        """Move the replicates to the value before the cut, and cut them."""
+        uncut = self.score(prepared, *(np.ones((1, len(side.fast))) for side in prepared))
+        out = super().resample(features, result, plan, prepared)
         return {k: replace(r, draws=np.minimum(r.draws - r.draws.mean() + uncut[k], 1.0)) for k, r in out.items()}

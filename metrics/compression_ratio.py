@@ -70,17 +70,22 @@ class CompressionRatio(Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("texts", scope=self.scope),)
 
-    def compute(self, features: Features) -> MetricResult:
-        value = compression_ratio(features.model.texts(self.needs()[0]), level=self.level)
-        return self.result(features, "compression_ratio", {"compression_ratio": value})
+    def prepare(self, features: Features) -> list[str]:
+        return features.model[self.needs()[0]]  # type: ignore[no-any-return]
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
+    def evaluate(self, features: Features, prepared: list[str]) -> MetricResult:
+        value = compression_ratio(prepared, level=self.level)
+        alone = [text.encode("utf-8", "surrogatepass") for text in prepared]
+        rows = np.array([len(text) / len(zlib.compress(text, self.level)) for text in alone])
+        return self.result(features, self.name, {self.name: value}, per_example={self.name: rows})
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: list[str]) -> ReplicatesByName:
         """Draw blocks of prompts: a block's bytes, and how many it adds after the blocks before it.
 
         The compressor looks back 32 kB and no further, so that the bytes that blocks add are all but independent. The
         last blocks stand before the first one: without a past, it would add more bytes than the others.
         """
-        texts, ids = features.model.texts(self.needs()[0]), features.model.ids
+        texts, ids = prepared, features.model.ids
         names, prompt = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
         block = prompt * min(_BLOCKS, max(10, len(names) // _LEAST), len(names)) // len(names)
         joined = ("\n".join(texts[i] for i in np.flatnonzero(block == b)) + "\n" for b in range(int(block.max()) + 1))

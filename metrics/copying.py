@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, UndefinedMetric
-from openended.metrics._common import SUBSET_SHARE, Mask, ReplicatesByName
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric
+from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample, sort_ids
+from openended.metrics.families import TwoSample, align_values, sort_ids
 
 _LEAST = 5  # model and test texts of a cell
 
@@ -51,7 +51,7 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
         raise UndefinedMetric(f"needs at least 2 human texts; there are {len(human)}")
-    return _compute_auth_pct(_measure(human, human, same_side=True), _measure(model, human))
+    return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
 
 
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
@@ -86,9 +86,10 @@ def _measure(rows: Floats, others: Floats, *, same_side: bool = False) -> F64:
     return table
 
 
-def _compute_auth_pct(human: F64, model: F64) -> float:
+def _find_authentic(human: F64, model: F64) -> Mask:
+    """Return whether each model text is farther from its nearest human text than that one from its own neighbor."""
     nearest = model.argmin(axis=1)
-    return 100.0 * float((model[np.arange(len(model)), nearest] > human.min(axis=1)[nearest]).mean())
+    return np.asarray(model[np.arange(len(model)), nearest] > human.min(axis=1)[nearest])
 
 
 def _find_centers(rows: Floats, cells: int, seed: int) -> F64:
@@ -142,12 +143,14 @@ class Copying(TwoSample):
         return Distances(between, to_human, cells[0], cells[1], prompts % 2 == 0)
 
     def evaluate(self, features: Features, prepared: Distances) -> MetricResult:
-        values, notes = {"auth_pct": _compute_auth_pct(prepared.human, prepared.model)}, list[str]()
+        is_authentic, notes = _find_authentic(prepared.human, prepared.model), list[str]()
+        values = {"auth_pct": 100.0 * float(is_authentic.mean())}
         try:
             values["c_t"] = self._average_directions(prepared)
         except UndefinedMetric as err:
             notes.append(f"no value for c_t: {err}")
-        return self.result(features, "auth_pct", values, notes=notes)
+        rows = {"auth_pct": align_values(features.model, 100.0 * is_authentic)}
+        return self.result(features, "auth_pct", values, notes=notes, per_example=rows)
 
     def _average_directions(self, distances: Distances) -> float:
         values = []
@@ -159,19 +162,16 @@ class Copying(TwoSample):
             values.append(_weigh_cells(*nearest, *cells, self.cells))
         return sum(values) / 2
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Distances) -> ReplicatesByName:
-        def score_subsets(human_subsets: Mask, model_subsets: Mask) -> dict[str, F64]:
-            draws = {name: np.full(plan.count, np.nan) for name in ("auth_pct", "c_t")}
-            for number, (human, model) in enumerate(zip(human_subsets, model_subsets, strict=True)):
-                part = Distances(
-                    prepared.human[np.ix_(human, human)], prepared.model[np.ix_(model, human)],
-                    prepared.human_cells[human], prepared.model_cells[model], prepared.is_first[human],
-                )  # fmt: skip
-                if len(part.human) < 2 or not len(part.model):
-                    continue
-                draws["auth_pct"][number] = _compute_auth_pct(part.human, part.model)
-                with suppress(UndefinedMetric):  # a z-score grows with the root of the number of texts
-                    draws["c_t"][number] = self._average_directions(part) / math.sqrt(SUBSET_SHARE)
-            return {name: draws[name] for name in result.values}
-
-        return self.subsample(features, plan, score_subsets)
+    def score(self, prepared: Distances, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
+        draws = {name: np.full(len(human), np.nan) for name in ("auth_pct", "c_t")}
+        for number, (in_human, in_model) in enumerate(zip(human > 0, model > 0, strict=True)):
+            part = Distances(
+                prepared.human[np.ix_(in_human, in_human)], prepared.model[np.ix_(in_model, in_human)],
+                prepared.human_cells[in_human], prepared.model_cells[in_model], prepared.is_first[in_human],
+            )  # fmt: skip
+            if len(part.human) < 2 or not len(part.model):
+                continue
+            draws["auth_pct"][number] = 100.0 * float(_find_authentic(part.human, part.model).mean())
+            with suppress(UndefinedMetric):  # a z-score grows with the root of the number of texts
+                draws["c_t"][number] = self._average_directions(part) / math.sqrt(len(part.model) / len(prepared.model))
+        return draws

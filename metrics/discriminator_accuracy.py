@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import I64, Features, Floats, MetricResult, Plan, Replicates, UndefinedMetric, ranged
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric, ranged
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
+from openended.metrics.families import Mask, TwoSample, Values, sort_order
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
@@ -81,13 +81,18 @@ class ClassifierPredictions:
     def count(self) -> int:
         return sum(len(correct) for _, correct in self.sides)
 
-    def resample(self, ids: Sequence[Any], plan: Plan) -> Replicates:
-        """Draw the held-out texts, for the classifier as it is; `ids` are those of all rows of both sides."""
-        shares = [
-            plan.mean(side_ids[rows], correct.astype(np.float64))
-            for side_ids, (rows, correct) in zip(ids, self.sides, strict=True)
-        ]
-        return Replicates((shares[0].draws + shares[1].draws) / 2)
+    def score(self, human: core.Weights, model: core.Weights) -> F64:
+        """Weigh the held-out texts, for the classifier as it is."""
+        weighed = zip(self.sides, (human, model), strict=True)
+        shares = [core.average(correct.astype(np.float64), weights[:, rows]) for (rows, correct), weights in weighed]
+        return np.asarray((shares[0] + shares[1]) / 2)
+
+    def align_errors(self, model: core.Side) -> F64:
+        """Return for each held-out model text whether it was told from human text; NaN for the others."""
+        out = np.full(len(model), np.nan)
+        rows, correct = self.sides[1]
+        out[sort_order(model)[rows]] = correct
+        return out
 
 
 def _classify(
@@ -173,6 +178,7 @@ class DiscriminatorAccuracy(TwoSample):
     direction = "lower"
     bounds = (0.0, 1.0)
     titles = {"accuracy": "Disc. acc."}
+    resampling = "bootstrap"
     targets = {"accuracy": 0.5}  # chance
 
     most = 100_000  # float64 copies of all rows, and hundreds of passes over them
@@ -192,9 +198,11 @@ class DiscriminatorAccuracy(TwoSample):
 
     def evaluate(self, features: Features, prepared: ClassifierPredictions) -> MetricResult:
         notes = [f"{prepared.count} held-out texts; C={prepared.penalty:g} by cross-validation; 0.5 is chance"]
-        return self.result(features, "accuracy", {"accuracy": prepared.accuracy}, notes=notes)
+        rows = {"accuracy": prepared.align_errors(features.model)}
+        return self.result(features, "accuracy", {"accuracy": prepared.accuracy}, notes=notes, per_example=rows)
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: ClassifierPredictions
-    ) -> ReplicatesByName:
-        return {"accuracy": prepared.resample(self.sort_both_ids(features), plan)}
+    def rows_of(self, key: str, result: MetricResult) -> None:
+        """A classifier's answers to held-out texts are few, and vary on both sides."""
+
+    def score(self, prepared: ClassifierPredictions, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
+        return {"accuracy": prepared.score(human, model)}

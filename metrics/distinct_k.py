@@ -39,9 +39,10 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Plan, Scope, Side, metric, ranged
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Scope, Side, metric, ranged
 from openended.metrics import families
-from openended.metrics._common import Mask, ReplicatesByName
+from openended.metrics._common import Mask
 
 PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer (Zhang et al. 2025)
 
@@ -211,13 +212,16 @@ class DistinctK(families.SamplesMetric):
     def file_columns(self) -> tuple[str, ...]:
         return (*(("class",) if self.partition == "file" else ()), *super().file_columns())
 
-    def compute(self, features: Features) -> MetricResult:
+    def by_prompt(self, embeddings: Floats, prompts: families.PromptGroups) -> F64:
+        return _count_first(_join(embeddings, prompts, self.threshold), prompts)
+
+    def prepare(self, features: Features) -> families.PromptValues:
         side, people, size = features.model, features.references, features.texts_per_prompt
         prompts, scores = families.prompts_of(side.ids), self.score_answers(side)
         groups = subsets = prompts.draw(size) if size else prompts
         coverage, notes = dict[str, F64](), list[str]()
         if self.partition == "threshold":
-            classes = of_subsets = _join(side.embeddings(self.needs()[0]), subsets, self.threshold, scores)
+            classes = of_subsets = _join(side[self.needs()[0]], subsets, self.threshold, scores)
             different = prompts.average_subsets(_count_first(classes, subsets))
         else:
             of_side = self._number_valid([side, people] if people is not None else [side])
@@ -228,7 +232,7 @@ class DistinctK(families.SamplesMetric):
         share = different / (size or prompts.sizes)
         values = {"distinct_k": different, "distinct_share": share, **coverage}
         if scores is None:
-            return families.average_over_prompts(self, features, prompts, values, notes=notes)
+            return families.PromptValues(prompts, values, notes=notes, size=size)
         counts = np.add.reduceat(classes >= 0, groups.starts[:-1], dtype=np.float64)
         valid = prompts.average_subsets(counts / groups.sizes)
         utilities = np.where(_find_first(of_subsets, subsets), scores[subsets.rows], 0.0)
@@ -238,24 +242,26 @@ class DistinctK(families.SamplesMetric):
             "lost_to_validity": 1 - valid, "lost_to_narrowing": narrowed,
         }  # fmt: skip
         others = {"narrowing_share": float(narrowed.sum()) / lost if lost else math.nan}
-        return families.average_over_prompts(self, features, prompts, values, others=others, notes=notes)
+        return families.PromptValues(prompts, values, others, notes, size)
 
     def _number_valid(self, sides: Sequence[Side]) -> list[I64]:
         """Return the class of each answer of each side, -1 if it is not valid."""
         classes: list[Hashable] = []
         for side in sides:
             if self.partition == "file":
-                classes += side.data[families.FILE].read_for(side.system, side.ids, "class")
+                classes += side[families.FILE].read_for(side.system, side.ids, "class")
             else:
-                classes += side.texts(self.needs()[0])
+                classes += side[self.needs()[0]]
         parts = np.split(_number(classes), [len(sides[0])])[: len(sides)]
         scores = [self.score_answers(side) for side in sides]
         return [n if s is None else np.where(np.isnan(s), -1, n) for n, s in zip(parts, scores, strict=True)]
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        out = dict(super().replicates(features, result, plan))
-        if "narrowing_share" in result.values:
-            narrowed = result.per_example["lost_to_narrowing"]
-            lost = narrowed + result.per_example["lost_to_validity"]
-            out["narrowing_share"] = plan.mean(features.model.ids, families.divide_known(narrowed, lost), lost)
+    def score(
+        self, prepared: families.PromptValues, human: core.Weights, model: core.Weights, /
+    ) -> dict[str, F64]:  # fmt: skip
+        out, rows = super().score(prepared, human, model), prepared.rows
+        if "narrowing_share" in prepared.others:
+            narrowed = rows["lost_to_narrowing"]
+            lost = narrowed + rows["lost_to_validity"]
+            out["narrowing_share"] = core.average(families.divide_known(narrowed, lost), model, lost)
         return out

@@ -18,14 +18,14 @@ statistics; `variant` says which is computed:
   diversity score of Shaib et al. 2024 (there orders 1 to 4).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, Features, MetricResult, Plan, Replicates, metric
+from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, metric, weigh
 from openended.metrics import families
-from openended.metrics._common import Mask, ReplicatesByName, check_choice
+from openended.metrics._common import check_choice
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 
@@ -91,38 +91,46 @@ class DistinctN(families.TextMetric):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return (0.0, float(len(self.orders))) if key == "ngram_diversity" else super().bounds_of(key, result)
 
-    def compute(self, features: Features) -> MetricResult:
-        index = _reshape(self.corpus(features).index, self.variant)
+    def find_scheme(self, key: str) -> Scheme:
+        """Pooled counts need subsets; those of SimCTG are ratios of sums, and means are means."""
+        schemes: Mapping[str, Scheme] = {"per_doc": "bootstrap", "simctg": "halves"}
+        return schemes.get(self.variant, "subsample")
+
+    def rows_of(self, key: str, result: MetricResult) -> F64 | None:
+        return super().rows_of(key, result) if self.variant == "per_doc" else None
+
+    def evaluate(self, features: Features, prepared: families.Corpus) -> MetricResult:
+        index = _reshape(prepared.index, self.variant)
         values = {f"distinct_{order}": _compute_share(index, order, self.variant) for order in self.orders}
         families.require_defined(values, "all texts are shorter than the smallest order")
-        primary, by_text = f"distinct_{2 if 2 in self.orders else self.orders[0]}", dict[str, F64]()
-        if self.variant == "per_doc":
-            by_text = {f"distinct_{n}": statistics.distinct_share_by_text(index, n) for n in self.orders}
+        primary = f"distinct_{2 if 2 in self.orders else self.orders[0]}"
+        rows = {f"distinct_{order}": self._explain_rows(prepared.index, order) for order in self.orders}
         if self.variant == "ngd":
             values["ngram_diversity"] = float(np.nansum(list(values.values())))
             primary = "ngram_diversity"
-        return self.report(features, primary, values, by_text)
+        return self.report(features, prepared, primary, values, rows)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Count the distinct n-grams of random subsets of the texts; n-grams that cross joined texts are left out."""
-        if self.variant == "per_doc":
-            return plan.means(features.model.ids, result.per_example, result.values)
-        corpus = self.corpus(features)
-        if self.variant == "simctg":
-            index, halves = corpus.index.without_last, plan.halves(corpus.ids)
-            repeats = {n: statistics.compute_half_repeats(index, n, halves) for n in self.orders}
-            return {f"distinct_{n}": Replicates(1.0 - draws) for n, draws in repeats.items()}
+    def _explain_rows(self, index: NgramIndex, order: int) -> F64:
+        """Return the share of different n-grams of each text, or of pooled texts those that no other text has."""
+        if self.variant in ("per_doc", "simctg"):
+            return statistics.distinct_share_by_text(index, order)
+        return statistics.unshared_share_by_text(index, order)
 
-        def resample(subsets: Mask) -> dict[str, F64]:
-            shares = {}
-            for order in self.orders:
-                total, types, once = statistics.count_types(corpus.index, order, subsets)
-                if self.variant == "li":
-                    total = np.asarray(subsets @ corpus.index.lengths.astype(np.float64), dtype=np.float64)
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    shares[f"distinct_{order}"] = (once if self.variant == "hapax" else types) / total
-            if self.variant == "ngd":
-                shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
-            return shares
-
-        return corpus.subsample(plan, resample)
+    def score(self, prepared: families.Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
+        """Count the distinct n-grams of sets of texts; n-grams that cross joined texts are left out."""
+        index, shares = prepared.index, dict[str, F64]()
+        for order in self.orders:
+            if self.variant == "per_doc":
+                shares[f"distinct_{order}"] = average(statistics.distinct_share_by_text(index, order), model)
+                continue
+            if self.variant == "simctg":
+                shares[f"distinct_{order}"] = 1.0 - statistics.weigh_repeats(index.without_last, order, model)
+                continue
+            total, types, once = statistics.count_types(index, order, model)
+            if self.variant == "li":
+                total = weigh(model, index.lengths)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares[f"distinct_{order}"] = (once if self.variant == "hapax" else types) / total
+        if self.variant == "ngd":
+            shares["ngram_diversity"] = np.nansum(list(shares.values()), axis=0)
+        return shares

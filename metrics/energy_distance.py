@@ -68,3 +68,10 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
         return _compute_distances(*self.pair(features))
 
     compare = staticmethod(_compute_energies)
+
+    def explain_rows(self, prepared: F64, num_human: int) -> F64:
+        to_human, to_model = (
+            prepared[num_human:, :num_human].mean(axis=1),
+            prepared[num_human:, num_human:].mean(axis=1),
+        )
+        return np.asarray(2 * to_human - to_model - prepared[:num_human, :num_human].mean())

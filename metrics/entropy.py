@@ -12,15 +12,17 @@ diffusion for categorical data", and later diffusion language models. Values: `e
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import Features, MetricResult, Plan, metric
+from openended.harness import core
+from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, metric
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics.families import ReplicatesByName, TextMetric, check_choice, declare_orders, require_defined
+from openended.metrics.families import Corpus, TextMetric, check_choice, declare_orders, require_defined
 
 Average = Literal["corpus", "texts"]
 
@@ -69,13 +71,16 @@ class Entropy(TextMetric):
     def _scale(self) -> float:
         return 1.0 if self.measured_in == "nats" else 1.0 / math.log(2.0)
 
-    def compute(self, features: Features) -> MetricResult:
-        index = self.corpus(features).index
-        by_text = {f"text_entropy_{n}": self._scale * statistics.entropy_by_text(index, n) for n in self.orders}
+    def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
+        by_text = self._measure_texts(prepared)
         values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
-        values |= {f"entropy_{n}": self._scale * statistics.corpus_entropy(index, n) for n in self.orders}
+        values |= {f"entropy_{n}": self._scale * statistics.corpus_entropy(prepared.index, n) for n in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
-        return self.report(features, f"text_entropy_{1 if 1 in self.orders else self.orders[0]}", values, by_text)
+        primary = f"text_entropy_{1 if 1 in self.orders else self.orders[0]}"
+        return self.report(features, prepared, primary, values, by_text)
+
+    def _measure_texts(self, corpus: Corpus) -> dict[str, F64]:
+        return {f"text_entropy_{n}": self._scale * statistics.entropy_by_text(corpus.index, n) for n in self.orders}
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         """The mean over texts is at most that of the most even text, and near it where hardly any n-gram recurs."""
@@ -83,14 +88,17 @@ class Entropy(TextMetric):
         rows = result.per_example.get(key)
         return (low, high) if rows is None else (low, float(np.max(rows, where=~np.isnan(rows), initial=0.0)))
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Resample texts for the means over texts; take random subsets for the entropy of the whole corpus."""
-        corpus = self.corpus(features)
-        of_corpus = corpus.subsample(
-            plan,
-            lambda subsets: {
-                f"entropy_{n}": self._scale * statistics.compute_subset_entropies(corpus.index, n, subsets)
-                for n in self.orders
-            },
-        )
-        return {**super().replicates(features, result, plan), **of_corpus}
+    def find_scheme(self, key: str) -> Scheme:
+        """The entropy of a whole corpus depends on how many texts there are."""
+        return "subsample" if key.startswith("entropy_") else "bootstrap"
+
+    def score(self, prepared: Corpus, human: Weights, model: Weights, /) -> dict[str, F64 | Callable[[], F64]]:
+        values: dict[str, F64 | Callable[[], F64]] = {
+            name: core.average(column, model) for name, column in self._measure_texts(prepared).items()
+        }
+        for n in self.orders:
+            values[f"entropy_{n}"] = partial(self._score_corpus, prepared, n, model)
+        return values
+
+    def _score_corpus(self, corpus: Corpus, order: int, subsets: Weights) -> F64:
+        return self._scale * statistics.compute_subset_entropies(corpus.index, order, subsets)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, MetricResult, NextToken, UndefinedMetric, metric, ranged
 from openended.metrics.families import TeacherForced, probabilities
+from openended.metrics.families.teacher_forced import Prepared
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
@@ -62,6 +63,6 @@ class EpsPPL(TeacherForced):
         floors = {self.name: self.eps, **{f"{self.name}_{eps:g}": eps for eps in self.grid}}
         return {name: _compute_nll(stats.gold_prob, stats.vocab_size, eps) for name, eps in floors.items()}
 
-    def compute(self, features: Features) -> MetricResult:
-        result = super().compute(features)
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
+        result = super().evaluate(features, prepared)
         return replace(result, per_example={self.name: result.per_example[self.name]})

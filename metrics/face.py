@@ -21,14 +21,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, Replicates, UndefinedMetric, metric
-from openended.metrics.families import HALF_SCALE, ComparisonMetric, Mask, ReplicatesByName, Values, enlarge
+from openended.harness.core import (
+    F64,
+    HALF_SCALE,
+    Features,
+    MetricResult,
+    Need,
+    Ragged,
+    UndefinedMetric,
+    Weights,
+    metric,
+    weigh,
+)
+from openended.metrics.families import ComparisonMetric, Mask, Values
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 SideSpectra = tuple[F64, NDArray[np.str_]]  # the spectra of the texts that have one, and their prompts
+Prepared = tuple[SideSpectra, SideSpectra]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -125,6 +137,7 @@ class Face(ComparisonMetric):
     family = "scored"
     direction = "higher"
     bounds = (0.0, 1.0)
+    resampling = "halves"
     ranges = {
         "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf),
         "js": (0.0, float(np.log(2.0))),
@@ -141,16 +154,19 @@ class Face(ComparisonMetric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_nll", by="scorer", options=(("bos", False),)),)
 
-    def prepare(self, features: Features) -> tuple[SideSpectra, SideSpectra]:
+    def prepare(self, features: Features) -> Prepared:
         sides = []
         for side in (features.human, features.model):
-            spectra, is_included = _compute_spectra(side.token_nll(self.needs()[0]), standardize=self.standardize)
+            spectra, is_included = _compute_spectra(side[self.needs()[0]], standardize=self.standardize)
             ids = np.asarray(side.ids, dtype=np.str_)[is_included]
             order = np.argsort(ids, kind="stable")
             sides.append((spectra[order], ids[order]))
         return sides[0], sides[1]
 
-    def evaluate(self, features: Features, prepared: tuple[SideSpectra, SideSpectra]) -> MetricResult:
+    def list_rows(self, features: Features, prepared: Prepared) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
+        return prepared[0][1], prepared[1][1]
+
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
         (human, human_ids), (model, model_ids) = prepared
         spectra = _average_spectra(human), _average_spectra(model)
         skipped = len(features.human) + len(features.model) - len(human_ids) - len(model_ids)
@@ -158,16 +174,13 @@ class Face(ComparisonMetric):
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
         return self.result(features, "so", dict(_compare(*spectra)), notes=notes, arrays=arrays)
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[SideSpectra, SideSpectra]
-    ) -> ReplicatesByName:
-        means = []
-        for spectra, ids in prepared:
-            first = plan.halves(ids)
-            sums, counts = first.astype(np.float64) @ spectra, np.count_nonzero(first, axis=1)[:, None]
-            rest, center = np.maximum(len(spectra) - counts, 1), spectra.mean(axis=0)
-            halves = sums / np.maximum(counts, 1), (spectra.sum(axis=0) - sums) / rest
-            means.append([center + HALF_SCALE * (half - center) for half in halves])
-        both = zip(*means, strict=True)
-        draws = np.array([[[*dict(_compare(*pair)).values()] for pair in zip(*half, strict=True)] for half in both])
-        return {name: Replicates(enlarge(draws[:, :, at], HALF_SCALE)) for at, name in enumerate(result.values)}
+    def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
+        means = [weigh(weights, spectra) / weigh(weights, np.ones(len(spectra)))[:, None]
+                 for weights, (spectra, _) in zip((human, model), prepared, strict=True)]  # fmt: skip
+        compared = [dict(_compare(*pair)) for pair in zip(*means, strict=True)]
+        return {name: np.array([of[name] for of in compared]) for name in compared[0]}
+
+    @property
+    def half_scale(self) -> float:
+        """Mean spectra of halves stay near those of all texts, as the histograms of cells."""
+        return HALF_SCALE

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from openended.harness.core import Features, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, option, ranged
+from openended.harness import core
+from openended.harness.core import Features, MetricResult, Need, Scope, UndefinedMetric, metric, option, ranged
 from openended.metrics.discriminator_accuracy import ClassifierPredictions, split_by_prompt
-from openended.metrics.families import ComparisonMetric, ReplicatesByName, sort_order
+from openended.metrics.families import ComparisonMetric
 
 LEAST = 10  # texts per side
 TITLES = {
@@ -36,6 +37,7 @@ class FinetunedDiscriminator(ComparisonMetric):
     family = "two_sample"
     direction = "lower"
     bounds = (0.0, 1.0)
+    resampling = "bootstrap"
     titles = {f"accuracy_{model}": f"Disc. acc. {title}" for model, title in TITLES.items()}
 
     classifiers: tuple[str, ...] = option(
@@ -70,14 +72,14 @@ class FinetunedDiscriminator(ComparisonMetric):
         sides = (features.human, features.model)
         if min(map(len, sides)) < LEAST:
             raise UndefinedMetric(f"needs at least {LEAST} texts per side, got {len(sides[0])} and {len(sides[1])}")
-        texts = [[side.texts(self.needs()[0])[row] for row in sort_order(side)] for side in sides]
-        splits = split_by_prompt(self.sort_both_ids(features), self.test_share, 2, self.seed)
+        texts = [self.sort_texts(side) for side in sides]
+        splits = split_by_prompt(self.list_rows(features, None), self.test_share, 2, self.seed)
         train = [side_texts[row] for side_texts, (rows, _, _) in zip(texts, splits, strict=True) for row in rows]
         is_model = np.repeat([False, True], [len(rows) for rows, _, _ in splits])
         tests = [[side_texts[row] for row in rows] for side_texts, (_, _, rows) in zip(texts, splits, strict=True)]
         results = {}
         for path, need in zip(self.classifiers, self.needs()[1:], strict=True):
-            guesses = features.model.data[need](
+            guesses = features.model[need](
                 train, is_model, [*tests[0], *tests[1]], max_length=self.max_length, epochs=self.epochs,
                 learning_rate=self.learning_rate, batch_size=self.batch_size, seed=self.seed,
             )  # fmt: skip
@@ -89,10 +91,13 @@ class FinetunedDiscriminator(ComparisonMetric):
     def evaluate(self, features: Features, prepared: Mapping[str, ClassifierPredictions]) -> MetricResult:
         values = {key: predictions.accuracy for key, predictions in prepared.items()}
         notes = [f"{next(iter(prepared.values())).count} held-out texts; 0.5 is chance"]
-        return self.result(features, next(iter(values)), values, notes=notes)
+        rows = {key: predictions.align_errors(features.model) for key, predictions in prepared.items()}
+        return self.result(features, next(iter(values)), values, notes=notes, per_example=rows)
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, ClassifierPredictions]
-    ) -> ReplicatesByName:
-        ids = self.sort_both_ids(features)
-        return {key: predictions.resample(ids, plan) for key, predictions in prepared.items()}
+    def rows_of(self, key: str, result: MetricResult) -> None:
+        """A classifier's answers to held-out texts are few, and vary on both sides."""
+
+    def score(
+        self, prepared: Mapping[str, ClassifierPredictions], human: core.Weights, model: core.Weights, /
+    ) -> dict[str, core.F64]:
+        return {key: predictions.score(human, model) for key, predictions in prepared.items()}

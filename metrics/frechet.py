@@ -284,6 +284,7 @@ class Frechet(TwoSample):
     direction = "lower"
     bounds = (0.0, np.inf)
     ranges = {"frechet_infinity": (-np.inf, np.inf)}
+    resampling = "halves"
     shares_space = True
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
@@ -323,15 +324,13 @@ class Frechet(TwoSample):
                 f"n={least} does not exceed d={dim}: the covariances are singular and the distance is biased upwards; "
                 "use more texts, shrinkage=ledoit_wolf or pca_share"
             )
-        values, sd = {"frechet": prepared.distance}, dict[str, float]()
+        values: dict[str, float | F64] = {"frechet": prepared.distance}
         if prepared.extrapolated is not None:
-            values["frechet_infinity"] = prepared.extrapolated.frechet_infinity
-            if self.draws > 1:
-                sd["frechet_infinity"] = prepared.extrapolated.spread
+            values["frechet_infinity"] = np.array(prepared.extrapolated.at_zero)
             smallest = round(least * _choose_least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
-        return self.result(features, "frechet", values, notes=notes, sd=sd)
+        return self.result(features, "frechet", values, notes=notes)
 
     def resample(
         self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides
@@ -341,7 +340,7 @@ class Frechet(TwoSample):
         PCA stays as it is. The distance has a bias that falls as 1 / n, and the bias depends on the texts. Halves and
         their quarters give the distance with the bias of all texts, and without any.
         """
-        sides, ids = (prepared.human, prepared.model), self.sort_both_ids(features)
+        sides, ids = (prepared.human, prepared.model), self.list_rows(features, prepared)
         dim = sides[0].shape[1]
         if sum(map(len, sides)) * dim * min(dim, *map(len, sides)) > _MOST_WORK:
             parts = zip(ids, _frechet_influence(*sides, self.shrinkage), strict=True)
@@ -349,10 +348,8 @@ class Frechet(TwoSample):
         else:
             halves, quarters = self._score_halves(sides, ids, plan)
             distance, infinity = 1.5 * halves - 0.5 * quarters, 2.0 * halves - quarters
-        if prepared.extrapolated is None:
-            return {"frechet": Replicates(distance)}
-        at_zero = np.array(prepared.extrapolated.at_zero)
-        return {"frechet": Replicates(distance), "frechet_infinity": Replicates(infinity, at_zero)}
+        out = {"frechet": Replicates(distance), "frechet_infinity": Replicates(infinity)}
+        return {name: out[name] for name in result.values}
 
     def _score_halves(self, sides: Sequence[Floats], ids: Sequence[NDArray[np.str_]], plan: Plan) -> tuple[F64, F64]:
         """Return the distances of both halves of each split, and the means over the two quarters of each half."""

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import ReplicatesByName, check_choice, corpus_of, divide_known
+from openended.metrics.families import check_choice, corpus_of, divide_known
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
@@ -47,7 +47,10 @@ def gen_ppl(token_nll: Losses, *, average: Average = "micro", compat: Compat = "
         `UndefinedMetric`.
     """
     check_choice("average", average, Average)
-    total, count = _sum_nll(token_nll, compat)
+    return _average_nll(*_sum_nll(token_nll, compat), average)
+
+
+def _average_nll(total: F64, count: F64, average: Average) -> float:
     if not (count > 0).any():
         raise UndefinedMetric("no token is scored")
     if average == "macro":
@@ -174,11 +177,11 @@ class GenPPL(core.Metric):
         return Need(kind, by="scorer", scope=self._scope, options=tuple(set_options))
 
     def _select_counted_nll(self, features: Features) -> Ragged:
-        nll = features.model.token_nll(self.needs()[0])
+        nll: Ragged = features.model[self.needs()[0]]
         if not self._masks_tokens:
             return nll
-        tokens = features.model.tokens(self._build_need("tokens"))
-        ends = features.model.end_tokens(Need("end_tokens", by="scorer"))
+        tokens = features.model[self._build_need("tokens")]
+        ends = features.model[Need("end_tokens", by="scorer")]
         rows = []
         for ids, losses in zip(tokens, nll, strict=True):
             unscored = len(ids) - len(losses)  # the first token, where nothing precedes it
@@ -187,23 +190,24 @@ class GenPPL(core.Metric):
             rows.append(losses[mask[unscored - skipped :]])
         return Ragged.from_rows(rows, np.float64)
 
-    def compute(self, features: Features) -> MetricResult:
-        nll = self._select_counted_nll(features)
-        by_text = _exponentiate_ratio(*_sum_nll(nll, self.compat))
-        entropy = entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
-        value = gen_ppl(nll, average=self.average, compat=self.compat)
-        values = {"gen_ppl": value, "entropy": mean_without_nan(entropy)}
-        unscored = int(np.count_nonzero(nll.lengths == 0))
-        notes = (f"{unscored} of {len(nll)} texts have no scored token",) if unscored else ()
-        per_example = {"gen_ppl": by_text, "entropy": entropy}
+    def prepare(self, features: Features) -> tuple[F64, F64, F64]:
+        """Return the summed NLL, the number of scored tokens and the entropy of each text."""
+        total, count = _sum_nll(self._select_counted_nll(features), self.compat)
+        return total, count, entropy_by_text(corpus_of(features.model, self.needs()[1]).index, 1)
+
+    def evaluate(self, features: Features, prepared: tuple[F64, F64, F64]) -> MetricResult:
+        total, count, entropy = prepared
+        values = {"gen_ppl": _average_nll(total, count, self.average), "entropy": mean_without_nan(entropy)}
+        unscored = int(np.count_nonzero(count == 0))
+        notes = (f"{unscored} of {len(count)} texts have no scored token",) if unscored else ()
+        per_example = {"gen_ppl": _exponentiate_ratio(total, count), "entropy": entropy}
         return self.result(features, "gen_ppl", values, notes=notes, per_example=per_example)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Draw texts: the exponential of a ratio of sums, and means over texts."""
-        out = dict(super().replicates(features, result, plan))
+    def score(self, prepared: tuple[F64, F64, F64], human: Weights, model: Weights, /) -> dict[str, F64]:
+        """Return the exponential of a ratio of sums, and means over texts."""
+        total, count, entropy = prepared
         if self.average == "macro":
-            return out
-        total, count = _sum_nll(self._select_counted_nll(features), self.compat)
-        sizes = count if self.average == "micro" else None
-        out["gen_ppl"] = plan.mean(features.model.ids, divide_known(total, count), sizes).map(np.exp)
-        return out
+            value = core.average(_exponentiate_ratio(total, count), model)
+        else:
+            value = np.exp(core.average(divide_known(total, count), model, count if self.average == "micro" else None))
+        return {"gen_ppl": value, "entropy": core.average(entropy, model)}

@@ -72,3 +72,11 @@ class GradientMoment(PermutationMetric, TwoSample):
         return np.concatenate(self.pair(features)).astype(np.float64)
 
     compare = staticmethod(_estimate_moments)
+
+    def explain_rows(self, prepared: F64, num_human: int) -> F64:
+        human, model = np.split(prepared, [num_human])
+        norms = [np.einsum("ij,ij->i", side, side) for side in (human, model)]
+        sums = human.sum(axis=0), model.sum(axis=0)
+        within = (sums[0] @ sums[0] - norms[0].sum()) / (len(human) * (len(human) - 1))
+        to_model, to_human = (model @ sums[1] - norms[1]) / (len(model) - 1), model @ sums[0] / len(human)
+        return np.asarray(to_model - 2 * to_human + within)

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, Plan, UndefinedMetric, ranged
+from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, ranged
 from openended.metrics import judgments as files
-from openended.metrics._common import ReplicatesByName, Values, check_choice
+from openended.metrics._common import Values, check_choice
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 Ties = Literal["include", "exclude"]
@@ -327,7 +327,6 @@ def _note(names: Sequence[str], what: str) -> list[str]:
 
 # Uncertainty: subsets of the examples, curves over raters and examples.
 
-_SUBSET_SHARE = 0.3  # of the examples; with more, neighbors change too much from subset to subset
 _MOST_TEXTS = 600_000  # texts scored over all subsets: some ten seconds
 
 
@@ -439,6 +438,7 @@ class Huse(core.JudgmentMetric):
     directions = {"agreement": "none"}
     sides = "two"
     resampling = "subsample"  # a text drawn twice is its own nearest neighbor
+    subset_share = 0.3  # with more, neighbors change too much from subset to subset
 
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
     """The paper's; ties are added to it; section 3.4; k = 16 (the released code's index 15 is the 16th nearest)."""
@@ -536,11 +536,11 @@ class Huse(core.JudgmentMetric):
                 )
         else:
             at = {key: np.array([runs[key][i] for i in ids]) for key in sides}
-            nll = {key: side.token_nll(NLL) for key, side in sides.items()}
+            nll = {key: side[NLL] for key, side in sides.items()}
             logp = np.array([-float(np.sum(nll[key][int(i)], dtype=np.float64)) for key in sides for i in at[key]])
             if np.isnan(logp).any():
                 raise UndefinedMetric("the decoder assigns no probabilities to texts, and HUSE needs them")
-            texts = nll if self.length_unit == "tokens" else {key: side.tokens(WORDS) for key, side in sides.items()}
+            texts = nll if self.length_unit == "tokens" else {key: side[WORDS] for key, side in sides.items()}
             lengths = np.concatenate([texts[key].lengths[at[key]] for key in sides])
             # A text without words has log-probability 0 per word for every divisor.
             lengths = np.maximum(lengths, 1).astype(np.float64)
@@ -553,8 +553,11 @@ class Huse(core.JudgmentMetric):
             )
         return PairRatings(tuple(ids), judged.ratings[rows], logp, lengths, tuple(notes))
 
-    def compute(self, features: Features, prepared: PairRatings | None = None) -> core.MetricResult:
-        judged, rated = (files.get_judgments(features.model, RATINGS, Judgments), prepared or self.prepare(features))
+    def list_rows(self, features: Features, prepared: PairRatings) -> tuple[core.Ids, core.Ids]:
+        return prepared.ids, prepared.ids
+
+    def evaluate(self, features: Features, prepared: PairRatings) -> core.MetricResult:
+        judged, rated = files.get_judgments(features.model, RATINGS, Judgments), prepared
         scores = huse(**rated.columns(), **asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
         values["agreement"] = files.agreement(rated.ratings)
@@ -576,10 +579,6 @@ class Huse(core.JudgmentMetric):
         errors = {"huse": "errors", "huse_q": "errors_q"}.get(key)
         return 2.0 * result.arrays[errors] if errors else None
 
-    def replicates(
-        self, features: Features, result: core.MetricResult, plan: Plan, prepared: PairRatings | None = None
-    ) -> ReplicatesByName:
+    def score(self, prepared: PairRatings, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
         """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
-        rated = prepared or self.prepare(features)
-        draws = subsample_huse(rated, self.rule, plan.subsets(rated.ids, _SUBSET_SHARE))
-        return {name: plan.build_subset_replicates(rated.ids, _SUBSET_SHARE, column) for name, column in draws.items()}
+        return subsample_huse(prepared, self.rule, model > 0)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics.families import Mask, ReplicatesByName, TwoSample, Values
+from openended.metrics.families import TwoSample, Values, align_values
 
 _BLOCK = 1024
 
@@ -49,7 +49,13 @@ def kid(
     """
     if degree < 1:
         raise ValueError(f"degree: expected at least 1, got {degree}")
-    human, model = check_sides(human=human, model=model)
+    return _estimate(*check_sides(human=human, model=model), degree, (human_groups, model_groups))[0]
+
+
+def _estimate(
+    human: Floats, model: Floats, degree: int, groups: tuple[ArrayLike | None, ArrayLike | None]
+) -> tuple[KidResult, F64]:
+    """Return the distance with its error, and what each model row adds: their mean is the distance."""
     check_range(human=human, model=model)
     n, m = len(human), len(model)
     with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are refused below
@@ -59,11 +65,12 @@ def kid(
         hh = (hh - _compute_diagonal(human, degree)) / (n - 1)
         mm = (mm - _compute_diagonal(model, degree)) / (m - 1)
         value = hh.mean() + mm.mean() - hm.mean() / m - mh.mean() / n
-        human_variance = _compute_variance_of_mean(hh - hm / m, human_groups)
-        model_variance = _compute_variance_of_mean(mm - mh / n, model_groups)
+        human_variance = _compute_variance_of_mean(hh - hm / m, groups[0])
+        model_variance = _compute_variance_of_mean(mm - mh / n, groups[1])
     if not np.isfinite(value):
         raise ValueError(f"degree {degree}: the kernel of these features leaves the range of float64; scale them down")
-    return KidResult(float(value), float(np.sqrt(4 * human_variance + 4 * model_variance)))
+    estimate = KidResult(float(value), float(np.sqrt(4 * human_variance + 4 * model_variance)))
+    return estimate, mm - 2 * mh / n + hh.mean()
 
 
 def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
@@ -105,9 +112,9 @@ def _compute_diagonal(a: Floats, degree: int) -> F64:
     return _raise_to_power(squares / a.shape[1] + 1, degree)
 
 
-def kid_draws(human: Floats, model: Floats, human_halves: Mask, model_halves: Mask, degree: int) -> F64:
-    """Return the unbiased kernel distance of both halves of each split, shape (2, splits)."""
-    masks = [np.hstack([h.T.astype(np.float64), 1.0 - h.T]) for h in (human_halves, model_halves)]
+def _score_kid(human: Floats, model: Floats, human_weights: Weights, model_weights: Weights, degree: int) -> F64:
+    """Return the unbiased kernel distance of weighted rows, shape (draws,); a row stands for one text or none."""
+    masks = [weights.T.astype(np.float64) for weights in (human_weights, model_weights)]
     sizes = [mask.sum(axis=0) for mask in masks]
     value = np.zeros(masks[0].shape[1])
     for side, mask, size in zip((human, model), masks, sizes, strict=True):
@@ -119,8 +126,7 @@ def kid_draws(human: Floats, model: Floats, human_halves: Mask, model_halves: Ma
     across = np.zeros(len(value))
     for part, table in _iterate_kernel(human, model, degree):
         across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
-    value -= 2 * (across / (sizes[0] * sizes[1]))
-    return value.reshape(2, -1)
+    return np.asarray(value - 2 * (across / (sizes[0] * sizes[1])))
 
 
 def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:
@@ -144,6 +150,7 @@ class Kid(TwoSample):
     targets = {"kid": 0.0}  # unbiased: below 0 as often as above for texts of one source
     directions = {"std_error": "none"}
 
+    resampling = "halves"
     shares_space = True
     most = 50_000  # all pairs, as in knn_precision_recall
     degree: int = ranged(3, "[1, inf)", "at least 1")
@@ -151,11 +158,13 @@ class Kid(TwoSample):
     scope: Scope = "prompt_and_continuation"
     """The same features as MAUVE."""
 
-    def evaluate(self, features: Features, prepared: None) -> MetricResult:
-        human, model = self.pair(features)
-        prompts = self.prompts(features) or (None, None)
-        estimate = kid(human=human, model=model, degree=self.degree, human_groups=prompts[0], model_groups=prompts[1])
-        return self.result(features, "kid", dict(estimate))
+    def prepare(self, features: Features) -> tuple[Floats, Floats]:
+        return self.pair(features)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
-        return {"kid": Replicates(kid_draws(*self.pair(features), *self.halves(features, plan), self.degree))}
+    def evaluate(self, features: Features, prepared: tuple[Floats, Floats]) -> MetricResult:
+        groups = self.prompts(features) or (None, None)
+        estimate, adds = _estimate(*prepared, self.degree, groups)
+        return self.result(features, "kid", dict(estimate), per_example={"kid": align_values(features.model, adds)})
+
+    def score(self, prepared: tuple[Floats, Floats], human: Weights, model: Weights, /) -> dict[str, F64]:
+        return {"kid": _score_kid(*prepared, human, model, self.degree)}

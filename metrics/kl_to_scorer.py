@@ -19,8 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import F64, Features, Metric, MetricResult, Need, Plan, Ragged, UndefinedMetric, metric
-from openended.metrics.families import ReplicatesByName, divide_known
+from openended.harness.core import (
+    F64,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Ragged,
+    UndefinedMetric,
+    Weights,
+    average,
+    metric,
+)
+from openended.metrics.families import divide_known
 
 
 def kl_per_token(
@@ -72,18 +83,18 @@ class KLToScorer(Metric):
         nll = Need("token_nll", by="scorer", options=(("bos", self.bos),))
         return nll, Need("log_prob"), Need("tokens", by="scorer")
 
-    def compute(self, features: Features) -> MetricResult:
-        nll, log_prob = self._read_columns(features)
-        return self.result(features, "kl_per_token", {"kl_per_token": kl_per_token(nll, log_prob=log_prob)})
-
-    def _read_columns(self, features: Features) -> tuple[Ragged, F64]:
-        nll_need, q_need, token_need = self.needs()
-        nll = features.model.token_nll(nll_need)
-        if nll.lengths.sum() < features.model.tokens(token_need).lengths.sum():
+    def prepare(self, features: Features) -> tuple[F64, F64]:
+        """Return the divergence and the number of scored tokens of each text."""
+        nll, log_prob, tokens = (features.model[need] for need in self.needs())
+        if nll.lengths.sum() < tokens.lengths.sum():
             raise UndefinedMetric("the scorer does not score first tokens without a prompt: set kl_to_scorer.bos=true")
-        return nll, features.model.log_prob(q_need)
+        return _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        nll, log_prob = self._read_columns(features)
-        total, count = _compute_divergences(nll, log_prob), nll.lengths.astype(np.float64)
-        return {"kl_per_token": plan.mean(features.model.ids, divide_known(total, count), count)}
+    def evaluate(self, features: Features, prepared: tuple[F64, F64]) -> MetricResult:
+        total, count = prepared
+        values, rows = {"kl_per_token": float(total.sum() / count.sum())}, {"kl_per_token": divide_known(total, count)}
+        return self.result(features, "kl_per_token", values, per_example=rows)
+
+    def score(self, prepared: tuple[F64, F64], human: Weights, model: Weights, /) -> dict[str, F64]:
+        total, count = prepared
+        return {"kl_per_token": average(divide_known(total, count), model, count)}

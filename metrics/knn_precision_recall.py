@@ -12,17 +12,16 @@ Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equa
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, Self
 
 import numpy as np
 
-from openended.harness.core import Features, Floats, MetricResult, Plan, Scope, Side, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Side, Weights, metric, ranged
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
-from openended.metrics.families import ReplicatesByName, TwoSample, Values, check_choice
+from openended.metrics.families import TwoSample, Values, align_values, check_choice
 
 Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
@@ -149,13 +148,15 @@ class KnnPrecisionRecall(TwoSample):
             "missed_human_rows": np.flatnonzero(counts.model_balls == 0),
             "missed_model_rows": np.flatnonzero(counts.human_balls == 0),
         }
-        return self.result(features, "precision", dict(_compute_shares(counts, self.k)), notes=notes, arrays=missed)
+        balls = align_values(features.model, counts.human_balls)
+        rows = {"precision": (balls > 0).astype(np.float64), "density": balls / self.k}
+        values = dict(_compute_shares(counts, self.k))
+        return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Points) -> ReplicatesByName:
-        """Take subsets of three fifths of the prompts and recompute the radii.
+    def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:
+        """Recompute the radii in subsets: of three fifths of the prompts, since a removed text enlarges the balls.
 
-        A removed text makes its neighbors' balls larger, so few removed texts would spread the values too far, and the
-        covariance of two halves misses what only two near texts of one half make together.
+        Few removed texts would spread the values too far, and the covariance of two halves misses what only two near
+        texts of one half make together.
         """
-        score = partial(neighbors.resample_knn, *prepared, k=self.k, closed=self.closed)
-        return self.subsample(features, plan, score)
+        return neighbors.resample_knn(*prepared, human > 0, model > 0, k=self.k, closed=self.closed)

@@ -10,12 +10,15 @@ language model with respect to incomplete decoding". The released code of Pillut
 the share of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import Features, MetricResult, Need, Plan, Replicates, UndefinedMetric
+from openended.harness.core import F64, Features, MetricResult, Need, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import ReplicatesByName, need_tokens
+from openended.metrics.families import need_tokens
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -30,6 +33,10 @@ def length_statistics(sequences: object) -> dict[str, float]:
     lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
     if not len(lengths):
         raise UndefinedMetric("there are no texts")
+    return _describe_lengths(lengths)
+
+
+def _describe_lengths(lengths: NDArray[Any]) -> dict[str, float]:
     statistics = {"length": lengths.mean(), "length_sd": lengths.std(), "length_median": np.median(lengths)}
     return {name: float(value) for name, value in statistics.items()}
 
@@ -58,27 +65,25 @@ class Length(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return need_tokens(self.unit, self.scope), Need("stops")
 
-    def compute(self, features: Features) -> MetricResult:
-        tokens, stops = self.needs()
-        rows, hit = features.model.tokens(tokens), features.model.stops(stops).astype(np.float64)
-        values = {**length_statistics(rows), "hit_limit": float(hit.mean())}
-        per_example = {"length": rows.lengths.astype(np.float64), "hit_limit": hit}
-        return self.result(features, "length", values, per_example=per_example)
+    def prepare(self, features: Features) -> dict[str, F64]:
+        tokens, stops = (features.model[need] for need in self.needs())
+        if not len(tokens):
+            raise UndefinedMetric("there are no texts")
+        return {"length": tokens.lengths.astype(np.float64), "hit_limit": stops.astype(np.float64)}
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Draw texts: for the deviation the sums of squares, for the median the weights in the order of the lengths."""
-        ids, lengths = features.model.ids, result.per_example["length"]
+    def evaluate(self, features: Features, prepared: dict[str, F64]) -> MetricResult:
+        values = {**_describe_lengths(prepared["length"]), "hit_limit": float(prepared["hit_limit"].mean())}
+        return self.result(features, "length", values, per_example=prepared)
+
+    def score(self, prepared: dict[str, F64], human: Weights, model: Weights, /) -> dict[str, F64]:
+        """Take the deviation from the sums of squares, and the median from the weights in the order of the lengths."""
+        lengths = prepared["length"]
         centered = lengths - lengths.mean()
-        sums = plan.sums(ids, np.stack([np.ones(len(lengths)), centered, centered**2], axis=1))
-        count = sums[:, 0]
-        square = np.maximum(sums[:, 2] / count - (sums[:, 1] / count) ** 2, 0.0)
+        count, first, second = core.weigh(model, np.stack([np.ones(len(lengths)), centered, centered**2], axis=1)).T
         order = np.argsort(lengths, kind="stable")
-        below = np.cumsum(plan.weights(ids)[:, order], axis=1, dtype=np.int64)
+        below = np.cumsum(model[:, order], axis=1, dtype=np.int64)
         half = below[:, -1:] / 2
         lower, upper = (below < half).sum(axis=1), (below <= half).sum(axis=1)
         middle = lengths[order][np.stack([lower, np.minimum(upper, len(lengths) - 1)])].mean(axis=0)
-        return {
-            **super().replicates(features, result, plan),
-            "length_sd": Replicates(np.sqrt(square)[None, :]),
-            "length_median": Replicates(middle[None, :]),
-        }
+        spread = np.sqrt(np.maximum(second / count - (first / count) ** 2, 0.0))
+        return {**super().score(prepared, human, model), "length_sd": spread, "length_median": middle}

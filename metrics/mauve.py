@@ -17,23 +17,22 @@ histograms with half a count added to each cell (`smoothing: kt`).
 Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
 (the divergence there, nats), `integral` (frontier integral, in [0, 1]).
 
-Estimators: `cells`, or one of density ratios, whose scale is not that of cells: docs/mauve.md says what each can see. A
-remark says where a mean had to be clipped into its range.
+Without cells, from an estimate of log p / q at each text: `mauve_ratio`.
 
 Source: Pillutla et al. 2021, "MAUVE: Measuring the gap between neural text and human text", equations 1 to 4 and
-section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing, estimators, mid-point); Liu et al.
-2021 (frontier integral).
+section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing, mid-point); Liu et al. 2021 (frontier
+integral).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, ranged
-from openended.metrics._common import ReplicatesByName, check_choice
+from openended.harness.core import F64, HALF_SCALE, Features, Floats, MetricResult, Scope, metric, ranged
+from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.quantizers import (
@@ -45,39 +44,28 @@ from openended.metrics._mauve.quantizers import (
     counts_seen_cells,
     fit_quantizer,
 )
-from openended.metrics._mauve.scores import (
-    Curve,
-    EstimatorName,
-    MauveResult,
-    OwnPoint,
-    Ratios,
-    RatioSettings,
-    Smoothing,
-    mauve_of_cells,
-    mauve_of_ratios,
-)
-from openended.metrics.families import CellCounts, ClusterFit, ClusteringRun, Estimates, Quantized, TwoSample
+from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, MauveResult, Smoothing, mauve_of_cells
+from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized, Scored
 
 Summary = Literal["area", "mid_point", "js", "integral"]
-_VALUE: Mapping[Summary, str] = {"area": "mauve", "mid_point": "mid_point", "js": "js", "integral": "frontier_integral"}
-_CHOICES = {
-    "quantizer": QuantizerName, "curve": Curve, "estimator": EstimatorName, "smoothing": Smoothing, "self": OwnPoint
-}  # fmt: skip
+PRIMARY: Mapping[Summary, str] = {
+    "area": "mauve",
+    "mid_point": "mid_point",
+    "js": "js",
+    "integral": "frontier_integral",
+}
+_CHOICES = {"quantizer": QuantizerName, "curve": Curve, "smoothing": Smoothing}
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
-Prepared = tuple[ClusteringRun, ...] | Ratios
-MISSED = 20  # texts of each side that a ball or a ratio singles out
 
 
 def mauve(
     *, human: Floats, model: Floats, quantizer: QuantizerName = "kmeans", num_buckets: Buckets = "auto",
     explained_variance: float = 0.9, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25,
-    restarts: int = 5, max_iter: int = 500, seed: int = 25, estimator: EstimatorName = "cells",
-    smoothing: Smoothing = "none", neighbors: int = 50, self: OwnPoint = "counted",
-    groups: tuple[NDArray[Any], NDArray[Any]] | None = None, unit_norm: UnitNorm = "before_pca",
-    training: Training = "fast", pca_max_data: int | None = None,
+    restarts: int = 5, max_iter: int = 500, seed: int = 25, smoothing: Smoothing = "none",
+    unit_norm: UnitNorm = "before_pca", training: Training = "fast", pca_max_data: int | None = None,
 ) -> MauveResult:  # fmt: skip
-    """Compute MAUVE of one clustering, or of one estimate of density ratios.
+    """Compute MAUVE of one clustering.
 
     Args:
         human: Embeddings of human texts, shape (n_human, d); the order of rows feeds the seeding of k-means.
@@ -90,12 +78,8 @@ def mauve(
         curve_points: Number of mixture weights.
         restarts: k-means starts; the best is kept.
         max_iter: Most iterations of each.
-        seed: As the seed of mauve-text; of the folds of `classifier` and `gaussian`.
-        estimator: `cells`, or how log p / q is estimated at each text; quantizer and smoothing then do nothing.
+        seed: As the seed of mauve-text.
         smoothing: What is added to the counts of cells.
-        neighbors: Of `knn`, at least 1.
-        self: Of `knn`: whether a text counts among its own neighbors.
-        groups: The prompt of each human and of each model row: an estimator judges a text by those of other prompts.
         unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
         training: Of `drmm` and `lattice`: ours, or as Pillutla et al. 2021 describe it.
         pca_max_data: How many random rows PCA is fitted on; none: all.
@@ -106,20 +90,11 @@ def mauve(
     Raises:
         UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.
     """
-    words = {"quantizer": quantizer, "curve": curve, "estimator": estimator, "smoothing": smoothing, "self": self}
-    for name, word in words.items():
+    for name, word in {"quantizer": quantizer, "curve": curve, "smoothing": smoothing}.items():
         check_choice(name, word, _CHOICES[name])
-    if not (scaling_factor > 0 and min(curve_points, neighbors) >= 1):
-        got = f"{scaling_factor}, {curve_points}, {neighbors}"
-        raise ValueError(f"expected scaling_factor > 0, curve_points >= 1 and neighbors >= 1, got {got}")
+    mauve_scores.check_curve(scaling_factor, curve_points)
     human, model = check_sides(human=human, model=model)
     options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
-    if estimator != "cells":
-        from openended.metrics._mauve.density_ratio import log_ratios
-
-        settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
-        ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
-        return mauve_of_ratios(human=ratios[0], model=ratios[1], **options)
     cluster, buckets = fit_quantizer(
         [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
         restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
@@ -137,19 +112,15 @@ class Mauve(Quantized):
 
     name = "mauve"
     version = 2
-    ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), "js": (0.0, float(np.log(2.0)))}
+    ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), **RANGES}
     titles = {
-        "mauve": "MAUVE", "mauve_star": "MAUVE*", "mid_point": "Mid-point", "frontier_integral": "FI",
-        "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)", "kl_model_human": "KL(model, human)",
-        "js": "JS", "f8": "F8", "f1_8": "F1/8", "type_1@0.5": "Type I", "type_2@0.5": "Type II",
+        "mauve_star": "MAUVE*", "frontier_integral_star": "FI*", "kl_human_model": "KL(human, model)",
+        "kl_model_human": "KL(model, human)", "f8": "F8", "f1_8": "F1/8", **TITLES,
     }  # fmt: skip
-    directions = dict.fromkeys(
-        (
-            "frontier_integral", "frontier_integral_star", "kl_human_model", "kl_model_human", "js", "type_1@0.5",
-            "type_2@0.5",
-        ),
-        "lower",
-    )  # fmt: skip
+    directions = {
+        **DIRECTIONS,
+        **dict.fromkeys(("frontier_integral_star", "kl_human_model", "kl_model_human"), "lower"),
+    }
 
     quantizer: QuantizerName = "kmeans"
     """or kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm, lattice; Pillutla et al. 2021, section 4."""
@@ -178,17 +149,10 @@ class Mauve(Quantized):
     """Weights of the human side in the type I and type II errors."""
     scope: Scope = "prompt_and_continuation"
     """The paper's features see the prompt too."""
-    estimator: EstimatorName = "cells"
-    """or by density ratios: knn, kde, classifier, gaussian; each on a scale of its own; Pillutla et al. 2021; the
-    others: Pillutla et al. 2023."""
     smoothing: Smoothing = "none"
     """Of the cells' counts: kt (the starred values), laplace, braess_sauer, good_turing; mauve-text."""
     summary: Summary = "area"
     """What tables show first; or mid_point, js, integral; MAUVE."""
-    neighbors: int = ranged(50, "[1, inf)", "at least 1")
-    """Of knn; not from the paper."""
-    self: OwnPoint = "counted"
-    """Of knn: each text is one of its own neighbors; or left_out: counted errs downwards, left_out upwards."""
     unit_norm: UnitNorm = "before_pca"
     """Rows to unit norm, of kmeans, residual_kmeans and lattice; after_pca: Pillutla et al. 2021, C.3.3."""
     training: Training = "fast"
@@ -198,93 +162,26 @@ class Mauve(Quantized):
 
     def check(self) -> None:
         super().check()
-        by_cells = self.estimator == "cells"
         self.require(
-            self.training == "fast" or (by_cells and self.quantizer in TRAINED), "quantizer",
+            self.training == "fast" or self.quantizer in TRAINED, "quantizer",
             f"{' or '.join(TRAINED)} where training is set (the others are not trained)",
         )  # fmt: skip
         self.require(
-            self.pca_max_data is None or (by_cells and self.quantizer != "drmm"), "quantizer",
-            "one with a PCA (not drmm), and estimator=cells, where pca_max_data is set",
+            self.pca_max_data is None or self.quantizer != "drmm", "quantizer",
+            "one with a PCA (not drmm) where pca_max_data is set",
         )  # fmt: skip
-        uses_cells = self.estimator == "cells" or (self.smoothing == "none" and self.cluster_fit == "pair")
-        self.require(uses_cells, "estimator", "cells where smoothing or cluster_fit is set (the others count nothing)")
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
-        error, _, weight = key.partition("@")
-        if not weight:
-            return super().bounds_of(key, result)
-        return 0.0, -float(np.log(float(weight) if error == "type_2" else 1.0 - float(weight)))
+        return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)
 
     @property
     def reads_grid(self) -> bool:
         """One clustering over all systems needs all systems."""
         return self.cluster_fit == "joint"
 
-    def explain_too_few(self, num_human: int, num_model: int) -> str:
-        if self.estimator == "cells":
-            return super().explain_too_few(num_human, num_model)
-        total = num_human + num_model
-        if self.estimator != "knn" or self.neighbors <= total - (self.self != "counted"):
-            return ""
-        return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
-
-    def estimate_jointly(self, human: core.Side, systems: Sequence[core.Side], plan: Plan) -> list[Estimates]:
-        if self.estimator != "cells":
-            return TwoSample.estimate_jointly(self, human, systems, plan)
-        return super().estimate_jointly(human, systems, plan)
-
-    def explain_no_interval(self, num_texts: int) -> str:
-        return super().explain_no_interval(num_texts) if self.estimator == "cells" else ""
-
-    def prepare(self, features: Features) -> Prepared:
-        """Cluster with each seed, or estimate density ratios."""
-        if self.estimator == "cells":
-            runs: tuple[ClusteringRun, ...] = super().prepare(features)
-            return runs
-        from openended.metrics._mauve.density_ratio import log_ratios
-
-        human, model = self.pair(features)
-        ids = self.sort_both_ids(features)
-        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
-        return Ratios(*log_ratios(human=human, model=model, estimator=self.estimator, settings=settings))
-
-    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
-        """Average the scores over the clustering seeds, or score by density ratios; with curves and cells as arrays."""
-        primary, notes = _VALUE[self.summary], list[str]()
-        if isinstance(prepared, Ratios):
-            scores, values = self._score_ratios(prepared.human, prepared.model)
-            arrays = {
-                "divergence_curves": scores.divergence_curve[None],
-                **find_distinguishing_texts(prepared.human, prepared.model),
-            }
-            if scores.clipped:
-                notes.append(
-                    f"clipped: {'most' if scores.clipped >= 0.5 else 'some'} means of {self.estimator} fell outside "
-                    "their range: it sees no difference between the sides; read js as well as the area"
-                )
-            if self.estimator == "knn" and self.self == "counted":
-                top = float(np.exp(-self.scaling_factor / self.neighbors))
-                notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {top:.3f}")
-            elif self.estimator == "knn":
-                notes.append(
-                    "knn leaves each text out of its neighbors and adds half a count: small differences are lost"
-                )
-            return self.result(features, primary, values, notes=notes, arrays=arrays)
-        (human, model), cells = self.pair(features), prepared[0].cells
-        stacked = {}
-        for name in ("human_hist", "model_hist"):
-            histograms = [run.arrays[name] for run in prepared]
-            longest = max(map(len, histograms))  # some have fewer cells than others
-            stacked[f"{name}s"] = np.stack([np.pad(shares, (0, longest - len(shares))) for shares in histograms])
-        arrays = {
-            "divergence_curves": np.stack([run.arrays["divergence_curve"] for run in prepared]),
-            "human_cells": np.asarray(cells.human, dtype=np.int64),
-            **stacked,
-            **find_distinguishing_cells(
-                human=human, model=model, human_cells=cells.human, model_cells=cells.model, num_buckets=cells.count
-            ),
-        }
+    def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
+        """Average the scores over the clusterings; the cells that tell the sides apart are those of the first."""
+        (human, model), cells, notes = self.pair(features), prepared[0], list[str]()
         n = min(len(human), len(model))
         if n < _FEW_TEXTS or n / cells.count < 10:
             notes.append(
@@ -293,70 +190,48 @@ class Mauve(Quantized):
             )
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}); k follows the smaller")
-        return self.average(features, primary, prepared, notes=notes, arrays=arrays)
+        result = super().evaluate(features, prepared)
+        distinguishing = find_distinguishing_cells(human, model, cells)
+        arrays = {**result.arrays, "human_cells": np.asarray(cells.human, dtype=np.int64), **distinguishing}
+        return replace(result, primary=PRIMARY[self.summary], arrays=arrays, notes=tuple(notes))
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Prepared) -> ReplicatesByName:
-        """Count the cells of halves, or average the ratios of their texts."""
-        if not isinstance(prepared, Ratios):
-            return super().resample(features, result, plan, prepared)
-        pairs = list(zip(*self.halves(features, plan), strict=True))
-        halves = [*pairs, *((~human, ~model) for human, model in pairs)]
-        scores = [self._score_ratios(prepared.human[human], prepared.model[model])[1] for human, model in halves]
-        return {k: Replicates(np.array([values[k] for values in scores]).reshape(2, -1)) for k in scores[0]}
-
-    def score(self, cells: CellCounts) -> ClusteringRun:
+    def score_cells(self, cells: CellCounts) -> Scored:
         scores = mauve_of_cells(
             human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
             seen_only=counts_seen_cells(self.quantizer), **self._curve_options,
         )  # fmt: skip
-        values = self._select_values(scores, "mauve", "mauve_star", "frontier_integral", "frontier_integral_star")
+        names = ["mauve", "mauve_star", "frontier_integral", "frontier_integral_star"]
+        names += ["mid_point"] * (self.summary == "mid_point")
+        values = {name: float(scores[name]) for name in names}
         sizes = len(cells.human), len(cells.model)
         values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)
-        arrays = {name: scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
-        return ClusteringRun(cells, values, arrays)
+        return values, {f"{name}s": scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
 
-    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
         return mauve_scores.resample_mauve(
-            p, q, n_human, n_model, lambdas=self.lambdas, smoothing=self.smoothing, **self._curve_options
+            p, q, *sizes, lambdas=self.lambdas, smoothing=self.smoothing, parts=parts, **self._curve_options
         )
 
     @property
     def half_scale(self) -> float:
         """The other rules of smoothing read whole counts."""
-        return super().half_scale if self.smoothing in ("none", "kt") else 1.0
-
-    def select_cells_of_halves(self, cells: CellCounts) -> CellCounts:
-        """Leave out empty cells where the quantizer has far more cells than texts."""
-        is_sparse = counts_seen_cells(self.quantizer)
-        return CellCounts(*mauve_scores.renumber_cells(cells.human, cells.model)) if is_sparse else cells
+        return HALF_SCALE if self.smoothing in ("none", "kt") else 1.0
 
     @property
     def _curve_options(self) -> dict[str, Any]:
         return {"scaling_factor": self.scaling_factor, "curve": self.curve, "curve_points": self.curve_points}
 
-    def _score_ratios(self, human: F64, model: F64) -> tuple[MauveResult, dict[str, float]]:
-        scores = mauve_of_ratios(human=human, model=model, **self._curve_options)
-        others = mauve_scores.ratio_values(scores, human, model, self.lambdas)
-        return scores, self._select_values(scores, "mauve", "frontier_integral") | others
 
-    def _select_values(self, scores: MauveResult, *names: str) -> dict[str, float]:
-        """Return the main values; the mid-point only if it is shown."""
-        if self.summary == "mid_point":
-            names += ("mid_point",)
-        return {name: float(scores[name]) for name in names}
-
-
-def find_distinguishing_cells(
-    *, human: Floats, model: Floats, human_cells: I64, model_cells: I64, num_buckets: int
-) -> Mapping[str, NDArray[Any]]:
+def find_distinguishing_cells(human: Floats, model: Floats, cells: CellCounts) -> Mapping[str, NDArray[Any]]:
     """Return the cells with the largest |p - q|, and the texts of each side that are nearest to their centers."""
-    shares = np.stack([mauve_scores.histogram(cells, num_buckets) for cells in (human_cells, model_cells)], axis=1)
+    labels = cells.human, cells.model
+    shares = np.stack([mauve_scores.histogram(of_side, cells.count) for of_side in labels], axis=1)
     gaps = np.abs(shares[:, 0] - shares[:, 1])
     order = np.argsort(-gaps, kind="stable")[:CELLS]
     order = order[gaps[order] > 0]
     rows = np.full((2, len(order), TEXTS), -1, dtype=np.int64)
     for rank, cell in enumerate(order):
-        members = [np.flatnonzero(cells == cell) for cells in (human_cells, model_cells)]
+        members = [np.flatnonzero(of_side == cell) for of_side in labels]
         parts = [blocks(side[inside], "l2") for side, inside in zip((human, model), members, strict=True)]
         units = [np.vstack([np.zeros((0, human.shape[1])), *(block for _, block in part)]) for part in parts]
         center = np.vstack(units).mean(axis=0)
@@ -368,15 +243,4 @@ def find_distinguishing_cells(
         "cell_shares": shares[order],
         "cell_human_rows": rows[0],
         "cell_model_rows": rows[1],
-    }
-
-
-def find_distinguishing_texts(human: F64, model: F64) -> Mapping[str, NDArray[Any]]:
-    """Return the texts with the most extreme estimates of log p / q."""
-    human_rows, model_rows = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
-    return {
-        "ratio_human_rows": human_rows.astype(np.int64),
-        "ratio_human": np.clip(human[human_rows], -700, 700),
-        "ratio_model_rows": model_rows.astype(np.int64),
-        "ratio_model": np.clip(model[model_rows], -700, 700),
     }

@@ -16,8 +16,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, JudgmentMetric, Metric, MetricResult, Need, UndefinedMetric, metric
+from openended.harness.core import (
+    F64,
+    Features,
+    JudgmentMetric,
+    Metric,
+    MetricResult,
+    Need,
+    Plan,
+    UndefinedMetric,
+    metric,
+)
 from openended.metrics import judgments as files
+from openended.metrics._common import ReplicatesByName
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 RATINGS = Need("judgments", by="file")
@@ -79,9 +90,12 @@ class MeanRating(JudgmentMetric):
         source = next(iter(judged.values())).source
         return self, files.build_file_features(RATINGS, judged, source, rated, rated)
 
-    def compute(self, features: Features) -> MetricResult:
+    def prepare(self, features: Features) -> dict[str, Judgments]:
+        return files.get_judgments(features.model, RATINGS, dict)
+
+    def evaluate(self, features: Features, prepared: dict[str, Judgments]) -> MetricResult:
         """Average by criterion: of the run's system, or of every system where none is under test."""
-        judged = files.get_judgments(features.model, RATINGS, dict)
+        judged = prepared
         ids = features.model.ids
         system = self.find_system(features)
         if system is not None and system not in (players := self.list_players(judged)):
@@ -112,3 +126,8 @@ class MeanRating(JudgmentMetric):
         first = next(iter(values))
         values[self.name], sd[self.name], per_example[self.name] = values[first], sd[first], per_example[first]
         return self.result(features, self.name, values, notes=notes, per_example=per_example, sd=sd)
+
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: dict[str, Judgments]
+    ) -> ReplicatesByName:  # fmt: skip
+        return {name: plan.mean(features.model.ids, rows) for name, rows in result.per_example.items()}

@@ -12,19 +12,32 @@ Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of
 (arXiv 2406.13069), orders 1 to 100 there. Copied spans: Lu et al. 2025, "AI as humanity's Salieri" (arXiv 2410.04265).
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Need, Plan, Ragged, UndefinedMetric
-from openended.metrics._common import Mask, ReplicatesByName
+from openended.harness.core import (
+    F64,
+    I64,
+    SHARE,
+    Features,
+    MetricResult,
+    Need,
+    Ragged,
+    Scheme,
+    UndefinedMetric,
+    Weights,
+)
+from openended.metrics._common import Mask
 from openended.metrics._ngrams.index import NgramIndex, pack_rows
 from openended.metrics._ngrams.statistics import count_subset_copies
-from openended.metrics.families import ComparisonMetric, declare_orders, divide_known, require_defined, sort_order
+from openended.metrics.families import ComparisonMetric, align_values, declare_orders, divide_known, require_defined
 
 REFERENCES = "references"
+Prepared = tuple[Ragged, list[str], list[str]]
+"""How many words from each one on the corpus has in this order, and the texts of the model and of people."""
 _END = 0  # separator after each text of the corpus; tokens are from 1
 
 
@@ -162,6 +175,7 @@ class Novelty(ComparisonMetric):
     bounds = (0.0, 1.0)
     ranges = dict.fromkeys(("longest_copy", "mean_longest_copy"), (0.0, np.inf))  # words
     resampling = "bootstrap"
+    subset_share = SHARE
     titles = {
         **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
@@ -178,45 +192,45 @@ class Novelty(ComparisonMetric):
         texts = super().needs()
         return texts if self.corpus == REFERENCES else (*texts, Need("corpus", options=(("file", self.corpus),)))
 
-    def prepare(self, features: Features) -> Ragged:
-        """Return the length of the copied sequence at every word."""
+    def prepare(self, features: Features) -> Prepared:
+        """Return the length of the copied sequence at every word, and the index of both sides if both are drawn."""
         needs = self.needs()
-        corpus = features.human.texts(needs[0]) if len(needs) == 1 else features.model.texts(needs[1])
+        corpus = features.human[needs[0]] if len(needs) == 1 else features.model[needs[1]]
         if not corpus:
             raise UndefinedMetric("the corpus has no text")
-        return _match_corpus([text.split() for text in features.model.texts(needs[0])], [t.split() for t in corpus])
+        matches = _match_corpus([text.split() for text in self.sort_texts(features.model)], [t.split() for t in corpus])
+        return matches, self.sort_texts(features.model), self.sort_texts(features.human)
 
-    def evaluate(self, features: Features, prepared: Ragged) -> MetricResult:
-        values = {f"novelty_{order}": _compute_share(prepared, order) for order in self.orders}
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
+        matches = prepared[0]
+        values = {f"novelty_{order}": _compute_share(matches, order) for order in self.orders}
         require_defined(values, "all texts are shorter than the smallest order")
-        longest = _find_longest(prepared).astype(np.float64)
+        longest = _find_longest(matches).astype(np.float64)
         values |= {"longest_copy": longest.max(), "mean_longest_copy": longest.mean()}
-        primary = f"novelty_{4 if 4 in self.orders else self.orders[0]}"
-        return self.result(features, primary, values, per_example={"mean_longest_copy": longest})
+        rows = {f"novelty_{order}": divide_known(*_count_novel(matches, order)) for order in self.orders}
+        rows = {name: align_values(features.model, row) for name, row in {**rows, "mean_longest_copy": longest}.items()}
+        return self.result(features, f"novelty_{4 if 4 in self.orders else self.orders[0]}", values, per_example=rows)
 
-    def rows_of(self, key: str, result: MetricResult) -> F64 | None:
-        longest = result.per_example["mean_longest_copy"]
-        order = key.removeprefix("novelty_")
-        return np.maximum(longest - int(order) + 1, 0.0) if order.isdigit() else super().rows_of(key, result)
+    def find_scheme(self, key: str) -> Scheme:
+        """References are drawn too; a corpus of the user's is what it is. A maximum has no interval."""
+        if key == "longest_copy":
+            return "none"
+        return "subsample" if self.corpus == REFERENCES and key.startswith("novelty_") else "bootstrap"
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Ragged) -> ReplicatesByName:
-        """Draw texts: ratios of sums, and a mean. References are drawn too; a corpus of the user's is what it is."""
-        out = dict(super().resample(features, result, plan, prepared))
-        if self.corpus == REFERENCES:
-            return {**out, **self.subsample(features, plan, partial(self._resample, features), core.SHARE)}
-        for order in self.orders:
-            novel, total = _count_novel(prepared, order)
-            share = divide_known(novel, total)
-            out[f"novelty_{order}"] = plan.mean(features.model.ids, share, total.astype(np.float64))
-        return out
+    def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64 | Callable[[], F64]]:
+        """Return ratios of sums, and a mean."""
+        matches, texts, references = prepared
+        out: dict[str, F64 | Callable[[], F64]] = {
+            "mean_longest_copy": core.average(_find_longest(matches).astype(np.float64), model)
+        }
+        index = cache(lambda: NgramIndex(pack_rows([text.split() for text in (*texts, *references)])))
 
-    def _resample(self, features: Features, human: Mask, model: Mask) -> dict[str, F64]:
-        sides = (features.model, features.human)
-        rows = [[side.texts(self.needs()[0])[at].split() for at in sort_order(side)] for side in sides]
-        index = NgramIndex(pack_rows([*rows[0], *rows[1]]))
-        values = {}
-        for order in self.orders:
-            total = model @ index.sizes(order)[: len(rows[0])].astype(np.float64)
+        def score_order(order: int) -> F64:
+            if self.corpus != REFERENCES:
+                novel, total = _count_novel(matches, order)
+                return core.average(divide_known(novel, total), model, total.astype(np.float64))
             with np.errstate(invalid="ignore", divide="ignore"):
-                values[f"novelty_{order}"] = 1.0 - count_subset_copies(index, order, model, human) / total
-        return values
+                copied = count_subset_copies(index(), order, model, human)
+                return np.asarray(1.0 - copied / core.weigh(model, index().sizes(order)[: len(texts)]))
+
+        return out | {f"novelty_{order}": partial(score_order, order) for order in self.orders}

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.core import F64, SHARE, Features, MetricResult, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics.families import ComparisonMetric, Mask, ReplicatesByName, sort_order
+from openended.harness.core import F64, SHARE, Features, MetricResult, Scope, UndefinedMetric, Weights, metric, ranged
+from openended.metrics.families import ComparisonMetric, align_values, divide_known
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LEAST = 3  # uses by the model, below which no phrase is overused
@@ -115,6 +115,7 @@ class OverusedPhrases(ComparisonMetric):
     family = "text"
     direction = "lower"
     bounds = (0.0, 1.0)
+    subset_share = SHARE
     titles = {"overused_words": "Overused words", "overused_trigrams": "Overused trigrams"}
 
     prior: float = ranged(500.0, "(0, inf]", "a positive number")
@@ -123,8 +124,7 @@ class OverusedPhrases(ComparisonMetric):
     """or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> Mapping[str, PhraseCounts]:
-        texts = [(side.texts(self.needs()[0]), sort_order(side)) for side in (features.human, features.model)]
-        human, model = ([side_texts[at] for at in order] for side_texts, order in texts)
+        human, model = self.sort_texts(features.human), self.sort_texts(features.model)
         counts = {}
         for name, order in ORDERS.items():
             try:
@@ -135,21 +135,18 @@ class OverusedPhrases(ComparisonMetric):
         return counts
 
     def evaluate(self, features: Features, prepared: Mapping[str, PhraseCounts]) -> MetricResult:
-        values, notes = {}, []
+        values, notes, rows = {}, [], {}
         for name, counts in prepared.items():
             (z,), (share,) = _score(counts, self.prior)
             values[name] = float(share)
+            used = np.asarray(counts.model.sum(axis=0)).ravel() >= _LEAST
+            rows[name] = align_values(features.model, divide_known(counts.model @ ((z > 3) & used), counts.model_total))
             worst = [at for at in np.argsort(-z, kind="stable")[:_NAMED] if z[at] > 3]
             if worst:
                 listed = ", ".join(f"{counts.phrases[at]!r} {z[at]:.1f}" for at in worst)
                 notes.append(f"{name.replace('_', ' ')} (z): {listed}")
-        return self.result(features, "overused_words", values, notes=notes)
+        return self.result(features, "overused_words", values, notes=notes, per_example=rows)
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: Mapping[str, PhraseCounts]
-    ) -> ReplicatesByName:
-        def score_subsets(human: Mask, model: Mask) -> dict[str, F64]:
-            weights = human.astype(np.float64), model.astype(np.float64)
-            return {name: _score(counts, self.prior, *weights)[1] for name, counts in prepared.items()}
-
-        return self.subsample(features, plan, score_subsets, SHARE)
+    def score(self, prepared: Mapping[str, PhraseCounts], human: Weights, model: Weights, /) -> dict[str, F64]:
+        weights = human.astype(np.float64), model.astype(np.float64)
+        return {name: _score(counts, self.prior, *weights)[1] for name, counts in prepared.items()}

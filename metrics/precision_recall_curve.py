@@ -12,14 +12,14 @@ Le Bronnec et al. 2024 for text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scope, metric, ranged
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName
 from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
-from openended.metrics.families import CellCounts, ClusteringRun, Quantized, Values
+from openended.metrics.families import CellCounts, Clusterings, Quantized, Scored, Values
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -93,16 +93,17 @@ class PrecisionRecallCurve(Quantized):
     scope: Scope = "prompt_and_continuation"
     """As MAUVE."""
 
-    def evaluate(self, features: Features, prepared: tuple[ClusteringRun, ...]) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""
-        return self.average(features, "f8", prepared, arrays=prepared[0].arrays)
+        result = super().evaluate(features, prepared)
+        first = {name: result.arrays[name][0] for name in ("precision", "recall")}
+        return replace(result, arrays={**result.arrays, **first})
 
-    def score(self, cells: CellCounts) -> ClusteringRun:
+    def score_cells(self, cells: CellCounts) -> Scored:
         p, q = histogram(cells.human, cells.count), histogram(cells.model, cells.count)
         curve = precision_recall_curve(human_hist=p, model_hist=q, num_angles=self.num_angles)
-        arrays = {"precision": curve.precision, "recall": curve.recall}
-        return ClusteringRun(cells, {"f8": curve.f8, "f1_8": curve.f1_8}, arrays)
+        return {"f8": curve.f8, "f1_8": curve.f1_8}, {"precision": curve.precision, "recall": curve.recall}
 
-    def score_halves(self, p: F64, q: F64, n_human: float, n_model: float) -> Mapping[str, F64]:
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
         precision, recall = precision_recall(p, q, HALF_ANGLES)
         return {"f8": best_f(precision, recall, 8), "f1_8": best_f(precision, recall, 1 / 8)}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, Scope, metric, ranged
 from openended.metrics import families
 from openended.metrics.families import PromptGroups, prompts_of
 
@@ -69,9 +69,11 @@ class PromptSimilarity(families.SamplesMetric):
     scope: Scope = "continuation"
     """All texts of a prompt share the prompt."""
 
-    def compute(self, features: Features) -> MetricResult:
-        prompts = prompts_of(features.model.ids)
-        rows = features.model.embeddings(self.needs()[0])
+    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
+        return _compute_by_prompt(embeddings, prompts, self.threshold)[self.name]
+
+    def prepare(self, features: Features) -> families.PromptValues:
+        prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
         values = self.expect(features, prompts, lambda groups: _compute_by_prompt(rows, groups, self.threshold))
         others = {"other_prompts": _compare_prompts(rows, prompts)}
-        return families.average_over_prompts(self, features, prompts, values, others=others)
+        return families.PromptValues(prompts, values, others, size=features.texts_per_prompt)

@@ -19,8 +19,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Metric, MetricResult, Need, Plan, Ragged, UndefinedMetric, metric
-from openended.metrics.families import ReplicatesByName, divide_known
+from openended.harness.core import (
+    F64,
+    Features,
+    Metric,
+    MetricResult,
+    Need,
+    Ragged,
+    UndefinedMetric,
+    Weights,
+    average,
+    metric,
+)
+from openended.metrics.families import divide_known
 
 _NEED = Need("q_entropy", by="decoder")
 
@@ -84,15 +95,21 @@ class QEntropy(Metric):
     def needs(self) -> tuple[Need, ...]:
         return (_NEED,)
 
-    def compute(self, features: Features) -> MetricResult:
-        rows: Ragged = features.model.data[_NEED]
-        value = q_entropy(rows)
-        by_text = divide_known(np.array([row.sum() for row in rows]), rows.lengths)
-        curve = average_by_position(rows, features.model.ids)
-        values = {"q_entropy": value, "branching_factor": float(np.exp(value))}
-        return self.result(features, "q_entropy", values, per_example={"q_entropy": by_text}, arrays=curve)
+    def prepare(self, features: Features) -> Ragged:
+        return features.model[_NEED]  # type: ignore[no-any-return]
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        lengths = features.model.data[_NEED].lengths
-        mean = plan.mean(features.model.ids, result.per_example["q_entropy"], lengths)
-        return {"q_entropy": mean, "branching_factor": mean.map(np.exp)}
+    def evaluate(self, features: Features, prepared: Ragged) -> MetricResult:
+        value = q_entropy(prepared)
+        curve = average_by_position(prepared, features.model.ids)
+        values = {"q_entropy": value, "branching_factor": float(np.exp(value))}
+        return self.result(
+            features, "q_entropy", values, per_example={"q_entropy": _average_texts(prepared)}, arrays=curve
+        )
+
+    def score(self, prepared: Ragged, human: Weights, model: Weights, /) -> dict[str, F64]:
+        mean = average(_average_texts(prepared), model, prepared.lengths)
+        return {"q_entropy": mean, "branching_factor": np.exp(mean)}
+
+
+def _average_texts(rows: Ragged) -> F64:
+    return divide_known(np.array([row.sum() for row in rows]), rows.lengths)

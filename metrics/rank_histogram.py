@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, metric, option, ranged
-from openended.metrics.families import PermutationMetric, check_choice, sort_order
+from openended.metrics.families import PermutationMetric, check_choice, divide_known, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -105,7 +105,7 @@ class RankHistogram(PermutationMetric):
         """Return the bin counts of each text of both sides, human texts first, each side sorted by example id."""
         counts = []
         for side in (features.human, features.model):
-            rows = [_count(np.asarray(row)) for row in side.token_rank(self.needs()[0])]
+            rows = [_count(np.asarray(row)) for row in side[self.needs()[0]]]
             counts.append(np.array(rows).reshape(-1, len(BOUNDS))[sort_order(side)])
         if not (counts[0].any() and counts[1].any()):
             raise UndefinedMetric("a side has no ranked token")
@@ -113,6 +113,14 @@ class RankHistogram(PermutationMetric):
 
     def compare(self, prepared: F64, first: F64, second: F64) -> F64:
         return _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)
+
+    def explain_rows(self, prepared: F64, num_human: int) -> F64 | None:
+        """Return the mean over the tokens of each text of how much more frequent their bins are than in human text."""
+        if self.divergence != "chi2":
+            return None
+        human, model = np.split(prepared, [num_human])
+        p, q = (counts.sum(axis=0) + _SMOOTHING for counts in (human, model))
+        return divide_known(model @ ((q / q.sum()) / (p / p.sum()) - 1), model.sum(axis=1))
 
     def evaluate(self, features: Features, prepared: F64) -> MetricResult:
         human, model = np.split(prepared, [len(features.human)])

@@ -23,16 +23,18 @@ Variants, and which is computed:
   texts that contain it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Features, MetricResult, Plan, Replicates, UndefinedMetric, metric, ranged
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Scheme, UndefinedMetric, Weights, metric, ranged
+from openended.metrics._common import Mask
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families import Mask, ReplicatesByName, TextMetric, check_choice, declare_orders, require_defined
+from openended.metrics.families import Corpus, TextMetric, check_choice, declare_orders, require_defined
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]
@@ -206,32 +208,45 @@ class Repetition(TextMetric):
     """Short phrases count from 51 copies; two_copies: of any phrase, Pillutla et al. 2021, appendix C.4; Holtzman et
     al. 2020, released code."""
 
-    def compute(self, features: Features) -> MetricResult:
-        index = self.corpus(features).index
+    def prepare(self, features: Features) -> tuple[Corpus, dict[str, F64]]:
+        """Return the corpus, and what is counted in each text."""
+        corpus = super().prepare(features)
+        index = corpus.index
         by_text = {"loop_rate": _ends_in_loop(index, self.max_phrase, self.loop).astype(np.float64)}
         by_text |= {f"seq_rep_{n}": 1.0 - statistics.distinct_share_by_text(index, n) for n in self.orders}
         by_text["self_repetition"] = statistics.self_repetition_by_text(index, self.self_repetition_order)
+        return corpus, by_text
+
+    def list_rows(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> tuple[core.Ids, core.Ids]:
+        return super().list_rows(features, prepared[0])
+
+    def evaluate(self, features: Features, prepared: tuple[Corpus, dict[str, F64]]) -> MetricResult:
+        corpus, by_text = prepared
         values = {name: statistics.mean_without_nan(column) for name, column in by_text.items()}
-        average, pooled = ("simctg", index.without_last) if self.simctg else ("pooled", index)
+        average, pooled = ("simctg", corpus.index.without_last) if self.simctg else ("pooled", corpus.index)
         rep = {order: _compute_rep(pooled, order, average) for order in {*self.orders, *_DIVERSITY_ORDERS}}
         values |= {f"rep_{order}": rep[order] for order in self.orders}
         values["diversity"] = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
-        return self.report(features, "loop_rate", values, by_text)
+        return self.report(features, corpus, "loop_rate", values, by_text)
 
     def rows_of(self, key: str, result: MetricResult) -> F64 | None:
         return super().rows_of(f"seq_{key}" if key.startswith("rep_") else key, result)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Resample texts for means over texts; take halves or subsets where texts are compared."""
-        corpus, order = self.corpus(features), self.self_repetition_order
+    def find_scheme(self, key: str) -> Scheme:
+        """Where texts are compared, a text may not be drawn twice; pooled shares have halves."""
+        if key == "self_repetition":
+            return "subsample"
+        return "halves" if key.startswith("rep_") or key == "diversity" else "bootstrap"
 
-        def resample(subsets: Mask) -> dict[str, F64]:
-            return {"self_repetition": statistics.compute_subset_sharing(corpus.index, order, subsets, np.log1p)}
-
-        out = {**super().replicates(features, result, plan), **corpus.subsample(plan, resample)}
-        pooled, halves = corpus.index.without_last if self.simctg else corpus.index, plan.halves(corpus.ids)
-        orders = {*self.orders, *_DIVERSITY_ORDERS}
-        rep = {n: statistics.compute_half_repeats(pooled, n, halves) for n in orders}
-        out |= {f"rep_{n}": Replicates(rep[n]) for n in self.orders}
-        out["diversity"] = Replicates(np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0))
-        return out
+    def score(
+        self, prepared: tuple[Corpus, dict[str, F64]], human: Weights, model: Weights, /
+    ) -> dict[str, F64 | Callable[[], F64]]:  # fmt: skip
+        (corpus, by_text), order = prepared, self.self_repetition_order
+        out: dict[str, F64 | Callable[[], F64]] = {
+            name: core.average(column, model) for name, column in by_text.items()
+        }
+        out["self_repetition"] = lambda: statistics.compute_subset_sharing(corpus.index, order, model, np.log1p)
+        pooled = corpus.index.without_last if self.simctg else corpus.index
+        rep = {n: statistics.weigh_repeats(pooled, n, model) for n in {*self.orders, *_DIVERSITY_ORDERS}}
+        out |= {f"rep_{n}": rep[n] for n in self.orders}
+        return out | {"diversity": np.prod([1.0 - rep[n] for n in _DIVERSITY_ORDERS], axis=0)}

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, ranged
+from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, ranged
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
-from openended.metrics.families import Mask, ReplicatesByName, TextMetric, declare_orders
+from openended.metrics.families import Corpus, Mask, TextMetric, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
@@ -146,8 +146,8 @@ class SelfBleu(TextMetric):
     seed: int = 0
     """Of the draws, if any."""
 
-    def compute(self, features: Features) -> MetricResult:
-        index = self.corpus(features).index
+    def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
+        index = prepared.index
         n, notes, references = len(index), [], self.num_references
         if references is not None and references > n - 1:
             notes.append(f"num_references is {references}, but there are only {n - 1} other texts: all were used")
@@ -158,32 +158,27 @@ class SelfBleu(TextMetric):
         is_scored = np.isin(np.arange(n), chosen)
         by_text = {f"self_bleu_{order}": np.where(is_scored, table[order - 1], np.nan) for order in self.orders}
         primary = f"self_bleu_{_SHOWN if _SHOWN in self.orders else max(self.orders)}"
-        return self.report(features, primary, values, by_text, notes=notes)
+        return self.report(features, prepared, primary, values, by_text, notes=notes)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
+    def score(self, prepared: Corpus, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
         """Score the texts of subsets against each other; the brevity penalty is that of all texts."""
-        corpus = self.corpus(features)
-        index, n = corpus.index, len(corpus.index)
+        index, n = prepared.index, len(prepared.index)
         pool = np.ones(n, dtype=np.bool_)
         if self.num_references is not None and self.num_references < n - 1:
             pool = np.isin(np.arange(n), _draw_pool(n, self.num_references, self.seed))
         scored = np.zeros(n)
         scored[choose_hypotheses(n, self.num_hypotheses, self.seed)] = 1.0
-
-        def resample(subsets: Mask) -> dict[str, F64]:
-            first = np.ascontiguousarray(subsets.T, dtype=np.float64)
-            brevity = _compute_brevity(index.lengths, pool)[:, None]
-            weight = first * scored[:, None]
-            weight /= np.maximum(weight.sum(axis=0), 1.0)
-            mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
-            means = {}
-            for order in range(1, max(self.orders) + 1):
-                matches = count_subset_matches(index, order, first, pool)
-                any_match = matches > 0 if order == 1 else any_match
-                sizes = np.maximum(index.sizes(order), 1)[:, None]
-                mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)
-                bleu = np.where(any_match, np.exp(mean_log / order) * brevity, 0.0)
-                means[order] = (bleu * weight).sum(axis=0)
-            return {f"self_bleu_{order}": means[order] for order in self.orders}
-
-        return corpus.subsample(plan, resample)
+        first = np.ascontiguousarray(model.T, dtype=np.float64)
+        brevity = _compute_brevity(index.lengths, pool)[:, None]
+        weight = first * scored[:, None]
+        weight /= np.maximum(weight.sum(axis=0), 1.0)
+        mean_log, any_match = np.zeros_like(first), np.zeros(first.shape, dtype=np.bool_)
+        means = {}
+        for order in range(1, max(self.orders) + 1):
+            matches = count_subset_matches(index, order, first, pool)
+            any_match = matches > 0 if order == 1 else any_match
+            sizes = np.maximum(index.sizes(order), 1)[:, None]
+            mean_log += np.log(np.where(matches > 0, matches, _EPSILON) / sizes)
+            bleu = np.where(any_match, np.exp(mean_log / order) * brevity, 0.0)
+            means[order] = (bleu * weight).sum(axis=0)
+        return {f"self_bleu_{order}": means[order] for order in self.orders}

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, Need, Side, UndefinedMetric
+from openended.harness.core import F64, Features, Floats, MetricResult, Need, Plan, Side, UndefinedMetric
+from openended.metrics._common import ReplicatesByName
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
@@ -89,7 +90,10 @@ class SystemSimilarity(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def compute(self, features: Features) -> MetricResult:
+    def prepare(self, features: Features) -> None:
+        """All is computed at once: the others of the grid are not weighed."""
+
+    def evaluate(self, features: Features, prepared: None) -> MetricResult:
         """Compare with every system of the grid; `own` is the system's own index in `between`."""
         if not features.others:
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
@@ -117,6 +121,11 @@ class SystemSimilarity(core.Metric):
         rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
 
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: None
+    ) -> ReplicatesByName:  # fmt: skip
+        return {name: plan.mean(features.model.ids, rows) for name, rows in result.per_example.items()}
+
 
 def _average_by_prompt(side: Side, need: Need) -> _Means:
-    return _compute_means(side.embeddings(need), side.ids)
+    return _compute_means(side[need], side.ids)

@@ -15,9 +15,9 @@ matrices".
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged, relabel_rows
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, sort_order
+from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, align_values
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
@@ -76,26 +76,29 @@ class Typicality(FeatureSpaceMetric):
     scope: Scope = "continuation"
     """or prompt_and_continuation."""
 
-    def evaluate(self, features: Features, prepared: None) -> MetricResult:
-        human, model = self.pair(features)
+    def prepare(self, features: Features) -> tuple[F64, F64]:
+        return self.pair(features)
+
+    def evaluate(self, features: Features, prepared: tuple[F64, F64]) -> MetricResult:
+        human, model = prepared
         p = _compute_p(human, model)
         value = float(p.mean())
         values = {"typicality": value}
-        labels = self.relabel(features, self.permutations)
+        labels = relabel_rows(*self.list_rows(features, prepared), self.permutations) if self.permutations else None
         if labels is not None:
             rows = np.concatenate([human, model])
             permuted = np.array([_compute_p(rows[mark], rows[~mark]).mean() for mark in labels])
             # Twice the smaller tail of the relabelings, the observed value included.
             tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
             values["p_value"] = float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))
-        in_order = np.empty(len(p))
-        in_order[sort_order(features.model)] = p
-        return self.result(features, "typicality", values, per_example={"typicality": in_order})
+        return self.result(features, "typicality", values, per_example={"typicality": align_values(features.model, p)})
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
+    def resample(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64]
+    ) -> ReplicatesByName:
         """Resample the texts of both sides, for the covariance as it is."""
-        human, model = _compute_distances(*self.pair(features))
+        human, model = _compute_distances(*prepared)
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)
         influences = above, _compute_tail_probabilities(human, model)
-        parts = zip(self.sort_both_ids(features), influences, strict=True)
+        parts = zip(self.list_rows(features, prepared), influences, strict=True)
         return {"typicality": plan.linear(result.values["typicality"], *parts)}

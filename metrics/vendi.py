@@ -17,7 +17,18 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, SHARE, Features, Floats, MetricResult, Plan, Scope, UndefinedMetric, metric
+from openended.harness.core import (
+    F64,
+    SHARE,
+    Features,
+    Floats,
+    MetricResult,
+    Plan,
+    Scope,
+    UndefinedMetric,
+    Weights,
+    metric,
+)
 from openended.metrics._embeddings.blocks import blocks, check_side
 from openended.metrics.families import ReplicatesByName, TwoSample, sort_ids
 
@@ -108,6 +119,7 @@ class Vendi(TwoSample):
     direction = "match_human"
     bounds = (1.0, np.inf)
     sides = "one"
+    subset_share = SHARE
     ceiling = False
     titles = {"vendi": "Vendi"}
 
@@ -124,24 +136,29 @@ class Vendi(TwoSample):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 1.0, float(result.n_model)
 
-    def evaluate(self, features: Features, prepared: None) -> MetricResult:
-        value = vendi(self.sort_rows(features.model), order=float(self.order))
-        return self.result(features, "vendi", {"vendi": value})
+    def prepare(self, features: Features) -> Floats:
+        return self.sort_rows(features.model)
 
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: None) -> ReplicatesByName:
+    def evaluate(self, features: Features, prepared: Floats) -> MetricResult:
+        return self.result(features, "vendi", {"vendi": vendi(prepared, order=float(self.order))})
+
+    def score(self, prepared: Floats, human: Weights, model: Weights, /) -> dict[str, F64]:
+        units = _scale_rows(prepared)
+        n, dim = units.shape
+        gram = units.T @ units if dim < n else units @ units.T
+        draws = []
+        for inside in model > 0:
+            left_out = units[~inside]
+            part = gram - left_out.T @ left_out if dim < n else gram[np.ix_(inside, inside)]
+            draws.append(_score_gram(part, int(inside.sum()), float(self.order)))
+        return {"vendi": np.array(draws)}
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Floats) -> ReplicatesByName:
         """Weigh the texts by their influence on the score; score subsets if the texts are few for their dimension.
 
         There each text has an eigenvalue almost of its own, and the derivative misses a quarter of the error.
         """
-        rows, ids, order = self.sort_rows(features.model), sort_ids(features.model), float(self.order)
-        n, dim = rows.shape
-        if n >= _MANY * dim:
-            return {"vendi": plan.linear(result.values["vendi"], (ids, vendi_influence(rows, order)))}
-        units = _scale_rows(rows)
-        gram = units.T @ units if dim < n else units @ units.T
-        draws = []
-        for inside in plan.subsets(ids, SHARE):
-            left_out = units[~inside]
-            part = gram - left_out.T @ left_out if dim < n else gram[np.ix_(inside, inside)]
-            draws.append(_score_gram(part, int(inside.sum()), order))
-        return {"vendi": plan.build_subset_replicates(ids, SHARE, np.array(draws))}
+        if len(prepared) < _MANY * prepared.shape[1]:
+            return super().resample(features, result, plan, prepared)
+        parts = sort_ids(features.model), vendi_influence(prepared, float(self.order))
+        return {"vendi": plan.linear(result.values["vendi"], parts)}

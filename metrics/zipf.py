@@ -18,13 +18,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Features, MetricResult, Plan, UndefinedMetric, metric, ranged
+from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
 from openended.metrics._ngrams.statistics import compute_subset_slopes
-from openended.metrics.families import Mask, ReplicatesByName, Sequences, TextMetric, check_choice, index_of
+from openended.metrics.families import Corpus, Sequences, TextMetric, check_choice, index_of
 
 Definition = Literal["degen", "log_thinned"]
 Frequencies = NDArray[np.signedinteger[Any]]
-_SHARE = 0.75  # of the texts in a subset: the line bends with their number
 _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 
@@ -78,6 +77,7 @@ class Zipf(TextMetric):
     name = "zipf"
     bounds = (0.0, np.inf)
     resampling = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
+    subset_share = 0.75  # the line bends with the number of texts
     titles = {"zipf": "Zipf coef."}
 
     definition: Definition = "degen"
@@ -85,17 +85,13 @@ class Zipf(TextMetric):
     max_rank: int = ranged(5000, "[2, inf)", "an integer of at least 2")
     """Both."""
 
-    def compute(self, features: Features) -> MetricResult:
-        x, y = _make_points(self.corpus(features).index.frequencies, self.definition, self.max_rank)
-        return self.report(features, "zipf", {"zipf": _fit_slope(x, y)}, arrays={"log_rank": x, "log_frequency": y})
+    def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
+        x, y = _make_points(prepared.index.frequencies, self.definition, self.max_rank)
+        arrays = {"log_rank": x, "log_frequency": y}
+        return self.report(features, prepared, "zipf", {"zipf": _fit_slope(x, y)}, arrays=arrays)
 
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        corpus = self.corpus(features)
-
+    def score(self, prepared: Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
         def fit(frequencies: Frequencies) -> float:
             return _fit_slope(*_make_points(frequencies, self.definition, self.max_rank))
 
-        def resample(subsets: Mask) -> dict[str, F64]:
-            return {"zipf": compute_subset_slopes(corpus.index, subsets, fit)}
-
-        return corpus.subsample(plan, resample, _SHARE)
+        return {"zipf": compute_subset_slopes(prepared.index, model, fit)}

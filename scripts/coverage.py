@@ -93,11 +93,10 @@ def simulate(
 def resample_values(metric: Metric, features: Features) -> dict[str, tuple[float, Replicates, Interval | None]]:
     """Return every value of a system with its replicates and interval; those without finite replicates are left out."""
     prepared = metric.prepare(features)
-    shared = {} if prepared is None else {"prepared": prepared}
-    result = metric.compute(features, **shared)
+    result = metric.evaluate(features, prepared)
     prompts = result.arrays.get("prompts")
     resampled = {}
-    for key, draws in metric.replicates(features, result, Plan(), **shared).items():
+    for key, draws in metric.replicates(features, result, Plan(), prepared).items():
         if key in result.values and np.isfinite(draws.draws).all():
             replicates = replace(draws, prompts=len(set(features.model.ids)))
             value, rows = result.values[key], metric.rows_of(key, result)

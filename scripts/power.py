@@ -87,7 +87,7 @@ def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
 
     def align(side: core.Side) -> core.F64:
         row_of = {name: row for row, name in enumerate(side.ids)}
-        return np.asarray(side.embeddings(NEED)[[row_of[name] for name in ids]], dtype=np.float64)
+        return np.asarray(side[NEED][[row_of[name] for name in ids]], dtype=np.float64)
 
     def count(system: System, part: Sequence[core.Side]) -> Iterator[core.Side]:
         (item,) = (item for item in system.items if item.pair == ("gen_ppl", "gen_ppl"))
@@ -167,11 +167,11 @@ def estimate_in_space(human: core.Side, sides: Sequence[core.Side], metric: TwoS
 def estimate_of_texts(human: core.Side, sides: Sequence[core.Side], key: str) -> Estimate:  # noqa: ARG001 - an Estimator
     """Estimate the difference of perplexities, or of mean entropies, from three numbers of each text."""
     if key == "entropy":
-        apart = sides[0].embeddings(NEED)[:, 2] - sides[1].embeddings(NEED)[:, 2]
+        apart = sides[0][NEED][:, 2] - sides[1][NEED][:, 2]
         return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(apart)), len(apart) - 1
     values, replicates = [], []
     for side in sides:
-        tokens, losses, _ = np.asarray(side.embeddings(NEED), dtype=np.float64).T
+        tokens, losses, _ = np.asarray(side[NEED], dtype=np.float64).T
         values.append(math.exp(tokens @ losses / tokens.sum()))
         replicates.append(core.Plan().mean(side.ids, losses, tokens).map(np.exp))
     return combine_estimates(len(sides[0]), values, replicates)

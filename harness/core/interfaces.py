@@ -1,8 +1,10 @@
 """The interfaces of metrics (features, two sides, result), of tasks, of tokenizers and of loaded language models."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
@@ -10,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core.errors import DataError, SpecError
-from openended.harness.core.resampling import Plan, Replicates
+from openended.harness.core.resampling import REPEATS, SHARE, Ids, Plan, Replicates, Weights, average
 from openended.harness.core.spec import Spec, build_signature, option
 from openended.harness.core.terminal import Advance
-from openended.harness.core.types import F64, HUMAN, I64, Example, Json, MetricResult, NextToken, Ragged, SourceFile
+from openended.harness.core.types import F64, HUMAN, Example, Json, MetricResult, SourceFile
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +27,7 @@ Pool = Any  # `models.forward.Pool`
 Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
-Resampling = Literal["bootstrap", "subsample", "none"]
+Scheme = Literal["bootstrap", "halves", "subsample", "none"]
 NeedKind = Literal[
     "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
     "next_token", "q_entropy", "judgments", "corpus", "classifier",
@@ -70,35 +72,10 @@ class Side:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def tokens(self, need: Need) -> Ragged:
-        return self._get(need, Ragged)
-
-    def token_nll(self, need: Need) -> Ragged:
-        return self._get(need, Ragged)
-
-    def texts(self, need: Need) -> list[str]:
-        return self._get(need, list)
-
-    def embeddings(self, need: Need) -> NDArray[np.float32]:
-        return self._get(need, np.ndarray)
-
-    def end_tokens(self, need: Need) -> I64:
-        return self._get(need, np.ndarray)
-
-    def token_rank(self, need: Need) -> Ragged:
-        return self._get(need, Ragged)
-
-    def gradients(self, need: Need) -> NDArray[np.float32]:
-        return self._get(need, np.ndarray)
-
-    def log_prob(self, need: Need) -> F64:
-        return self._get(need, np.ndarray)
-
-    def stops(self, need: Need) -> NDArray[np.bool_]:
-        return self._get(need, np.ndarray)
-
-    def next_token(self, need: Need) -> NextToken:
-        return self._get(need, NextToken)
+    def __getitem__(self, need: Need) -> Any:  # noqa: ANN401 - by the kind of the need
+        if need not in self.data:
+            raise DataError(f"system {self.system}: feature {need} was not computed; available: {list(self.data)}")
+        return self.data[need]
 
     def derive(self, function: "Callable[Concatenate[Side, P], T]", *options: P.args, **named: P.kwargs) -> T:
         """Return `function(self, *options)` of a pure function, computed once: a feature derived from the others.
@@ -116,14 +93,6 @@ class Side:
         """Free the memory of all derived features; they are computed again when they are needed."""
         self._derived.clear()
 
-    def _get(self, need: Need, kind: type[T]) -> T:
-        if need not in self.data:
-            raise DataError(f"system {self.system}: feature {need} was not computed; available: {list(self.data)}")
-        value = self.data[need]
-        if not isinstance(value, kind):
-            raise TypeError(f"{need}: expected {kind.__name__}, got {type(value).__name__}")
-        return value
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
@@ -140,8 +109,11 @@ class Features:
     """In the human row of a metric of several texts per prompt: as many as the system has; 0 in all other rows."""
 
 
-class Metric(Spec):
-    """A frozen dataclass of options with a pure `compute`; the mathematics is in functions of its module.
+class Metric(Spec, ABC):
+    """A frozen dataclass of options, with statistics of texts (`prepare`) and what they are worth (`score`).
+
+    Resampling is not a metric's own: `score` has the values of many weighted sets of texts at once, and `resampling`
+    says which sets are valid. The mathematics is in functions of the module.
 
     `sides`: `one` reads `features.model` alone (and so has a human row of its own); `two` compares the sides (its human
     row is the human ceiling where `ceiling` is true); `human` reads statistics of Q on human text.
@@ -154,7 +126,10 @@ class Metric(Spec):
     """Least and greatest number that a value can be, where `ranges` does not say otherwise."""
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
     """The same of the values that differ."""
-    resampling: ClassVar[Resampling]
+    resampling: ClassVar[Scheme]
+    """Which sets of texts `score` is right for: docs/statistics.md. `none`: it has no interval over texts."""
+    subset_share: ClassVar[float] = SHARE
+    """Share of the prompts in each set of `subsample`."""
     sides: ClassVar[Literal["one", "two", "human"]]
     ceiling: ClassVar[bool] = False
     error_kind: ClassVar[str] = "metric's own std"
@@ -179,6 +154,61 @@ class Metric(Spec):
             accepted = f"a tuple of Need({' | '.join(kinds)})"
             raise SpecError(f"metric {self.name}: needs(): expected {accepted}, got {needs!r:.80}")
 
+    @abstractmethod
+    def needs(self) -> tuple[Need, ...]:
+        """Return the features that `prepare` reads."""
+
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - each metric has its own
+        """Return what the values are computed from; pure and deterministic.
+
+        `UndefinedMetric`: the metric has no value here, "–" in tables. By default, and for `score` as it is here:
+        name → a number of each text, whose mean is the value.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not prepare {len(features.model)} texts")
+
+    def score(self, prepared: Any, human: Weights, model: Weights, /) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401, ARG002
+        """Return the values of weighted sets of texts, each of shape (draws,); weights have the shape (draws, rows).
+
+        The rows are those of `list_rows`; a row of ones stands for all texts. A value that costs much and has its own
+        scheme may be a function that returns it.
+        """
+        return {name: average(column, model) for name, column in prepared.items()}
+
+    def list_rows(self, features: Features, prepared: Any) -> tuple[Ids, Ids]:  # noqa: ANN401, ARG002
+        """Return the prompt of each row of both sides that `score` weighs."""
+        return features.human.ids, features.model.ids
+
+    def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
+        """Return the values of all texts with notes and arrays; by default those of `score`, the first one first."""
+        ones = [np.ones((1, len(ids))) for ids in self.list_rows(features, prepared)]
+        values = {k: float((v() if callable(v) else v)[0]) for k, v in self.score(prepared, *ones).items()}
+        rows = prepared if type(self).score is Metric.score else {}
+        return self.result(features, next(iter(values)), values, per_example=rows)
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> Mapping[str, Replicates]:  # noqa: ANN401
+        """Return replicates of the values; one that another value is computed from is drawn once for both."""
+        rows, out = self.list_rows(features, prepared), dict[str, Replicates]()
+        schemes = {name: self.find_scheme(name) for name in result.values}
+        for scheme in dict.fromkeys(schemes.values()):
+            names = [name for name in result.values if schemes[name] == scheme]
+            if scheme != "none":
+                score = partial(self.score, prepared)
+                out |= plan.replicate(scheme, rows, score, names, share=self.subset_share, scale=self.half_scale)
+        return out
+
+    def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
+        """Compute the values of all texts."""
+        return self.evaluate(features, self.prepare(features) if prepared is None else prepared)
+
+    def replicates(
+        self, features: Features, result: MetricResult, plan: Plan, prepared: Any = None  # noqa: ANN401
+    ) -> dict[str, Replicates]:  # fmt: skip
+        """Return replicates of the values that have any, with the values of each of the metric's own seeds."""
+        prepared = self.prepare(features) if prepared is None else prepared
+        drawn = self.resample(features, result, plan, prepared)
+        repeats = {name.removeprefix(REPEATS): rows for name, rows in result.draws.items()}
+        return {k: replace(r, repeats=repeats[k]) if k in repeats else r for k, r in drawn.items()}
+
     def best_of(self, key: str) -> Best:
         """Return which value is best; `target` means nearest to `target_of(key)`."""
         return self.directions.get(key, self.direction) if self.target_of(key) is None else "target"
@@ -195,6 +225,15 @@ class Metric(Spec):
         """Return a number of each text that says which texts make a value vary; None: unknown."""
         return result.per_example.get(key)
 
+    def find_scheme(self, key: str) -> Scheme:  # noqa: ARG002 - most have one
+        """Return which sets of texts `score` is right for, for a value."""
+        return self.resampling
+
+    @property
+    def half_scale(self) -> float:
+        """Return how far the weights of halves are from those of all texts."""
+        return 1.0
+
     @property
     def needs_prompts(self) -> bool:
         """Return true if the metric compares texts of one prompt: it is not defined where all prompts are empty."""
@@ -209,59 +248,39 @@ class Metric(Spec):
         """Return signature fields for libraries that replace the usual ones and change the number."""
         return {}
 
-    def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
-        """Return which option asks for more texts than there are, and what to type; empty if none does."""
-        return ""
-
     def explain_no_interval(self, num_texts: int) -> str:  # noqa: ARG002 - most intervals hold for few texts
         """Return why values of so few texts per side have no interval; empty if they have one."""
         return ""
 
-    def needs(self) -> tuple[Need, ...]:
-        """Return the features that `compute` reads."""
-        raise TypeError(f"{type(self).__name__} does not define needs()")
+    def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
+        """Return which option asks for more texts than there are, and what to type; empty if none does."""
+        return ""
 
     def text_needs(self) -> tuple[Need, ...]:
         """Return the needs that are computed from texts; judgments come from a file."""
         return tuple(need for need in self.needs() if need.kind != "judgments")
 
-    def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
-        """Return intermediate results that `compute` and `replicates` share, or None; raises as `compute`.
-
-        A metric that returns something takes it as a last argument `prepared` of both, and calls `prepare` itself where
-        none is given.
-        """
-        return None
-
-    def compute(self, features: Features) -> MetricResult:  # noqa: ARG002 - the signature is the contract
-        """Compute the metric; pure and deterministic. `UndefinedMetric`: it has no value here, "–" in tables."""
-        raise TypeError(f"{type(self).__name__} does not define compute()")
-
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> Mapping[str, Replicates]:
-        """Return bootstrap or subsampling replicates of some of the values.
-
-        By default, if a bootstrap is valid, of every value that is a mean over examples.
-        """
-        if self.resampling != "bootstrap":
-            return {}
-        ids = (features.human if self.sides == "human" else features.model).ids
-        return plan.means(ids, result.per_example, result.values)
-
     def result(
-        self, features: Features, primary: str, values: Mapping[str, float], *, notes: Sequence[str] = (),
+        self, features: Features, primary: str, values: Mapping[str, float | F64], *, notes: Sequence[str] = (),
         per_example: Mapping[str, F64] | None = None, arrays: Mapping[str, NDArray[Any]] | None = None,
         sd: Mapping[str, float] | None = None, unranked: Sequence[str] = (),
     ) -> MetricResult:  # fmt: skip
-        """Build a `MetricResult`; its array `prompts` marks rows that share a prompt."""
-        ids = features.model.ids
+        """Build a `MetricResult`; its array `prompts` marks rows that share a prompt.
+
+        A value of shape (seeds,) has one number for each of the metric's own seeds: the mean is printed, with their
+        standard deviation where there are several.
+        """
+        ids, seeds = features.model.ids, {k: v for k, v in values.items() if np.ndim(v)}
         if per_example and self.sides != "human" and len(set(ids)) < len(ids):
             _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
             arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
+        spread = {k: float(np.std(v, ddof=1)) for k, v in seeds.items() if np.size(v) > 1}
         return MetricResult(
             metric=self.name, signature=build_signature(self, features.facts), primary=primary,
-            values={k: float(v) for k, v in values.items()}, n_human=len(features.human), n_model=len(features.model),
-            notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
-            sd={k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
+            values={k: float(np.mean(v)) for k, v in values.items()}, n_human=len(features.human),
+            n_model=len(features.model), notes=tuple(notes), per_example=per_example or {}, arrays=arrays or {},
+            sd=spread | {k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
+            draws={f"{REPEATS}{k}": np.asarray(v) for k, v in seeds.items()},
         )  # fmt: skip
 
 
@@ -273,7 +292,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Spec):
+class Task(Spec, ABC):
     """A source of prompts and human continuations."""
 
     group: ClassVar[str] = "task"
@@ -306,9 +325,9 @@ class Task(Spec):
     def fetch(self) -> None:
         """Download what is missing, or raise a `DataError` that says from where; then nothing touches the network."""
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """Return a SHA-256 (hex) of the source data, for keys; a `DataError` says what file is missing."""
-        raise TypeError(f"{type(self).__name__} does not define fingerprint()")
 
     def has_human(self) -> bool:
         """Return whether there is a human side; without it only one-sided metrics are computed."""
@@ -345,14 +364,14 @@ class Task(Spec):
         """Return whether prompts are truncated by tokens."""
         return False
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
+    @abstractmethod
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield all examples in a canonical order; the first N of them are a fair sample.
 
         Args:
             tokenizer: The tokenizer of `tokens`, or of the model under test; given if `needs_tokenizer`.
             skipped: Reason → number of skipped records; filled during iteration.
         """
-        raise TypeError(f"{type(self).__name__} does not define examples()")
 
 
 class ModelInfo(Protocol):
@@ -412,47 +431,47 @@ UNNAMED = "model"  # the system of a file of judgments that names none
 SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
 
 
-class ReadsFile(Metric):
+class ReadsFile(Metric, ABC):
     """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
 
+    @abstractmethod
     def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Any:  # noqa: ANN401
         """Read and check the file; the result is the feature `Need("judgments", by="file")`.
 
         `renamed` maps our name of a column to the file's; `human` holds other names of the human text.
         """
-        raise TypeError(f"{type(self).__name__} does not say how it reads {path} ({renamed}, {human})")
 
+    @abstractmethod
     def list_players(self, judged: Any) -> Collection[str]:  # noqa: ANN401
         """Return the names of the systems in what was read; the human text is `human`, a nameless one `model`."""
-        raise TypeError(f"{type(self).__name__} does not say whose texts were judged in {judged!r:.40}")
 
     def check_examples(self, judged: Any, player: str, ids: Collection[str]) -> None:  # noqa: ANN401
         """Raise `DataError` if none of the texts of a player in what was read is about an example of the run."""
 
 
-class JudgmentMetric(ReadsFile):
+class JudgmentMetric(ReadsFile, ABC):
     """A metric that reads a file of human judgments and has its own standard errors."""
 
     error_kind = "standard error"
     family: ClassVar[Family] = "human"
     direction: ClassVar[Direction] = "higher"
-    resampling: ClassVar[Resampling] = "none"
+    resampling: ClassVar[Scheme] = "none"
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
 
     @classmethod
+    @abstractmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[Any]) -> bool:
         """Return whether the metric reads files with these columns (the cells are not checked)."""
-        raise TypeError(f"{cls.__name__} does not say what it reads of {len(columns)} columns and {len(rows)} rows")
 
     def scores_without_run(self, columns: Sequence[str]) -> bool:  # noqa: ARG002
         """Return whether a file with these columns can be scored without a run."""
         return True
 
+    @abstractmethod
     def from_file(
         self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
     ) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run: no system is under test."""
-        raise TypeError(f"{type(self).__name__} does not score {path} alone ({renamed}, {human})")
 
     def find_system(self, features: Features) -> str | None:
         """Return whose values a row shows: people in theirs, otherwise the option `system` or the run's player."""

@@ -83,6 +83,7 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "knn_precision_recall": "metrics.knn_precision_recall:KnnPrecisionRecall",
         "length": "metrics.length:Length",
         "mauve": "metrics.mauve:Mauve",
+        "mauve_ratio": "metrics.mauve_ratio:MauveRatio",
         "mean_rating": "metrics.mean_rating:MeanRating",
         "ngram_diversity": "metrics.ngram_diversity:NgramDiversity",
         "novelty": "metrics.novelty:Novelty",

@@ -9,7 +9,9 @@ replicates of their difference are the differences of their replicates. `docs/st
   statistics that depend on n itself, as Self-BLEU does on the number of references, for which halves are too small.
 - `halves`: the prompts are split into two halves; for statistics that are biased when a text is drawn twice. Let V be
   the value averaged over all halves. The halves are independent: 0 = Cov = E[Cov given the texts] + Var(V), so minus
-  the covariance of the halves of a split is the variance of V, for any statistic.
+  the covariance of the halves of a split is the variance of V, for any statistic. At a scale below 1, a half's weights
+  are moved towards those of all texts, and the differences of the values are enlarged again, to the second order: for
+  statistics of histograms, of which a half leaves more cells uneven, where MAUVE has another slope.
 
 A share of 0 or 1 has replicates that are all equal; Wilson's interval covers it too. Its number of independent texts is
 the one that gives the variance of the replicates; without variation it is the number of prompts. For other values no
@@ -24,13 +26,13 @@ the stream, the counter the draw).
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from openended.harness.core.types import F64, I64
 
@@ -38,6 +40,10 @@ N = TypeVar("N", np.uint8, np.bool_)
 T = TypeVar("T")
 Ids = Sequence[str] | NDArray[np.str_]
 """The prompt of each row of a side."""
+Weights = NDArray[Any]
+"""How often each row counts in each set of texts, shape (draws, rows): true or false, counts, or fractions."""
+Score = Callable[[Weights, Weights], Mapping[str, F64 | Callable[[], F64]]]
+"""From the weights of the human and of the model rows to values of shape (draws,), or functions that return them."""
 
 RESAMPLING_VERSION = 8  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
@@ -48,6 +54,9 @@ MOST = 200_000  # maximum number of texts: the (replicates × texts) tables must
 METHODS = {1: "bootstrap", 2: "halves"}  # number of rows of `draws` → method
 WILSON = "wilson"
 SHARE = 0.9  # share of the prompts in a subset
+REPEATS = "repeats/"  # before the names of values of a metric's own seeds, among the draws of a result
+HALF_SCALE = 1 / 3  # of the halves that are scored for the errors of histograms and spectra
+_BLOCK = 1 << 24  # fractional weights that are in memory at once
 _FEW_EVENTS = 3.5  # of one kind, below which Wilson's limit is too near
 _FLOOR = 0.25  # lower bound of the variance, as a share of the variance of the halves' difference
 _POISSON = np.cumsum(np.exp(-1.0) / np.array([math.factorial(k) for k in range(12)]))
@@ -262,27 +271,43 @@ class Plan:
         prompts = len(set(ids))
         return Replicates.from_subsamples(draws, round(share * prompts) / prompts)
 
-    def sums(self, ids: Ids, rows: ArrayLike) -> F64:
-        """Return the weighted sums of the rows' columns, shape (count, columns); rows of shape (rows, columns)."""
-        columns, weights = np.asarray(rows, dtype=np.float64), self.weights(ids)
-        parts = np.array_split(weights, max(1, self.count // 20))  # in blocks, because weights become float64
-        return np.concatenate([part.astype(np.float64) @ columns for part in parts])
+    def replicate(
+        self, scheme: str, rows: tuple[Ids, Ids], score: Score, names: Collection[str] | None = None, *,
+        share: float = SHARE, scale: float = 1.0,
+    ) -> dict[str, Replicates]:  # fmt: skip
+        """Return replicates of the values of a score.
+
+        Args:
+            scheme: `bootstrap`, `halves` or `subsample`.
+            rows: The prompt of each human and of each model row.
+            score: Returns the values of weighted rows.
+            names: The values that are wanted; None: all.
+            share: Of the prompts in each subset.
+            scale: How far the weights of a half are from those of all texts.
+        """
+        ids = rows if rows[0] is not rows[1] else rows[:1]
+
+        def draw(human: Weights, model: Weights) -> dict[str, F64]:
+            values = score(human, model)
+            return {k: v() if callable(v) else v for k, v in values.items() if names is None or k in names}
+
+        if scheme == "bootstrap":
+            return {k: Replicates(v[None, :]) for k, v in draw(*_pair([self.weights(side) for side in ids])).items()}
+        if scheme == "subsample":
+            values = draw(*_pair([self.subsets(side, share) for side in ids]))
+            return {k: self.build_subset_replicates(rows[1], share, v) for k, v in values.items()}
+        tables = [np.concatenate([first, ~first]) for first in (self.halves(side) for side in ids)]
+        if scale == 1:
+            return {k: Replicates(v.reshape(2, -1)) for k, v in draw(*_pair(tables)).items()}
+        blocks = max(1, -(-sum(table.size for table in tables) // _BLOCK))
+        parts = zip(*(np.array_split(table, min(blocks, len(table))) for table in tables), strict=True)
+        drawn = [draw(*_pair([_shrink(part, scale) for part in both])) for both in parts]
+        together = {k: np.concatenate([part[k] for part in drawn]).reshape(2, -1) for k in drawn[0]}
+        return {k: Replicates(enlarge(v, scale)) for k, v in together.items()}
 
     def mean(self, ids: Ids, values: F64, sizes: F64 | I64 | None = None) -> Replicates:
         """Return replicates of the mean over rows, weighted by size; NaN is ignored."""
-        finite = np.isfinite(values)
-        size = np.where(finite, 1.0 if sizes is None else sizes, 0.0)
-        sums = self.sums(ids, np.stack([np.where(finite, values, 0.0) * size, size], axis=1))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return Replicates((sums[:, 0] / sums[:, 1])[None, :])
-
-    def means(self, ids: Ids, columns: Mapping[str, F64], values: Mapping[str, float]) -> dict[str, Replicates]:
-        """Return replicates of the values that are means of their per-example columns."""
-        return {
-            name: self.mean(ids, column)
-            for name, column in columns.items()
-            if name in values and len(column) == len(ids) and _is_mean(column, values[name])
-        }
+        return Replicates(average(values, self.weights(ids), sizes)[None, :])
 
     def linear(self, value: float, *parts: tuple[Ids, F64]) -> Replicates:
         """Return replicates of a value, linearized by the influence of each row.
@@ -294,15 +319,50 @@ class Plan:
         draws = np.full(self.count, value)
         for ids, influence in parts:
             centered = influence - influence.mean()
-            sums = self.sums(ids, np.stack([centered, np.ones(len(centered))], axis=1))
+            sums = weigh(self.weights(ids), np.stack([centered, np.ones(len(centered))], axis=1))
             draws = draws + sums[:, 0] / np.maximum(sums[:, 1], 1.0)
         return Replicates(draws[None, :])
+
+
+def _pair(tables: Sequence[Weights]) -> tuple[Weights, Weights]:
+    return tables[0], tables[-1]
+
+
+def _shrink(weights: Weights, scale: float) -> F64:
+    """Move sets of rows towards the set of all rows, shape (draws, rows); the weights have the mean 1."""
+    sizes = np.maximum(np.count_nonzero(weights, axis=1, keepdims=True), 1)
+    return np.asarray(1.0 + scale * (weights * (weights.shape[1] / sizes) - 1.0), dtype=np.float64)
+
+
+def enlarge(draws: F64, scale: float) -> F64:
+    """Return the values of halves, shape (2, splits), from those of halves at a scale."""
+    apart, middle = (draws[0] - draws[1]) / 2 / scale, draws.mean(axis=0)
+    middle = middle.mean() + (middle - middle.mean()) / scale**2
+    return np.stack([middle + apart, middle - apart])
+
+
+def weigh(weights: Weights, rows: NDArray[Any]) -> F64:
+    """Return the weighted sums of rows, shape (draws,), or of their columns, shape (draws, columns)."""
+    columns = np.asarray(rows, dtype=np.float64)
+    if len(weights) == 1:  # as NumPy sums, so that the value of all texts does not depend on the number of threads
+        return np.asarray((weights[0] * columns.T).sum(axis=-1)[None], dtype=np.float64)
+    parts = np.array_split(weights, -(-len(weights) // 20))  # in blocks, because weights become float64
+    return np.concatenate([part.astype(np.float64) @ columns for part in parts])
+
+
+def average(values: F64, weights: Weights, sizes: F64 | I64 | None = None) -> F64:
+    """Return the mean over rows of each weighted set, shape (draws,); rows may have sizes, and NaN is ignored."""
+    finite = np.isfinite(values)
+    size = np.where(finite, 1.0 if sizes is None else sizes, 0.0)
+    sums = weigh(weights, np.stack([np.where(finite, values, 0.0) * size, size], axis=1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(sums[:, 0] / sums[:, 1], dtype=np.float64)
 
 
 def pack_replicates(replicates: Mapping[str, Replicates]) -> dict[str, F64]:
     """Return replicates as the arrays of a result."""
     draws = {k: r.draws for k, r in replicates.items()}
-    draws |= {f"repeats/{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
+    draws |= {f"{REPEATS}{k}": r.repeats for k, r in replicates.items() if len(r.repeats) > 1}
     return draws | {f"share/{k}": np.array([r.share]) for k, r in replicates.items() if r.share < 1}
 
 

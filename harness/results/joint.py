@@ -100,7 +100,7 @@ def read_embeddings(results: Results, item: SystemValue) -> tuple[core.Floats, c
     run = results.runs[item.sources[0][0]]
     try:
         need = _build_metric([run], item.metric).needs()[0]
-        human, model = (read_vectors(results, run, need, role).embeddings(need) for role in ("human", "model"))
+        human, model = (read_vectors(results, run, need, role)[need] for role in ("human", "model"))
     except (core.HarnessError, _NoSpaceError):
         return None
     return human, model
@@ -177,7 +177,7 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
     rows: dict[tuple[str, int], Any] = {}  # a conversation has several texts
     for side in parts.values():
         seen = Counter[str]()
-        for name, row in zip(side.ids, side.embeddings(need), strict=True):
+        for name, row in zip(side.ids, side[need], strict=True):
             rows[name, seen[name]] = row
             seen[name] += 1
     if not rows:

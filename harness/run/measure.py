@@ -207,14 +207,13 @@ def _digest_plugin(metric: core.Metric) -> str:
 def compute_metric(metric: core.Metric, features: core.Features, plan: core.Plan) -> core.MetricResult:
     """Compute a metric and the intervals of its values; what both need is prepared once."""
     prepared = metric.prepare(features)
-    shared = {} if prepared is None else {"prepared": prepared}
-    result = check_result(metric.compute(features, **shared))
+    result = check_result(metric.evaluate(features, prepared))
     for name, value in result.values.items():
         low, high = metric.bounds_of(name, result)
         slack = 1e-6 * max(1.0, abs(value))  # of rounding
         if value < low - slack or value > high + slack:
             raise TypeError(f"values.{name}: expected {low:g} to {high:g} (bounds of {metric.name}), got {value:g}")
-    return add_intervals(metric, features, result, plan, shared)
+    return add_intervals(metric, features, result, plan, prepared)
 
 
 def check_result(result: object) -> core.MetricResult:
@@ -239,7 +238,7 @@ def check_result(result: object) -> core.MetricResult:
 
 def add_intervals(
     metric: core.Metric, features: core.Features, result: core.MetricResult, plan: core.Plan,
-    shared: Mapping[str, Any] | None = None,
+    prepared: Any = None,  # noqa: ANN401 - of the metric
 ) -> core.MetricResult:  # fmt: skip
     """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
     if result.status != "ok" or not plan.count:
@@ -249,7 +248,7 @@ def add_intervals(
     if not plan.has_enough_prompts(features.model.ids):
         return result
     try:
-        replicates = dict(metric.replicates(features, result, plan, **(shared or {})))
+        replicates = dict(metric.replicates(features, result, plan, prepared))
     except core.UndefinedMetric:
         return replace(result, notes=(*result.notes, f"no interval: {_NO_VALUE}"))
     except (Exception, SystemExit) as err:

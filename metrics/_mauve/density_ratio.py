@@ -10,13 +10,16 @@ Source: Pillutla et al. 2023, "MAUVE scores for generative models" (the four kin
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Floats, UndefinedMetric, make_random_stream
 from openended.metrics._embeddings.blocks import blocks, compute_squared_distances, fit_pca, limit_magnitude
-from openended.metrics._mauve.scores import EstimatorName, RatioSettings
+
+EstimatorName = Literal["knn", "kde", "classifier", "gaussian"]
+OwnPoint = Literal["counted", "left_out"]
 
 _BLOCK = 512  # rows of a table of distances at a time
 _TIE = 1e-10  # squared distances this near, as a share of the largest norm, are one distance
@@ -28,6 +31,18 @@ _PENALTY = 1.0  # C of the classifier; not from the paper
 _MOST_ODDS = 20.0  # limit of the classifier's log-odds; not from the paper
 _GAUSSIAN_DIMS = 10  # with more, covariance noise exceeds the difference of systems
 _RIDGE = 1e-2  # added to a covariance, as a share of its mean variance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioSettings:
+    """Settings of the density-ratio estimators."""
+
+    neighbors: int  # option of `knn`; with `counted`, a text is one of its own neighbors
+    own_point: OwnPoint  # of `knn`: whether a text counts among its neighbors
+    explained_variance: float  # share of the variance that PCA keeps, for `knn` and `gaussian`
+    seed: int  # of the folds
+    groups: tuple[NDArray[Any], NDArray[Any]] | None
+    """The prompts of all texts; a text is never compared with texts of its own prompt. None: all prompts differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""MAUVE and its kin from histograms over cells, or from an estimate of log p / q at each text; all logs are natural.
+"""MAUVE and its kin from histograms over cells; all logs are natural.
 
 Smoothing adds something for cells that a finite sample missed. With n texts over k cells and c_a of them in cell a, the
 share of a is proportional to
@@ -11,23 +11,14 @@ share of a is proportional to
 | `braess_sauer` | c_a + 1/2 where c_a = 0, c_a + 1 where c_a = 1, c_a + 3/4 elsewhere |
 | `good_turing` | c_a / n where c_a > φ(c_a + 1), else (φ(c_a + 1) + 1)(c_a + 1) / (n φ(c_a)); φ(t): cells of t texts |
 
-With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both divergences are means of bounded terms:
-
-    KL(P || R) = E_P ln(r / (λ r + 1 - λ))  in [0, -ln λ]
-    KL(Q || R) = E_Q ln(1 / (λ r + 1 - λ))  in [0, -ln(1 - λ)]
-
-so an estimate of r that is wrong at a few texts spoils none of them; a mean outside its range is set to the nearer end.
-
 The frontier integral is 2 ∫ λ KL(P || R) + (1 - λ) KL(Q || R) dλ, in [0, 1]; 0 where both are equal, 1 where they share
-no cell. Over cells it is the sum of (p + q) / 2 - p q (ln p - ln q) / (p - q), over texts E_P g(r) + E_Q g(1 / r) with
-g(r) = 1/2 - 1 / (r - 1) + ln r / (r - 1)^2, each mean in [0, 1/2].
+no cell. Over cells it is the sum of (p + q) / 2 - p q (ln p - ln q) / (p - q).
 
 Source: Liu et al. 2021, "Divergence frontiers for generative models", Definitions 1 and 2, Proposition 1 and its use of
-smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Suresh 2015, section 1.3; Pillutla et al.
-2023, "MAUVE scores for generative models" (estimation by density ratios). The closed form of g is ours.
+smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Suresh 2015, section 1.3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -39,29 +30,35 @@ from openended.metrics._common import Values
 
 Curve = Literal["uniform", "angular"]
 Smoothing = Literal["none", "kt", "laplace", "braess_sauer", "good_turing"]
-EstimatorName = Literal["cells", "knn", "kde", "classifier", "gaussian"]
-OwnPoint = Literal["counted", "left_out"]
 
 _EDGE = 1e-6  # mauve-text: the mixture weights stay this far from 0 and 1
 _ANGLE_EDGE = 1e-10  # Sajjadi et al. 2018: the angles stay this far from 0 and pi / 2
 _ANGLES = 1001  # of the precision-recall curve behind F8 and F1/8, as in openended.metrics.precision_recall_curve
 HALF_ANGLES = 101  # of that curve of halves: a tenth of the value's, enough for a standard error
 _CELLS_AT_ONCE = 1 << 15  # of histograms at several angles: they fit into the processor's cache
-_NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 Value = Any  # a number, or one a row
 Option = Any  # of `mauve_of_histograms`
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RatioSettings:
-    """Settings of the density-ratio estimators."""
+RANGES = {"js": (0.0, float(np.log(2.0)))}
+TITLES = {
+    "mauve": "MAUVE", "mid_point": "Mid-point", "frontier_integral": "FI", "js": "JS", "type_1@0.5": "Type I",
+    "type_2@0.5": "Type II",
+}  # fmt: skip
+DIRECTIONS: Mapping[str, Literal["lower"]] = dict.fromkeys(
+    ("frontier_integral", "js", "type_1@0.5", "type_2@0.5"), "lower"
+)
 
-    neighbors: int  # option of `knn`; with `counted`, a text is one of its own neighbors
-    own_point: OwnPoint  # of `knn`: whether a text counts among its neighbors
-    explained_variance: float  # share of the variance that PCA keeps, for `knn` and `gaussian`
-    seed: int  # of the folds
-    groups: tuple[NDArray[Any], NDArray[Any]] | None
-    """The prompts of all texts; a text is never compared with texts of its own prompt. None: all prompts differ."""
+
+def check_curve(scaling_factor: float, curve_points: int) -> None:
+    if not (scaling_factor > 0 and curve_points >= 1):
+        raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
+
+
+def find_error_bounds(key: str) -> tuple[float, float] | None:
+    """Return the least and the greatest type I or type II error at a weight; None for other values."""
+    error, _, weight = key.partition("@")
+    return (0.0, -float(np.log(float(weight) if error == "type_2" else 1.0 - float(weight)))) if weight else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -88,8 +85,6 @@ class MauveResult(Values):
     """Jensen-Shannon divergence, the mid-point of the frontier, nats, in [0, ln 2]."""
     mid_point: float
     """Rectangle under the mid-point of the curve, exp(-2 c js), in [0, 1]."""
-    clipped: float
-    """Share of an estimator's means that fell outside their range; 0 for cells."""
 
 
 # Cells. Histograms have shape (cells,), or (rows, cells) for one value a row: the halves of the texts of both sides.
@@ -100,13 +95,10 @@ def histogram(labels: I64, num_buckets: int) -> F64:
     return np.bincount(labels, minlength=num_buckets) / len(labels)
 
 
-def count_half_histograms(cells: I64, halves: NDArray[np.bool_], num_buckets: int) -> F64:
-    """Return the share of each cell in both halves of each split, shape (2 · splits, num_buckets)."""
-    splits = len(halves)
-    split, row = np.nonzero(halves)
-    first = np.bincount(split * num_buckets + cells[row], minlength=splits * num_buckets)
-    first = first.reshape(splits, num_buckets).astype(np.float64)
-    counts = np.concatenate([first, np.bincount(cells, minlength=num_buckets) - first])
+def weigh_histograms(cells: I64, weights: NDArray[Any], num_buckets: int) -> F64:
+    """Return the share of each cell in weighted sets of texts, shape (draws, num_buckets)."""
+    bins = np.arange(len(weights))[:, None] * num_buckets + cells
+    counts = np.bincount(bins.ravel(), weights.ravel(), len(weights) * num_buckets).reshape(-1, num_buckets)
     shares: F64 = counts / counts.sum(axis=1, keepdims=True)
     return shares
 
@@ -117,14 +109,18 @@ def renumber_cells(p: I64, q: I64) -> tuple[I64, I64, int]:
     return cells[: len(p)], cells[len(p) :], len(seen)
 
 
-def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: float = 1.0) -> F64:
-    """Return smoothed shares of a part of n texts: what `kt` and `laplace` add is the share of all n."""
+def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: Value = 1.0) -> F64:
+    """Return smoothed shares of a part of n texts: what `kt` and `laplace` add is the share of all n.
+
+    With one histogram a row, each has its part.
+    """
     if rule == "none":
         return hist
     if rule == "kt":
         return np.asarray((hist * n + 0.5) / (n + 0.5 * hist.shape[-1]))
     if hist.ndim == 2:
-        return np.stack([smooth(row, n, rule, part) for row in hist])
+        parts = np.broadcast_to(part, len(hist))
+        return np.stack([smooth(row, n, rule, of_row) for row, of_row in zip(hist, parts, strict=True)])
     counts = np.rint(hist * (n if rule == "laplace" else round(n * part)))
     if rule == "laplace":
         weights = counts + 1
@@ -252,11 +248,11 @@ def mauve_of_cells(
 
 def mauve_of_histograms(
     p: F64, q: F64, n_human: float, n_model: float, *, scaling_factor: float = 5.0, curve: Curve = "uniform",
-    curve_points: int = 25, smoothing: Smoothing = "none", part: float = 1.0,
+    curve_points: int = 25, smoothing: Smoothing = "none", parts: tuple[Value, Value] = (1.0, 1.0),
 ) -> MauveResult:  # fmt: skip
-    """Compute MAUVE from the histograms of a part of the texts; every field has one value a row if they have rows."""
+    """Compute MAUVE from the histograms of parts of the texts; every field has one value a row if they have rows."""
     starred = smooth(p, n_human), smooth(q, n_model)
-    smoothed = smooth(p, n_human, smoothing, part), smooth(q, n_model, smoothing, part)
+    smoothed = smooth(p, n_human, smoothing, parts[0]), smooth(q, n_model, smoothing, parts[1])
     points, star = (
         divergence_curve(*pair, scaling_factor=scaling_factor, curve_points=curve_points, curve=curve)
         for pair in (smoothed, starred)
@@ -271,9 +267,8 @@ def mauve_of_histograms(
         "mid_point": np.exp(-2 * scaling_factor * js),
     }
     return MauveResult(
-        **_convert_to_floats(scores), divergence_curve=points, human_hist=p, model_hist=q, num_buckets=p.shape[-1],
-        clipped=0,
-    )  # fmt: skip
+        **_convert_to_floats(scores), divergence_curve=points, human_hist=p, model_hist=q, num_buckets=p.shape[-1]
+    )
 
 
 def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
@@ -282,7 +277,7 @@ def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
 
 def histogram_values(
     scores: MauveResult, n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none", *,
-    part: float = 1.0, num_angles: int = _ANGLES,
+    parts: tuple[Value, Value] = (1.0, 1.0), num_angles: int = _ANGLES,
 ) -> dict[str, Any]:  # fmt: skip
     """Return every other summary of the same histograms.
 
@@ -291,9 +286,9 @@ def histogram_values(
     model misses).
     """
     rule: Smoothing = "kt" if smoothing == "none" else smoothing
-    sides = ((scores.human_hist, n_human), (scores.model_hist, n_model))
-    p_star, q_star = (smooth(hist, n, rule, part) for hist, n in sides)
-    p, q = (smooth(hist, n, smoothing, part) for hist, n in sides)
+    sides = ((scores.human_hist, n_human, parts[0]), (scores.model_hist, n_model, parts[1]))
+    p_star, q_star = (smooth(hist, n, rule, part) for hist, n, part in sides)
+    p, q = (smooth(hist, n, smoothing, part) for hist, n, part in sides)
     precision, recall = precision_recall(p, q, num_angles)
     values = {
         "kl_human_model": kl_divergence(p_star, q_star),
@@ -311,82 +306,10 @@ def histogram_values(
 
 def resample_mauve(
     p: F64, q: F64, n_human: float, n_model: float, *, lambdas: Sequence[float], smoothing: Smoothing = "none",
-    **curve: Option,
+    parts: tuple[Value, Value] = (0.5, 0.5), **curve: Option,
 ) -> dict[str, F64]:  # fmt: skip
-    """Return every value of the two functions above for each pair of rows of histograms, each of half of the texts."""
-    scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, part=0.5, **curve)
+    """Return every value of the two functions above for each pair of rows of histograms, of parts of the texts."""
+    scores = mauve_of_histograms(p, q, n_human, n_model, smoothing=smoothing, parts=parts, **curve)
     names = ("mauve", "mauve_star", "frontier_integral", "frontier_integral_star", "mid_point")
-    others = histogram_values(scores, n_human, n_model, lambdas, smoothing, part=0.5, num_angles=HALF_ANGLES)
+    others = histogram_values(scores, n_human, n_model, lambdas, smoothing, parts=parts, num_angles=HALF_ANGLES)
     return {name: scores[name] for name in names} | others
-
-
-# Density ratios.
-
-
-@dataclass(slots=True, eq=False)
-class Ratios:
-    """An estimate of log p / q in nats, infinite where one side has no density; means of it are kept in their range."""
-
-    human: F64  # at the human texts, shape (n_human,)
-    model: F64  # at the model texts, shape (n_model,)
-    clipped: int = 0  # means so far that fell outside their range
-    means: int = 0  # means that were taken so far
-
-    def kl_human(self, weight: float) -> float:
-        """Return KL(P || λ P + (1 - λ) Q), nats."""
-        # r / (λ r + 1 - λ) = 1 / (λ + (1 - λ) / r)
-        terms = -np.logaddexp(np.log(weight), np.log1p(-weight) - self.human)
-        return self._average(terms, -float(np.log(weight)))
-
-    def kl_model(self, weight: float) -> float:
-        """Return KL(Q || λ P + (1 - λ) Q), nats."""
-        terms = -np.logaddexp(np.log1p(-weight), np.log(weight) + self.model)
-        return self._average(terms, -float(np.log1p(-weight)))
-
-    def integral(self) -> float:
-        """Return the frontier integral."""
-        human = self._average(_compute_half_integral(self.human), 0.5)
-        return human + self._average(_compute_half_integral(-self.model), 0.5)
-
-    def _average(self, terms: F64, most: float) -> float:
-        mean = float(np.mean(terms, dtype=np.float64))
-        self.means += 1
-        # Ignore rounding errors of equal sides.
-        self.clipped += not -1e-12 <= mean <= most + 1e-12
-        return min(max(mean, 0.0), most)
-
-
-def _compute_half_integral(log_ratio: F64) -> F64:
-    """Compute the function g of the module docstring at ln r; at most 1/2."""
-    near = np.abs(log_ratio) < _NEAR
-    safe = np.where(near, 1.0, np.clip(log_ratio, -700, 700))
-    gap = np.expm1(safe)
-    # From r = 1 + a: ln(1 + a) / a^2 = 1 / a - 1/2 + a / 3 - a^2 / 4 + …
-    small = np.expm1(np.where(near, log_ratio, 0.0))
-    return np.where(near, small / 3 - small**2 / 4, 0.5 - 1 / gap + safe / gap / gap)
-
-
-def mauve_of_ratios(
-    *, human: F64, model: F64, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
-) -> MauveResult:
-    """Compute MAUVE from estimates of log p / q at each text, shape (n_human,) and (n_model,)."""
-    ratios = Ratios(human, model)
-    weights = mixture_weights(curve_points, curve)
-    points = curve_through([(ratios.kl_model(w), ratios.kl_human(w)) for w in weights], scaling_factor)
-    js = (ratios.kl_human(0.5) + ratios.kl_model(0.5)) / 2
-    integral = ratios.integral()
-    return MauveResult(
-        mauve=float(curve_area(points)), mauve_star=float("nan"), frontier_integral=integral,
-        frontier_integral_star=float("nan"), divergence_curve=points, human_hist=np.zeros(0), model_hist=np.zeros(0),
-        num_buckets=0, js=js, mid_point=float(np.exp(-2 * scaling_factor * js)), clipped=ratios.clipped / ratios.means,
-    )  # fmt: skip
-
-
-def ratio_values(scores: MauveResult, human: F64, model: F64, lambdas: Sequence[float]) -> dict[str, float]:
-    """Return further values of the same estimates: the errors at each λ, as in `histogram_values`."""
-    ratios = Ratios(human, model)
-    values = {"js": scores.js}
-    for weight in lambdas:
-        values[f"type_1@{weight:g}"] = ratios.kl_model(weight)
-        values[f"type_2@{weight:g}"] = ratios.kl_human(weight)
-    return values

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64
+from openended.harness.core import F64, Weights, weigh
 from openended.metrics._ngrams.index import NgramIndex
 
-Halves = NDArray[np.bool_]  # whether each text is in the first half of each split, shape (splits, texts)
 Subsets = NDArray[np.bool_]  # whether each text is in each subset, shape (subsets, texts)
 
 _CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a time
@@ -74,32 +73,36 @@ def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
     return np.log1p(shared)
 
 
-def sum_halves(by_text: NDArray[Any], halves: Halves) -> F64:
-    """Return the sum of a number by text in each half, shape (2, splits)."""
-    numbers = np.asarray(by_text, dtype=np.float64)
-    first = halves @ numbers
-    return np.stack([first, numbers.sum() - first])
+def unshared_share_by_text(index: NgramIndex, order: int) -> F64:
+    """Return the share of n-grams of each text that are new there and in no other text, shape (n,)."""
+    unshared = _count_singles(index, order)
+    runs = index.runs(order)
+    holders = np.diff(runs.first, append=len(runs.text))
+    unshared += np.bincount(runs.text[holders[runs.group] == 1], minlength=len(index))
+    sizes = index.sizes(order).astype(np.float64)
+    sizes[sizes == 0] = np.nan
+    return unshared / sizes
 
 
-def compute_half_repeats(index: NgramIndex, order: int, halves: Halves) -> F64:
-    """Return the share of n-grams already seen in the same text in each half, shape (2, splits)."""
+def weigh_repeats(index: NgramIndex, order: int, weights: Weights) -> F64:
+    """Return the share of n-grams already seen in the same text in sets of texts, shape (draws,)."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sum_halves(index.repeats(order), halves) / sum_halves(index.sizes(order), halves)
+        return weigh(weights, index.repeats(order)) / weigh(weights, index.sizes(order))
 
 
 def count_types(index: NgramIndex, order: int, subsets: Subsets) -> tuple[F64, F64, F64]:
     """Count the n-grams, the distinct ones and those that occur once in each subset, each of shape (subsets,)."""
-    single: F64 = np.asarray(subsets @ _count_singles(index, order).astype(np.float64), dtype=np.float64)
+    single = weigh(subsets, _count_singles(index, order))
     types, once = single.copy(), single.copy()
     for counts in _iterate_counts(index, order, subsets):
         types += (counts > 0).sum(axis=0)
         once += (counts == 1).sum(axis=0)
-    return np.asarray(subsets @ index.sizes(order).astype(np.float64), dtype=np.float64), types, once
+    return weigh(subsets, index.sizes(order)), types, once
 
 
 def compute_subset_entropies(index: NgramIndex, order: int, subsets: Subsets) -> F64:
     """Compute the entropy of all n-grams of each subset, nats, shape (subsets,)."""
-    total = subsets @ index.sizes(order).astype(np.float64)
+    total = weigh(subsets, index.sizes(order))
     weighted = np.zeros_like(total)
     for counts in _iterate_counts(index, order, subsets):
         terms = np.arange(counts.max(initial=0) + 1, dtype=np.float64)  # c log c of every count c

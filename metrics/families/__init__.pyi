@@ -1,3 +1,11 @@
+from .cells import (
+    JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,
+    CellCounts as CellCounts,
+    ClusterFit as ClusterFit,
+    Clusterings as Clusterings,
+    Quantized as Quantized,
+    Scored as Scored,
+)
 from .common import Mask as Mask, ReplicatesByName as ReplicatesByName, Values as Values, check_choice as check_choice
 from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from .samples_per_prompt import (
@@ -5,9 +13,9 @@ from .samples_per_prompt import (
     Answers as Answers,
     PromptGroups as PromptGroups,
     PromptMetric as PromptMetric,
+    PromptValues as PromptValues,
     SamplesMetric as SamplesMetric,
     SamplesTextMetric as SamplesTextMetric,
-    average_over_prompts as average_over_prompts,
     average_pairs as average_pairs,
     cosines as cosines,
     prompts_of as prompts_of,
@@ -25,19 +33,13 @@ from .text import (
     require_defined as require_defined,
 )
 from .two_sample import (
-    HALF_SCALE as HALF_SCALE,
-    JOINT_CLUSTERINGS as JOINT_CLUSTERINGS,
-    CellCounts as CellCounts,
-    ClusterFit as ClusterFit,
-    ClusteringRun as ClusteringRun,
     ComparisonMetric as ComparisonMetric,
     Estimates as Estimates,
     FeatureSpaceMetric as FeatureSpaceMetric,
     PermutationMetric as PermutationMetric,
-    Quantized as Quantized,
     Space as Space,
     TwoSample as TwoSample,
-    enlarge as enlarge,
+    align_values as align_values,
     mark_sides as mark_sides,
     sort_ids as sort_ids,
     sort_order as sort_order,

@@ -13,9 +13,10 @@ follow Shypula et al. 2025, arXiv 2504.12522; the others are ours by the same ru
 
 import math
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -179,12 +180,27 @@ def find_pattern(pattern: str, texts: Sequence[str]) -> Mask:
     return np.asarray(compute.match_substring_regex(pa.array(texts, pa.string()), pattern), dtype=np.bool_)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptValues:
+    """Values by prompt, whose means are the values of a metric; the first one is the primary one."""
+
+    prompts: PromptGroups
+    by_prompt: Mapping[str, F64]  # each of shape (p,)
+    others: Mapping[str, float] = field(default_factory=dict)  # values that are no means over prompts
+    notes: Sequence[str] = ()
+    size: int = 0  # texts per prompt that a human row is for
+
+    @property
+    def rows(self) -> dict[str, F64]:
+        return {name: self.prompts.align_values(values) for name, values in self.by_prompt.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PromptMetric(core.ReadsFile):
     """What metrics of several texts per prompt share: which answers are valid, the human row at equal numbers."""
 
     version: ClassVar[int] = 2
-    resampling: ClassVar[core.Resampling] = "bootstrap"  # over prompts, whose texts stay together
+    resampling: ClassVar[core.Scheme] = "bootstrap"  # over prompts, whose texts stay together
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
     least_samples: ClassVar[int] = 2
     averages: ClassVar[Literal["pairs", "texts", "none"]] = "pairs"
@@ -235,16 +251,33 @@ class PromptMetric(core.ReadsFile):
     def list_players(self, judged: Answers) -> Collection[str]:
         return sorted({system for system, _, _ in judged.by_text})
 
+    def list_rows(self, features: Features, prepared: PromptValues) -> tuple[core.Ids, core.Ids]:
+        return features.model.ids, features.model.ids
+
+    def evaluate(self, features: Features, prepared: PromptValues) -> MetricResult:
+        """Average over prompts."""
+        means = {name: float(np.mean(values)) for name, values in prepared.by_prompt.items()}
+        notes = [*prepared.notes, *prepared.prompts.notes]
+        if size := prepared.size:
+            most = int(prepared.prompts.sizes.max())
+            notes.append(f"human row: expected value for {size} of up to {most} human texts per prompt")
+        return self.result(
+            features, next(iter(means)), {**means, **prepared.others}, notes=notes, per_example=prepared.rows
+        )
+
+    def score(self, prepared: PromptValues, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
+        return {name: core.average(rows, model) for name, rows in prepared.rows.items()}
+
     def score_answers(self, side: core.Side) -> F64 | None:
         """Return the score of each answer, 1 of a check, NaN if it is not valid, shape (n,); None: all are valid."""
         check = read_check(self.valid) if self.valid is not None else None
         if isinstance(check, float):
-            cells = (cell.lower() for cell in side.data[FILE].read_for(side.system, side.ids, "valid"))
+            cells = (cell.lower() for cell in side[FILE].read_for(side.system, side.ids, "valid"))
             scores = np.array([_WORDS[cell] if cell in _WORDS else float(cell) for cell in cells])
             return np.where(scores >= check, scores, np.nan)
         if check is None:
             return None
-        return np.where(check(side.texts(Need("texts"))), 1.0, np.nan)
+        return np.where(check(side[Need("texts")]), 1.0, np.nan)
 
     def expect(
         self, features: Features, prompts: PromptGroups, compute: Callable[[PromptGroups], Mapping[str, F64]]
@@ -314,43 +347,31 @@ class SamplesMetric(PromptMetric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope), *self.valid_needs())
 
+    @abstractmethod
     def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
         """Return one value per prompt, shape (p,)."""
-        raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {embeddings.shape}")
 
-    def compute(self, features: Features) -> MetricResult:
-        prompts, rows = prompts_of(features.model.ids), features.model.embeddings(self.needs()[0])
+    def prepare(self, features: Features) -> PromptValues:
+        prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
         values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(rows, groups)})
-        return average_over_prompts(self, features, prompts, values)
+        return PromptValues(prompts, values, size=features.texts_per_prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesTextMetric(TextMetric, PromptMetric):
     """A statistic of the tokens of the texts that one system gave for one prompt, averaged over prompts."""
 
+    list_rows = PromptMetric.list_rows
+
     def needs(self) -> tuple[Need, ...]:
         return (*super().needs(), *self.valid_needs())
 
+    @abstractmethod
     def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
         """Return one value per prompt, shape (p,)."""
-        raise TypeError(f"{type(self).__name__} has no values for {len(prompts)} prompts of {len(rows)} texts")
 
-    def compute(self, features: Features) -> MetricResult:
-        corpus = self.corpus(features)
+    def prepare(self, features: Features) -> PromptValues:
+        corpus = super().prepare(features)
         prompts = prompts_of(features.model.ids, corpus.is_included)
         values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(corpus.rows, groups)})
-        return average_over_prompts(self, features, prompts, values, notes=corpus.notes)
-
-
-def average_over_prompts(
-    metric: core.Metric, features: Features, prompts: PromptGroups, values: Mapping[str, F64], *,
-    others: Mapping[str, float] | None = None, notes: Sequence[str] = (),
-) -> MetricResult:  # fmt: skip
-    """Return means over prompts; the first value is the primary one, `others` are no means over prompts."""
-    means = {name: float(np.mean(v)) for name, v in values.items()}
-    per_example = {name: prompts.align_values(v) for name, v in values.items()}
-    all_values, all_notes = {**means, **(others or {})}, (*notes, *prompts.notes)
-    if size := features.texts_per_prompt:
-        most = int(prompts.sizes.max())
-        all_notes = (*all_notes, f"human row: expected value for {size} of up to {most} human texts per prompt")
-    return metric.result(features, next(iter(values)), all_values, notes=all_notes, per_example=per_example)
+        return PromptValues(prompts, values, notes=corpus.notes, size=features.texts_per_prompt)

@@ -1,5 +1,6 @@
 """Base class of the teacher-forced metrics: statistics of Q on human text, checks, and means over positions."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -7,49 +8,49 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Need, NextToken, Plan, UndefinedMetric
-from openended.metrics._common import ReplicatesByName
+from openended.harness.core import F64, I64, Features, MetricResult, Need, NextToken, UndefinedMetric, Weights
 
 NEXT_TOKEN = Need("next_token", by="decoder")
+Prepared = tuple[I64, Mapping[str, NDArray[Any]]]
 
 
 class TeacherForced(core.Metric):
     """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
 
     family: ClassVar[core.Family] = "teacher_forced"
-    resampling: ClassVar[core.Resampling] = "bootstrap"
+    resampling: ClassVar[core.Scheme] = "bootstrap"
     sides: ClassVar[Literal["one", "two", "human"]] = "human"
     exponential: ClassVar[bool] = False  # whether the value is exp of a mean over positions
 
     def needs(self) -> tuple[Need, ...]:
         return (NEXT_TOKEN,)
 
+    @abstractmethod
     def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
         """Return name → the number of each position whose mean is the value, the primary one first."""
-        raise TypeError(f"{type(self).__name__} has no values at {len(stats.gold_prob)} positions")
 
-    def compute(self, features: Features) -> MetricResult:
-        stats = self._read_statistics(features)
-        positions = self.by_position(stats)
-        with np.errstate(over="ignore"):
-            values = {name: float(self._transform(v.mean())) for name, v in positions.items()}
-            rows = {name: self._transform(mean_by_row(v, stats.offsets)) for name, v in positions.items()}
-        return self.result(features, self.name, values, per_example=rows)
-
-    def replicates(self, features: Features, result: MetricResult, plan: Plan) -> ReplicatesByName:
-        """Draw human texts: each value is a mean over all their positions, or the exponential of one."""
-        stats, out = self._read_statistics(features), {}
-        for name, values in self.by_position(stats).items():
-            rows = self._transform(mean_by_row(values, stats.offsets))
-            mean = plan.mean(features.human.ids, np.log(rows) if self.exponential else rows, np.diff(stats.offsets))
-            out[name] = mean.map(self._transform)
-        return out
-
-    def _read_statistics(self, features: Features) -> NextToken:
-        stats = features.human.next_token(NEXT_TOKEN)
+    def prepare(self, features: Features) -> Prepared:
+        """Return the statistics of all positions, and the numbers of each position."""
+        stats: NextToken = features.human[NEXT_TOKEN]
         if not len(stats.gold_prob):
             raise UndefinedMetric("no human token to score")
-        return stats
+        return stats.offsets, self.by_position(stats)
+
+    def list_rows(self, features: Features, prepared: Prepared) -> tuple[core.Ids, core.Ids]:
+        return features.human.ids, features.human.ids
+
+    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
+        offsets, positions = prepared
+        with np.errstate(over="ignore"):
+            values = {name: float(self._transform(v.mean())) for name, v in positions.items()}
+            rows = {name: self._transform(mean_by_row(v, offsets)) for name, v in positions.items()}
+        return self.result(features, self.name, values, per_example=rows)
+
+    def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
+        """Each value is a mean over all positions of the texts, or the exponential of one."""
+        offsets, positions = prepared
+        means = {k: core.average(mean_by_row(v, offsets), human, np.diff(offsets)) for k, v in positions.items()}
+        return {name: self._transform(mean) for name, mean in means.items()}
 
     def _transform(self, mean: Any) -> Any:  # noqa: ANN401 - a number or an array
         return np.exp(mean) if self.exponential else mean

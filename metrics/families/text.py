@@ -1,6 +1,6 @@
 """Base class of n-gram metrics: common options and a shared n-gram index."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Need, Plan, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics._common import Mask, ReplicatesByName
+from openended.harness.core import F64, I64, Features, Need, Ragged, Scope, Side, UndefinedMetric, Unit
+from openended.metrics._common import Mask
 from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
@@ -30,13 +30,6 @@ class Corpus:
         out = np.full(len(self.is_included), np.nan)
         out[self.is_included] = values
         return out
-
-    def subsample(
-        self, plan: Plan, compute: Callable[[Mask], Mapping[str, F64]], share: float = core.SHARE
-    ) -> ReplicatesByName:
-        """Return replicates of values computed from masks of the texts in each subset, shape (draws, texts)."""
-        values = compute(plan.subsets(self.ids, share))
-        return {name: plan.build_subset_replicates(self.ids, share, draws) for name, draws in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +57,19 @@ class TextMetric(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (need_tokens(self.unit, self.scope),)
 
-    def corpus(self, features: Features) -> Corpus:
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - some prepare more
         """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""
         return corpus_of(features.model, self.needs()[0], self.fixed_tokens)
 
+    def list_rows(self, features: Features, prepared: Any) -> tuple[core.Ids, core.Ids]:  # noqa: ANN401
+        return prepared.ids, prepared.ids
+
     def report(
-        self, features: Features, primary: str, values: Mapping[str, float], by_text: Mapping[str, F64] | None = None,
-        *, notes: Sequence[str] = (), arrays: Mapping[str, NDArray[Any]] | None = None,
+        self, features: Features, corpus: Corpus, primary: str, values: Mapping[str, float],
+        by_text: Mapping[str, F64] | None = None, *, notes: Sequence[str] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> core.MetricResult:  # fmt: skip
         """Return a result with a number of each text of the corpus, and notes on texts and values that are missing."""
-        corpus = self.corpus(features)
         notes = (*corpus.notes, *describe_missing(values), *notes)
         per_example = {name: corpus.align_values(column) for name, column in (by_text or {}).items()}
         return self.result(features, primary, values, notes=notes, per_example=per_example, arrays=arrays)
@@ -95,7 +91,7 @@ def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus
 
 
 def _build_corpus(side: Side, need: Need, fixed_tokens: int | None) -> Corpus:
-    rows = side.tokens(need)
+    rows: Ragged = side[need]
     is_long_enough = np.ones(len(rows), dtype=np.bool_)
     notes: list[str] = []
     if fixed_tokens is not None:

@@ -87,10 +87,10 @@ def test_what_is_teacher_forced_reads_the_same_ids(tmp_path, model, session):
     made = settings(tmp_path, model, "model.chat_template=true")
     texts, _ = made_of(made, session)
     side = side_of(texts, texts.model_rows, OWN)
-    assert np.abs(side.token_nll(OWN).values).max() == 0
+    assert np.abs(side[OWN].values).max() == 0
     human = Need("next_token", by="decoder")
     sides = [
-        side_of(t, t.human_rows, human).next_token(human).context
+        side_of(t, t.human_rows, human)[human].context
         for m in (made, settings(tmp_path, model))
         for t, _ in [made_of(m, session)]
     ]

@@ -10,7 +10,8 @@ from openended.metrics._mauve import scores
 from openended.metrics._mauve.scores import frontier_integral, mauve_of_cells
 from openended.metrics.families import CellCounts
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
-from openended.metrics.mauve import Mauve, find_distinguishing_cells, find_distinguishing_texts, mauve
+from openended.metrics.mauve import Mauve, find_distinguishing_cells, mauve
+from openended.metrics.mauve_ratio import MauveRatio
 from openended.metrics.precision_recall_curve import PrecisionRecallCurve, precision_recall_curve
 from tests.helpers import features
 from tests.oracles import mauve as oracle
@@ -262,21 +263,12 @@ def test_cells_by_gap_and_texts_by_distance():
     """Cell 2 has 3/4 of the model and none of the human side, cell 0 half against nothing; cell 1 is even."""
     human = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.0, 1.0]])
     model = np.array([[0.0, 1.0], [-1.0, 0.1], [-1.0, 0.0], [-1.0, -0.1]])
-    got = find_distinguishing_cells(
-        human=human, model=model, human_cells=np.array([0, 0, 1, 1]), model_cells=np.array([1, 2, 2, 2]), num_buckets=4
-    )
+    got = find_distinguishing_cells(human, model, CellCounts(np.array([0, 0, 1, 1]), np.array([1, 2, 2, 2]), 4))
     np.testing.assert_array_equal(got["cell"], [2, 0, 1])
     np.testing.assert_array_equal(got["cell_shares"], [[0, 0.75], [0.5, 0], [0.5, 0.25]])
     np.testing.assert_array_equal(got["cell_human_rows"], [[-1, -1, -1], [0, 1, -1], [2, 3, -1]])
     # The center of cell 2 is (-1, 0) but for its length: row 2 is nearest.
     np.testing.assert_array_equal(got["cell_model_rows"], [[2, 1, 3], [-1, -1, -1], [0, -1, -1]])
-
-
-def test_ratios_name_the_texts_that_the_other_side_would_not_write():
-    got = find_distinguishing_texts(np.array([0.1, np.inf, -3.0]), np.array([2.0, -1.0, -np.inf]))
-    np.testing.assert_array_equal(got["ratio_human_rows"], [1, 0, 2])
-    np.testing.assert_array_equal(got["ratio_human"], [700, 0.1, -3])
-    np.testing.assert_array_equal(got["ratio_model_rows"], [2, 1, 0])
 
 
 def test_results_carry_them():
@@ -289,7 +281,7 @@ def test_results_carry_them():
     assert list(gaps) == sorted(gaps, reverse=True)
     assert ((rows >= 0).any(axis=1) == (shares[:, 1] > 0)).all()
     assert shares[0, 1] > shares[0, 0]
-    spec = Mauve(estimator="classifier")
+    spec = MauveRatio(estimator="classifier")
     arrays = spec.compute(features(spec, human=human, model=model, n_human=240, n_model=240)).arrays
     assert arrays["ratio_human"][0] > 0 > arrays["ratio_model"][0]
     spec = KnnPrecisionRecall()
@@ -353,10 +345,13 @@ def test_the_curve_as_a_metric():
 
 
 def test_empty_cells_are_left_out_where_a_quantizer_has_many_more_than_texts():
-    cells = CellCounts(np.array([7, 0]), np.array([7, 500]), 744)
-    kept = Mauve(quantizer="lattice").select_cells_of_halves(cells)
-    assert (kept.human.tolist(), kept.model.tolist(), kept.count) == ([1, 0], [1, 2], 3)
-    assert Mauve().select_cells_of_halves(cells) is cells
+    """744 cells of which three hold texts: half a count in each of the others would make the sides alike."""
+    cells = CellCounts(np.repeat([7, 0], 20), np.repeat([7, 500], 20), 744)
+    ones = np.ones((1, 40))
+    starred = {q: Mauve(quantizer=q).score((cells,), ones, ones)["mauve_star"][0] for q in ("lattice", "kmeans")}
+    few = mauve_of_cells(human=np.repeat([1, 0], 20), model=np.repeat([1, 2], 20), num_buckets=3)
+    assert starred["lattice"] == pytest.approx(few.mauve_star)
+    assert starred["kmeans"] > starred["lattice"] + 0.2
 
 
 def test_one_side_of_huge_numbers_scales_both():

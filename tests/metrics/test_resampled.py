@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals
-from openended.metrics._mauve.scores import count_half_histograms, histogram_values, mauve_of_cells, resample_mauve
+from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve, weigh_histograms
 from openended.metrics._ngrams.index import select_rows
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.vendi import vendi, vendi_influence
@@ -84,7 +84,7 @@ def test_a_draw_of_a_median_is_that_of_the_drawn_lengths():
 
 
 @build(
-    ("mauve", {"restarts": 1, "clustering_seeds": 2, "quantizer": "residual_kmeans"}), ("mauve", {"estimator": "gaussian"}),
+    ("mauve", {"restarts": 1, "clustering_seeds": 2, "quantizer": "residual_kmeans"}), ("mauve_ratio", {"estimator": "gaussian"}),
     ("precision_recall_curve", {"restarts": 1, "clustering_seeds": 2}), ("knn_precision_recall", {}),
     ("frechet", {"extrapolate": 3, "pca_share": 0.9}), ("discriminator_accuracy", {}), ("copying", {}), ("face", {}),
     ("energy_distance", {"space": "embeddings"}), ("gradient_moment", {}), ("rank_histogram", {}), ("overused_phrases", {}),
@@ -111,7 +111,8 @@ def test_histograms_of_many_halves_have_the_values_of_each():
     rng = np.random.default_rng(0)
     human, model = rng.integers(0, 7, 50), np.minimum(rng.integers(0, 9, 50), 6)
     halves = Plan(40).halves([str(i) for i in range(50)])
-    p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
+    both = np.concatenate([halves, ~halves])
+    p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
     for curve in ("uniform", "angular"):
         made = resample_mauve(p, q, 25, 25, lambdas=(0.5, 0.2), scaling_factor=5.0, curve_points=25, curve=curve)
         for row, inside in ((0, halves[0]), (20, ~halves[0]), (25, ~halves[5])):
@@ -133,7 +134,8 @@ def test_smoothed_halves_are_smoothed_as_their_own_counts_are(smoothing, whole):
     rng = np.random.default_rng(1)
     human, model = rng.integers(0, 7, 50), rng.integers(0, 5, 50)
     halves = Plan(8).halves([str(i) for i in range(50)])
-    p, q = count_half_histograms(human, halves, 8), count_half_histograms(model, halves, 8)
+    both = np.concatenate([halves, ~halves])
+    p, q = weigh_histograms(human, both, 8), weigh_histograms(model, both, 8)
     options = {"lambdas": (), "scaling_factor": 5.0, "curve_points": 25, "curve": "uniform"}
     made = resample_mauve(p, q, whole, whole, smoothing=smoothing, **options)
     for row, inside in ((0, halves[0]), (5, ~halves[1])):

@@ -456,8 +456,8 @@ def test_references_or_a_file_is_the_corpus():
     # Novel of 5 + 3 bigrams: "on a", "a log", "we saw", "saw a".
     assert result.values == {"novelty_2": 0.5, "longest_copy": 4.0, "mean_longest_copy": 3.0}
     everyone = np.ones((2, len(human)), np.bool_), np.ones((2, len(model)), np.bool_)
-    drawn = Novelty(orders=(2,))._resample(novelty_features(human, model), *everyone)
-    assert drawn["novelty_2"].tolist() == [0.5, 0.5], "a draw of all texts and all references is the value"
+    drawn = Novelty(orders=(2,)).score(Novelty(orders=(2,)).prepare(novelty_features(human, model)), *everyone)
+    assert drawn["novelty_2"]().tolist() == [0.5, 0.5], "a draw of all texts and all references is the value"
     metric = Novelty(orders=(2,), corpus="train.txt")
     assert metric.needs()[1] == Need("corpus", options=(("file", "train.txt"),))
     result = metric.compute(novelty_features(human, model, needs=metric.needs()[1:], corpus=["we saw a dog"]))

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness import core
-from openended.harness.core import Features, Plan, Side, UndefinedMetric
+from openended.harness.core import Features, Plan, Side, UndefinedMetric, enlarge
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
 from openended.metrics.copying import Copying, auth_pct, copying_z
 from openended.metrics.discriminator_accuracy import DiscriminatorAccuracy, discriminator_accuracy, split_by_prompt
 from openended.metrics.energy_distance import EnergyDistance, energy_distance
-from openended.metrics.families.two_sample import JOINT_CLUSTERINGS, JOINT_ITERATIONS, enlarge, standardize
+from openended.metrics.families.cells import JOINT_CLUSTERINGS, JOINT_ITERATIONS
+from openended.metrics.families.two_sample import standardize
 from openended.metrics.frechet import Frechet, frechet_distance, frechet_infinity
 from openended.metrics.gradient_moment import GradientMoment, gradient_moment
 from openended.metrics.kid import Kid, kid
@@ -525,14 +526,12 @@ def test_both_sides_keep_the_same_prompts_and_no_order_of_a_file_matters(limit_2
     whole, need = sides(metric), metric.needs()[0]
     part, _ = metric.limit_texts(whole)
     assert part.human.ids == part.model.ids
-    human, model = (side.embeddings(need) for side in (part.human, part.model))
+    human, model = (side[need] for side in (part.human, part.model))
     rows = [int(name.rpartition("/")[2]) for name in part.human.ids]
-    assert np.array_equal(human, whole.human.embeddings(need)[rows])
+    assert np.array_equal(human, whole.human[need][rows])
     assert measured(metric, whole).values["kid"] == kid(human=human, model=model).kid
     order = np.random.default_rng(1).permutation(60)
-    turned = [
-        Side(s.system, [s.ids[i] for i in order], {need: s.embeddings(need)[order]}) for s in (whole.human, whole.model)
-    ]
+    turned = [Side(s.system, [s.ids[i] for i in order], {need: s[need][order]}) for s in (whole.human, whole.model)]
     for other in COSTLY:
         mixed = replace(sides(other), human=turned[0], model=turned[1])
         assert measured(other, mixed).values == measured(other, sides(other)).values

@@ -140,7 +140,7 @@ def test_sides_are_shared_by_contents(tmp_path):
         executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.decoder))
         sides.append(load_side(texts.features, texts.human_rows, need))
     assert sides[0] is sides[1]
-    assert not sides[0].embeddings(need).flags.owndata  # a memory map
+    assert not sides[0][need].flags.owndata  # a memory map
 
 
 def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(tmp_path):
@@ -434,7 +434,7 @@ def test_equal_texts_keep_their_own_vectors(tmp_path, with_vectors):
     texts = make_texts(with_vectors(), make_executor(tmp_path))
     rows = (texts.human_rows, texts.model_rows)
     texts.features.declare([(each, (VECTORS,)) for each in rows], None)
-    sides = [load_side(texts.features, each, VECTORS).embeddings(VECTORS) for each in rows]
+    sides = [load_side(texts.features, each, VECTORS)[VECTORS] for each in rows]
     assert [vectors[1].tolist() for vectors in sides] == [[2, 3], [1, 1]]
     assert not sides[0].flags.writeable
 

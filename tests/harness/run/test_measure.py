@@ -198,7 +198,7 @@ def test_an_edited_plugin_is_computed_again(start, monkeypatch):
 
 def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):
     def count(self, features):
-        texts = features.model.texts(self.need)
+        texts = features.model[self.need]
         number = len(texts)
         texts.clear()
         return self.result(features, "probe", {"probe": number})

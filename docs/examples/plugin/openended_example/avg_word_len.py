@@ -53,5 +53,5 @@ class AvgWordLen(Metric):
 
     def compute(self, features: Features) -> MetricResult:
         """Compute the average."""
-        value = avg_word_len(features.model.texts(self.needs()[0]), letters_only=self.letters_only)
+        value = avg_word_len(features.model[self.needs()[0]], letters_only=self.letters_only)
         return self.result(features, "avg_word_len", {"avg_word_len": value})

@@ -1,0 +1,200 @@
+"""Base class of metrics of cell histograms, averaged over clusterings."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, Side
+from openended.metrics._embeddings.blocks import check_side
+from openended.metrics._mauve import kmeans, quantizers
+from openended.metrics._mauve.scores import histogram, renumber_cells, weigh_histograms
+from openended.metrics.families.two_sample import Estimates, TwoSample, align_values
+
+LEAST_TEXTS = 200  # for an interval of a value of cells; docs/statistics.md
+# Clusterings of one space, of one start each, that differences are averaged over; iterations of k-means.
+JOINT_CLUSTERINGS, JOINT_ITERATIONS = 30, 50
+ClusterFit = Literal["pair", "joint", "reference"]
+Clusterer = tuple[Callable[[int], quantizers.Assign], int]
+"""What clusters both sides with a seed, and the number of cells."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellCounts:
+    """The cell of every text in one clustering."""
+
+    human: I64  # shape (n_human,)
+    model: I64  # shape (n_model,)
+    count: int  # number of cells
+
+
+Clusterings = tuple[CellCounts, ...]
+Scored = tuple[Mapping[str, float], Mapping[str, NDArray[Any]]]
+"""The values of one clustering, and arrays for the figures."""
+
+
+class Quantized(TwoSample):
+    """A metric of cell histograms, averaged over consecutive clustering seeds.
+
+    A subclass scores one clustering in `score_cells`, with all digits, and many histograms at once in
+    `score_histograms`.
+    """
+
+    resampling: ClassVar[core.Scheme] = "halves"
+    direction: ClassVar[core.Direction] = "higher"
+    bounds = (0.0, 1.0)
+    shares_space = True
+    cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
+    unit_norm: quantizers.UnitNorm = "before_pca"  # likewise, as the next two
+    training: quantizers.Training = "fast"
+    pca_max_data: int | None = None
+
+    quantizer: quantizers.QuantizerName
+    num_buckets: quantizers.Buckets
+    explained_variance: float
+    restarts: int
+    max_iter: int
+    seed: int
+    clustering_seeds: int
+
+    def check(self) -> None:
+        accepted = quantizers.describe_accepted_buckets(self.num_buckets, self.quantizer)
+        self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
+
+    def describe_libraries(self) -> Mapping[str, str]:
+        return kmeans.describe_library()
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)
+        if fitted is None or self.num_buckets == "auto":
+            return ""
+        needed = quantizers.count_fitted_rows(self.num_buckets, self.quantizer)
+        if needed <= fitted:
+            return ""
+        return (
+            f"num_buckets={self.num_buckets}: needs {needed:,} texts to be fitted on, this run has {fitted:,}; "
+            f"type metric.{self.name}.num_buckets=auto, or raise num_examples"
+        )
+
+    def explain_no_interval(self, num_texts: int) -> str:
+        if num_texts >= LEAST_TEXTS:
+            return ""
+        return f"below {LEAST_TEXTS} texts it would cover 67 to 100 %, by the kind of text; differences are tested"
+
+    @abstractmethod
+    def score_cells(self, cells: CellCounts) -> Scored:
+        """Return the values of one clustering, and its arrays."""
+
+    @abstractmethod
+    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
+        """Return the values of each pair of rows of human and model histograms, shape (draws, cells).
+
+        A row is of a part, shape (draws,), of the texts of its side, whose numbers are `sizes`.
+        """
+
+    def prepare(self, features: Features) -> Clusterings:
+        """Cluster both sides with each seed.
+
+        What is fitted on the grid or on the human side does not depend on the system under test, so it is derived from
+        the human side, which a whole grid shares.
+        """
+        human, model = self.pair(features)
+        systems: list[Side] = []
+        if self.cluster_fit == "joint":
+            # Sorted, so that nothing depends on how the systems are listed.
+            systems = sorted((s for s in features.others if s.system != core.HUMAN), key=lambda side: side.system)
+            if not systems:
+                why = "cluster_fit=joint needs all systems of a grid (openended -m …); this run has one"
+                raise core.UndefinedMetric(why)
+        is_pair = self.cluster_fit == "pair"
+        cluster, count = self.fit([model, human]) if is_pair else features.human.derive(_fit_grid, self, *systems)
+        return self._cluster(cluster, count, [model, human], self.clustering_seeds)[0]
+
+    def _cluster(
+        self, cluster: Callable[[int], quantizers.Assign], count: int, rows: Sequence[Floats], seeds: int
+    ) -> list[Clusterings]:
+        """Return the clusterings of each side with the last, the human one."""
+        parts = [cluster(seed)(rows) for seed in range(self.seed, self.seed + seeds)]
+        return [tuple(CellCounts(cells[-1], cells[at], count) for cells in parts) for at in range(len(rows) - 1)]
+
+    def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
+        """Average over the clusterings; their arrays are stacked."""
+        scored = [self.score_cells(cells) for cells in prepared]
+        values = {name: np.array([of[name] for of, _ in scored]) for name in scored[0][0]}
+        arrays = {name: [of[name] for _, of in scored] for name in scored[0][1]}
+        longest = {name: max(map(len, parts)) for name, parts in arrays.items()}  # some have fewer cells than others
+        stacked = {
+            name: np.stack(
+                [np.pad(part, [(0, longest[name] - len(part)), *[(0, 0)] * (part.ndim - 1)]) for part in parts]
+            )
+            for name, parts in arrays.items()
+        }
+        primary = next(iter(values))
+        rows = {primary: align_values(features.model, np.mean([_compare_cells(cells) for cells in prepared], axis=0))}
+        return self.result(features, primary, values, arrays=stacked, per_example=rows)
+
+    @property
+    def half_scale(self) -> float:
+        """How far the histograms of halves are from those of all texts: docs/statistics.md."""
+        return core.HALF_SCALE
+
+    def score(self, prepared: Clusterings, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
+        """Weigh the texts in the cells of each clustering; the mean of the clusterings."""
+        sums: dict[str, F64] = {}
+        sizes = human.shape[1], model.shape[1]
+        parts = human.sum(axis=1) / sizes[0], model.sum(axis=1) / sizes[1]
+        for cells in prepared:
+            if quantizers.counts_seen_cells(self.quantizer):  # far more cells than texts
+                cells = CellCounts(*renumber_cells(cells.human, cells.model))
+            sides = ((cells.human, human), (cells.model, model))
+            p, q = (weigh_histograms(labels, weights, cells.count) for labels, weights in sides)
+            for name, draws in self.score_histograms(p, q, sizes, parts).items():
+                sums[name] = sums.get(name, 0.0) + draws / len(prepared)
+        return sums
+
+    def estimate_jointly(self, human: Side, systems: Sequence[Side], plan: Plan) -> list[Estimates]:
+        """Cluster all systems and human texts together, and score each system in every clustering.
+
+        Many clusterings of one start cost less than a few of the best of several starts, and their mean has less noise.
+        """
+        rows = [check_side(self.sort_rows(side), "a system") for side in (*systems, human)]
+        cluster, count = self.fit(rows, restarts=1, max_iter=min(self.max_iter, JOINT_ITERATIONS))
+        estimates: list[Estimates] = []
+        for system, cells in zip(systems, self._cluster(cluster, count, rows, JOINT_CLUSTERINGS), strict=True):
+            features = Features(human, system)
+            result = self.evaluate(features, cells)
+            estimates.append((result.values, self.replicates(features, result, plan, cells)))
+        return estimates
+
+    def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
+        names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm", "training",
+                 "pca_max_data")  # fmt: skip
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | others
+        return quantizers.fit_quantizer(sides, **options)
+
+
+def _fit_grid(human: Side, metric: Quantized, *systems: Side) -> Clusterer:
+    """Fit on the systems and the human side; return the clusterer, which clusters once per seed, and the cells."""
+    rows = [*(metric.sort_rows(side) for side in systems), check_side(metric.sort_rows(human), "human")]
+    for row in rows:
+        check_side(row, "a system of the grid")
+    cluster, count = metric.fit(rows)
+    return cache(cluster), count
+
+
+def _stack(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Stack arrays of each clustering; some have fewer cells than others."""
+    longest = max(map(len, parts))
+    return np.stack([np.pad(part, [(0, longest - len(part)), *[(0, 0)] * (part.ndim - 1)]) for part in parts])
+
+
+def _compare_cells(cells: CellCounts) -> F64:
+    """Return for each model text how much fuller of model texts its cell is: log of the ratio of the shares, nats."""
+    p, q = (histogram(labels, cells.count) * len(labels) + 0.5 for labels in (cells.human, cells.model))
+    ratio: F64 = np.log(q / q.sum()) - np.log(p / p.sum())
+    return ratio[cells.model]

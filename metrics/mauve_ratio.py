@@ -1,0 +1,233 @@
+"""MAUVE by density ratios: the area under the divergence curve from an estimate of p / q at each text, without cells.
+
+With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both divergences are means of bounded terms:
+
+    KL(P || R) = E_P ln(r / (λ r + 1 - λ))  in [0, -ln λ]
+    KL(Q || R) = E_Q ln(1 / (λ r + 1 - λ))  in [0, -ln(1 - λ)]
+
+so an estimate of r that is wrong at a few texts spoils none of them; a mean outside its range is set to the nearer end,
+and a remark says so. The frontier integral is E_P g(r) + E_Q g(1 / r) with g(r) = 1/2 - 1 / (r - 1) + ln r / (r - 1)^2,
+each mean in [0, 1/2]. MAUVE is in [0, 1], higher is better, on a scale of each estimator's own: docs/mauve.md says what
+each can see. `js` is in nats, in [0, ln 2].
+
+Source: Pillutla et al. 2023, "MAUVE scores for generative models" (four kinds of estimators); Pillutla et al. 2021,
+"MAUVE", equations 1 to 4. The closed form of g is ours. Variants: cells in place of ratios (`mauve`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openended.harness import core
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, ranged
+from openended.metrics._common import Values, check_choice
+from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
+from openended.metrics._mauve.scores import (
+    DIRECTIONS,
+    RANGES,
+    TITLES,
+    Curve,
+    check_curve,
+    curve_area,
+    curve_through,
+    find_error_bounds,
+    mixture_weights,
+)
+from openended.metrics.families import TwoSample, align_values
+from openended.metrics.mauve import PRIMARY, Summary
+
+MISSED = 20  # texts of each side that a ratio singles out
+_NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RatioResult(Values):
+    """The scores of one estimate; a field can also be read as `result["mauve"]`."""
+
+    mauve: float
+    """Area under the divergence curve, in [0, 1]."""
+    frontier_integral: float
+    """In [0, 1], lower is better."""
+    js: float
+    """Jensen-Shannon divergence, the mid-point of the frontier, nats, in [0, ln 2]."""
+    mid_point: float
+    """Rectangle under the mid-point of the curve, exp(-2 c js), in [0, 1]."""
+    divergence_curve: F64
+    """Shape (curve_points + 2, 2)."""
+    clipped: float
+    """Share of the means that fell outside their range."""
+
+
+def mauve_ratio(
+    *, human: Floats, model: Floats, estimator: EstimatorName = "knn", explained_variance: float = 0.9,
+    scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25, neighbors: int = 50,
+    self: OwnPoint = "counted", seed: int = 25, groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
+) -> RatioResult:  # fmt: skip
+    """Compute MAUVE from one estimate of density ratios (Pillutla et al. 2023).
+
+    Args:
+        human: Embeddings of human texts, shape (n_human, d).
+        model: Embeddings of model texts, shape (n_model, d).
+        estimator: How log p / q is estimated at each text.
+        explained_variance: Share of the variance that PCA keeps, in (0, 1], for `knn` and `gaussian`.
+        scaling_factor: c, positive.
+        curve: How the mixture weights are spaced.
+        curve_points: Number of mixture weights.
+        neighbors: Of `knn`, at least 1.
+        self: Of `knn`: whether a text counts among its own neighbors.
+        seed: Of the folds of `classifier` and `gaussian`.
+        groups: The prompt of each human and of each model row: a text is judged by those of other prompts.
+
+    Raises:
+        UndefinedMetric: If a side has fewer than two texts, or the estimator needs more.
+    """
+    for name, word, kind in (
+        ("estimator", estimator, EstimatorName),
+        ("curve", curve, Curve),
+        ("self", self, OwnPoint),
+    ):
+        check_choice(name, word, kind)
+    check_curve(scaling_factor, curve_points)
+    if neighbors < 1:
+        raise ValueError(f"neighbors: expected at least 1, got {neighbors}")
+    human, model = check_sides(human=human, model=model)
+    settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
+    ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
+    return score_ratios(ratios, scaling_factor=scaling_factor, curve=curve, curve_points=curve_points)
+
+
+def score_ratios(
+    ratios: "Ratios", *, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
+) -> RatioResult:
+    """Compute MAUVE from estimates of log p / q at each human and at each model text."""
+    weights = mixture_weights(curve_points, curve)
+    values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
+    scores = {name: float(draws[0]) for name, draws in values.items()}
+    return RatioResult(**scores, divergence_curve=points[0], clipped=clipped)
+
+
+Ratios = tuple[F64, F64]
+"""Estimates of log p / q in nats at the human and at the model texts, infinite where one side has no density."""
+
+
+def _weigh_all(ratios: Ratios) -> tuple[F64, F64]:
+    return np.ones((1, len(ratios[0]))), np.ones((1, len(ratios[1])))
+
+
+def _score(
+    ratios: Ratios, weights: tuple[core.Weights, core.Weights], mixtures: F64, scaling_factor: float,
+    lambdas: tuple[float, ...] = (),
+) -> tuple[dict[str, F64], F64, float]:  # fmt: skip
+    """Return values, shape (draws,), curves, shape (draws, points, 2), and the share of means outside their range."""
+    (human, model), at, clipped = ratios, np.array([*mixtures, 0.5, *lambdas])[:, None], []
+    # r / (λ r + 1 - λ) = 1 / (λ + (1 - λ) / r)
+    of_human = -np.logaddexp(np.log(at), np.log1p(-at) - human), _compute_half_integral(human)
+    of_model = -np.logaddexp(np.log1p(-at), np.log(at) + model), _compute_half_integral(-model)
+    mosts = np.append(-np.log(at), 0.5), np.append(-np.log1p(-at), 0.5)
+    means = []
+    for terms, most, rows in zip((of_human, of_model), mosts, weights, strict=True):
+        columns = np.column_stack([*terms[0], terms[1]])
+        mean = core.weigh(rows, columns) / core.weigh(rows, np.ones(len(columns)))[:, None]
+        clipped.append((mean < -1e-12) | (mean > most + 1e-12))  # not by rounding, of equal sides
+        means.append(np.clip(mean, 0.0, most))
+    p, q = means
+    count = len(mixtures)
+    points = curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), scaling_factor)
+    js = (p[:, count] + q[:, count]) / 2
+    values = {"mauve": curve_area(points), "frontier_integral": p[:, -1] + q[:, -1], "js": js}
+    values["mid_point"] = np.exp(-2 * scaling_factor * js)
+    for number, weight in enumerate(lambdas):
+        values[f"type_1@{weight:g}"], values[f"type_2@{weight:g}"] = q[:, count + 1 + number], p[:, count + 1 + number]
+    return values, points, float(np.mean(clipped))
+
+
+def _compute_half_integral(log_ratio: F64) -> F64:
+    """Compute the function g of the module docstring at ln r; at most 1/2."""
+    near = np.abs(log_ratio) < _NEAR
+    safe = np.where(near, 1.0, np.clip(log_ratio, -700, 700))
+    gap = np.expm1(safe)
+    # From r = 1 + a: ln(1 + a) / a^2 = 1 / a - 1/2 + a / 3 - a^2 / 4 + …
+    small = np.expm1(np.where(near, log_ratio, 0.0))
+    return np.where(near, small / 3 - small**2 / 4, 0.5 - 1 / gap + safe / gap / gap)
+
+
+@core.metric
+class MauveRatio(TwoSample):
+    """MAUVE of the model's texts from density ratios."""
+
+    name = "mauve_ratio"
+    direction = "higher"
+    bounds = (0.0, 1.0)
+    ranges = RANGES
+    resampling = "halves"
+    titles = {name: f"{title} (ratios)" for name, title in TITLES.items()}
+    directions = DIRECTIONS
+
+    estimator: EstimatorName = "knn"  # one of the four of Pillutla et al. 2023
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # as MAUVE
+    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")  # the paper's c
+    curve: Curve = "uniform"  # as MAUVE
+    curve_points: int = ranged(25, "[1, inf)", "at least 1")  # as MAUVE
+    neighbors: int = ranged(50, "[1, inf)", "at least 1")  # for knn; not from the paper
+    self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
+    lambdas: tuple[float, ...] = ranged(
+        (0.5,), "(0, 1)", "weights in (0, 1)", unordered=True
+    )  # of type I and II errors
+    summary: Summary = "area"  # what tables show first
+    seed: int = ranged(25, "[0, inf)", "at least 0")  # of the folds
+    scope: Scope = "prompt_and_continuation"  # as MAUVE
+
+    def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
+        return find_error_bounds(key) or super().bounds_of(key, result)
+
+    def explain_too_few(self, num_human: int, num_model: int) -> str:
+        total = num_human + num_model
+        if self.estimator != "knn" or self.neighbors <= total - (self.self != "counted"):
+            return ""
+        return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
+
+    def prepare(self, features: Features) -> Ratios:
+        human, model = self.pair(features)
+        ids = self.list_rows(features, None)
+        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
+        return log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
+
+    def _score(self, prepared: Ratios, human: core.Weights, model: core.Weights) -> tuple[dict[str, F64], F64, float]:
+        mixtures = mixture_weights(self.curve_points, self.curve)
+        values, points, clipped = _score(prepared, (human, model), mixtures, self.scaling_factor, self.lambdas)
+        if self.summary != "mid_point":
+            del values["mid_point"]
+        return values, points, clipped
+
+    def score(self, prepared: Ratios, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
+        return self._score(prepared, human, model)[0]
+
+    def evaluate(self, features: Features, prepared: Ratios) -> MetricResult:
+        """Score all texts; the arrays hold the curve and the texts with the most extreme estimates of log p / q."""
+        values, points, clipped = self._score(prepared, *_weigh_all(prepared))
+        notes = list[str]()
+        if clipped:
+            notes.append(
+                f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {self.estimator} fell outside "
+                "their range: it sees no difference between the sides; read js as well as the area"
+            )
+        if self.estimator == "knn" and self.self == "counted":
+            top = float(np.exp(-self.scaling_factor / self.neighbors))
+            notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {top:.3f}")
+        elif self.estimator == "knn":
+            notes.append("knn leaves each text out of its neighbors and adds half a count: small differences are lost")
+        human, model = prepared
+        rows = np.argsort(-human, kind="stable")[:MISSED], np.argsort(model, kind="stable")[:MISSED]
+        arrays = {
+            "divergence_curves": points,
+            "ratio_human_rows": rows[0].astype(np.int64), "ratio_human": np.clip(human[rows[0]], -700, 700),
+            "ratio_model_rows": rows[1].astype(np.int64), "ratio_model": np.clip(model[rows[1]], -700, 700),
+        }  # fmt: skip
+        primary = PRIMARY[self.summary]
+        by_text = {primary: align_values(features.model, np.clip(-model, -700, 700))}
+        scores = {name: float(draws[0]) for name, draws in values.items()}
+        return self.result(features, primary, scores, notes=notes, arrays=arrays, per_example=by_text)
