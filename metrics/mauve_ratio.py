@@ -63,7 +63,7 @@ class RatioResult(Values):
 
 
 def mauve_ratio(
-    *, human: Floats, model: Floats, estimator: EstimatorName = "knn", explained_variance: float = 0.9,
+    *, human: Floats, model: Floats, estimator: EstimatorName = "classifier", explained_variance: float = 0.9,
     scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25, neighbors: int = 50,
     self: OwnPoint = "counted", seed: int = 25, groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> RatioResult:  # fmt: skip
@@ -120,7 +120,7 @@ def _weigh_all(ratios: Ratios) -> tuple[F64, F64]:
 
 def _score(
     ratios: Ratios, weights: tuple[core.Weights, core.Weights], mixtures: F64, scaling_factor: float,
-    lambdas: tuple[float, ...] = (),
+    lambdas: tuple[float, ...] = (), *, cut: bool = True,
 ) -> tuple[dict[str, F64], F64, float]:  # fmt: skip
     """Return values, shape (draws,), curves, shape (draws, points, 2), and the share of means outside their range."""
     (human, model), at, clipped = ratios, np.array([*mixtures, 0.5, *lambdas])[:, None], []
@@ -133,7 +133,7 @@ def _score(
         columns = np.column_stack([*terms[0], terms[1]])
         mean = core.weigh(rows, columns) / core.weigh(rows, np.ones(len(columns)))[:, None]
         clipped.append((mean < -1e-12) | (mean > most + 1e-12))  # not by rounding, of equal sides
-        means.append(np.clip(mean, 0.0, most))
+        means.append(np.clip(mean, 0.0, most) if cut else mean)
     p, q = means
     count = len(mixtures)
     points = curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), scaling_factor)
@@ -167,19 +167,28 @@ class MauveRatio(TwoSample):
     titles = {name: f"{title} (ratios)" for name, title in TITLES.items()}
     directions = DIRECTIONS
 
-    estimator: EstimatorName = "knn"  # one of the four of Pillutla et al. 2023
-    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")  # as MAUVE
-    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")  # the paper's c
-    curve: Curve = "uniform"  # as MAUVE
-    curve_points: int = ranged(25, "[1, inf)", "at least 1")  # as MAUVE
-    neighbors: int = ranged(50, "[1, inf)", "at least 1")  # for knn; not from the paper
-    self: OwnPoint = "counted"  # for knn; counted errs downwards, left_out upwards
-    lambdas: tuple[float, ...] = ranged(
-        (0.5,), "(0, 1)", "weights in (0, 1)", unordered=True
-    )  # of type I and II errors
-    summary: Summary = "area"  # what tables show first
-    seed: int = ranged(25, "[0, inf)", "at least 0")  # of the folds
-    scope: Scope = "prompt_and_continuation"  # as MAUVE
+    estimator: EstimatorName = "classifier"
+    """or knn, kde, gaussian, each on a scale of its own; Pillutla et al. 2023."""
+    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
+    """Share of variance that PCA keeps, of knn and gaussian; as MAUVE."""
+    scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
+    """The paper's c."""
+    curve: Curve = "uniform"
+    """or angular; as MAUVE."""
+    curve_points: int = ranged(25, "[1, inf)", "at least 1")
+    """As MAUVE."""
+    neighbors: int = ranged(50, "[1, inf)", "at least 1")
+    """Of knn; not from the paper."""
+    self: OwnPoint = "counted"
+    """Of knn: each text is one of its own neighbors; or left_out: counted errs downwards, left_out upwards."""
+    lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
+    """Weights of the human side in the type I and type II errors."""
+    summary: Summary = "area"
+    """What tables show first; or mid_point, js, integral."""
+    seed: int = ranged(25, "[0, inf)", "at least 0")
+    """Of the folds of classifier and gaussian."""
+    scope: Scope = "prompt_and_continuation"
+    """As MAUVE."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return find_error_bounds(key) or super().bounds_of(key, result)
@@ -190,25 +199,32 @@ class MauveRatio(TwoSample):
             return ""
         return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
 
+    def find_scheme(self, key: str) -> core.Scheme:
+        """The errors alone have none: estimates at the texts of one side hold the noise of the other side."""
+        return "none" if "@" in key else self.resampling
+
     def prepare(self, features: Features) -> Ratios:
         human, model = self.pair(features)
         ids = self.list_rows(features, None)
         settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
         return log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
 
-    def _score(self, prepared: Ratios, human: core.Weights, model: core.Weights) -> tuple[dict[str, F64], F64, float]:
+    def _score(
+        self, prepared: Ratios, human: core.Weights, model: core.Weights, *, cut: bool
+    ) -> tuple[dict[str, F64], F64, float]:
         mixtures = mixture_weights(self.curve_points, self.curve)
-        values, points, clipped = _score(prepared, (human, model), mixtures, self.scaling_factor, self.lambdas)
+        values, points, clipped = _score(prepared, (human, model), mixtures, self.scaling_factor, self.lambdas, cut=cut)
         if self.summary != "mid_point":
             del values["mid_point"]
         return values, points, clipped
 
     def score(self, prepared: Ratios, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
-        return self._score(prepared, human, model)[0]
+        """Return the values without a cut of the means: a spread that ends at a limit would be too narrow."""
+        return self._score(prepared, human, model, cut=False)[0]
 
     def evaluate(self, features: Features, prepared: Ratios) -> MetricResult:
         """Score all texts; the arrays hold the curve and the texts with the most extreme estimates of log p / q."""
-        values, points, clipped = self._score(prepared, *_weigh_all(prepared))
+        values, points, clipped = self._score(prepared, *_weigh_all(prepared), cut=True)
         notes = list[str]()
         if clipped:
             notes.append(

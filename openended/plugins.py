@@ -1,6 +1,7 @@
 """What a package imports to add metrics, tasks, decoders or models to `openended` (docs/examples/plugin has one)."""
 
 from openended.harness.core import (
+    F64,
     DataError,
     Example,
     Features,
@@ -12,6 +13,8 @@ from openended.harness.core import (
     Task,
     Tokenizer,
     UndefinedMetric,
+    Weights,
+    average,
     decoder,
     digest,
     load_member,
@@ -20,6 +23,7 @@ from openended.harness.core import (
     option,
     ranged,
     task,
+    weigh,
 )
 from openended.harness.core.types import Generation
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder, SamplingDecoder, truncation_rules
@@ -27,6 +31,7 @@ from openended.harness.decoders.descending_logits import DescendingLogits, Trunc
 from openended.harness.models import BackendSpec, ModelSpec
 
 __all__ = [
+    "F64",
     "BackendSpec",
     "DataError",
     "Decoder",
@@ -48,6 +53,8 @@ __all__ = [
     "Tokenizer",
     "Truncation",
     "UndefinedMetric",
+    "Weights",
+    "average",
     "decoder",
     "digest",
     "load_member",
@@ -57,4 +64,5 @@ __all__ = [
     "ranged",
     "task",
     "truncation_rules",
+    "weigh",
 ]

@@ -45,7 +45,7 @@ Weights = NDArray[Any]
 Score = Callable[[Weights, Weights], Mapping[str, F64 | Callable[[], F64]]]
 """From the weights of the human and of the model rows to values of shape (draws,), or functions that return them."""
 
-RESAMPLING_VERSION = 8  # increased when replicates are drawn differently; enters the keys of results that have any
+RESAMPLING_VERSION = 9  # increased when replicates are drawn differently; enters the keys of results that have any
 COUNT = 200  # replicates: 200 bootstrap weights, or 100 splits into halves
 LEVEL = 0.95
 LEAST = 10  # minimum number of prompts for an interval

@@ -231,6 +231,8 @@ def _iterate_folds(
     is_human = np.arange(len(fold)) < both.n_human
     for i in range(folds):
         test = fold == i
+        if not test.any():  # fewer prompts than folds
+            continue
         if min(np.sum(is_human & ~test), np.sum(~is_human & ~test)) < 2:
             raise UndefinedMetric(f"{folds} folds need more texts (or prompts) on each side")
         yield ~test, test

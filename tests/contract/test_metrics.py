@@ -33,7 +33,7 @@ def test_names_options_and_facts(name):
     assert re.search(r"\bSource", module.__doc__ or ""), f"metrics/{name}.py: no source in its docstring"
     assert cls.family in ("text", "scored", "two_sample", "teacher_forced", "human")
     assert cls.direction in ("higher", "lower", "match_human")
-    assert cls.resampling in ("bootstrap", "subsample", "none")
+    assert cls.resampling in ("bootstrap", "halves", "subsample", "none")
     assert cls.sides in ("one", "two", "human")
     assert cls.bounds[0] < cls.bounds[1]
     assert cls().needs()

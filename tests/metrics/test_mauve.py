@@ -194,7 +194,7 @@ def test_wrong_arrays_are_refused():
         ({"model": np.ones(4)}, "shape"),
         ({"num_buckets": 0}, "num_buckets"),
         ({"quantizer": "vq"}, "quantizer"),
-        ({"neighbors": 0}, "neighbors >= 1"),
+        ({"curve_points": 0}, "curve_points >= 1"),
     ]:
         with pytest.raises(ValueError, match=message):
             mauve(**({"human": good, "model": good} | change))

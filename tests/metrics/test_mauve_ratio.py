@@ -158,6 +158,8 @@ def test_too_few_texts_have_no_estimate():
     with pytest.raises(UndefinedMetric, match="neighbors"):
         mauve_ratio(human=human, model=model, estimator="knn", neighbors=21)
     mauve_ratio(human=human, model=model, estimator="knn", neighbors=20)  # each of the 20 texts and the 19 others
+    with pytest.raises(ValueError, match="neighbors: expected at least 1, got 0"):
+        mauve_ratio(human=human, model=model, estimator="knn", neighbors=0)
     with pytest.raises(UndefinedMetric, match="folds"):
         mauve_ratio(human=human[:2], model=model[:2], estimator="gaussian")
     assert 0 <= mauve_ratio(human=np.ones((9, 3)), model=np.ones((9, 3)), estimator="kde").mauve <= 1

@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import F64, I64, WILSON, Replicates, combine_replicates, make_random_stream
+from openended.harness.core import F64, I64, Replicates, combine_replicates, make_random_stream
 from openended.harness.results import Results, SystemValue
 
 K = TypeVar("K")
@@ -279,7 +279,11 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
         return None
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
     interval = measured.find_interval(results, item)
-    if interval is not None and interval.method not in ("bootstrap", WILSON):
+    artifacts = {artifact for _, artifact in item.sources}
+    drawn = {row.resampling for at, _ in item.sources for row in results.runs[at].results if row.artifact in artifacts}
+    if (interval.method if interval is not None else "") in ("halves", "subsample") or (
+        interval is None and drawn & {"halves", "subsample"}
+    ):
         return None
     mean: F64 = np.mean(rows, axis=0)
     return mean if math.isclose(float(mean.mean()), item.mean, rel_tol=AGREES, abs_tol=1e-12) else None

@@ -186,7 +186,7 @@ def test_vectors_of_ones_own_stand_in_for_an_embedder(tmp_path):
 class Broken(Repetition):
     name: ClassVar[str] = "broken"
 
-    def compute(self, features):
+    def prepare(self, features):
         raise ZeroDivisionError("by nothing")
 
 

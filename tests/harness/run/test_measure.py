@@ -64,7 +64,7 @@ class Probe(Metric):
     def needs(self) -> tuple[Need, ...]:
         return (self.need,)
 
-    def compute(self, features: Features) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Any) -> MetricResult:
         seen.append(features)
         type(self).act()
         return self.result(features, "probe", {"probe": len(features.model)})
@@ -129,7 +129,7 @@ def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(
     assert rows["human"].system == "human"
 
 
-def test_what_compute_and_replicates_share_is_prepared_once(start):
+def test_what_values_and_intervals_share_is_prepared_once(start):
     """And a metric of another package that prepares nothing, as `Probe`, is asked for its features alone."""
     calls = []
 
@@ -137,20 +137,20 @@ def test_what_compute_and_replicates_share_is_prepared_once(start):
         calls.append("prepare")
         return len(features.model)
 
-    def compute(self, features, prepared=None):
-        calls.append(("compute", prepared))
+    def evaluate(self, features, prepared):
+        calls.append(("evaluate", prepared))
         return self.result(features, "probe", {"probe": prepared})
 
-    def replicates(self, features, result, plan, prepared=None):
-        calls.append(("replicates", prepared))
-        return {}
+    def score(self, prepared, human, model):
+        calls.append(("score", prepared))
+        return {"probe": np.ones(len(model))}
 
     _, measure = start("num_examples=12")  # intervals need ten prompts
-    shared = probe(prepare=prepare, compute=compute, replicates=replicates)
+    shared = probe(prepare=prepare, evaluate=evaluate, score=score, resampling="bootstrap")
     assert measure(shared, intervals=0).result.values == {"probe": 12}
-    assert calls == ["prepare", ("compute", 12)]
+    assert calls == ["prepare", ("evaluate", 12)]
     assert measure(shared).result.values == {"probe": 12}
-    assert calls[2:] == ["prepare", ("compute", 12), ("replicates", 12)]
+    assert calls[2:] == ["prepare", ("evaluate", 12), ("score", 12)]
 
 
 def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
@@ -183,7 +183,7 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
 )  # fmt: skip
 def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
     _, measure = start()
-    got = measure(probe(compute=lambda self, features: change(Probe.compute(self, features))))
+    got = measure(probe(evaluate=lambda self, *given: change(Probe.evaluate(self, *given))))
     assert (got.result.status, got.artifact) == ("failed", None)
     assert message in got.result.notes[0]
 
@@ -197,7 +197,7 @@ def test_an_edited_plugin_is_computed_again(start, monkeypatch):
 
 
 def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):
-    def count(self, features):
+    def count(self, features, prepared):
         texts = features.model[self.need]
         number = len(texts)
         texts.clear()
@@ -205,7 +205,7 @@ def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):
 
     _, measure = start()
     for name in ("first", "second"):
-        assert measure(probe(name=name, compute=count)).result.values == {"probe": 4}
+        assert measure(probe(name=name, evaluate=count)).result.values == {"probe": 4}
 
 
 def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(start):

@@ -22,6 +22,7 @@ from openended.harness.storage.rows import Row, write_rows
 from openended.metrics._mauve.quantizers import LATTICE_CELLS
 from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
+from openended.metrics.mauve_ratio import MauveRatio
 from tests.harness.run.small import ONE_MODEL, make_executor, open_session, settings
 from tests.helpers import openended, write_jsonl
 
@@ -150,8 +151,12 @@ def test_too_few_texts_for_an_option_that_was_set():
     assert Mauve(num_buckets=9).explain_too_few(4, 4).startswith("num_buckets=9: needs 9 texts")
     assert Mauve(num_buckets=9, cluster_fit="joint").explain_too_few(4, 4) == ""
     assert Mauve(num_buckets=8, cluster_fit="reference").explain_too_few(4, 40) != ""
-    assert Mauve(estimator="knn", neighbors=8).explain_too_few(4, 4) == ""
-    assert Mauve(estimator="knn", neighbors=9).explain_too_few(4, 4).startswith("neighbors=9: both sides have 8 texts")
+    assert MauveRatio(estimator="knn", neighbors=8).explain_too_few(4, 4) == ""
+    assert (
+        MauveRatio(estimator="knn", neighbors=9)
+        .explain_too_few(4, 4)
+        .startswith("neighbors=9: both sides have 8 texts")
+    )
     assert Mauve(num_buckets=1000, quantizer="residual_kmeans").explain_too_few(5, 5) == ""
     assert Mauve(num_buckets=LATTICE_CELLS, quantizer="lattice").explain_too_few(5, 5) == ""  # a lattice is not fitted
     assert KnnPrecisionRecall().explain_too_few(2, 2) == ""

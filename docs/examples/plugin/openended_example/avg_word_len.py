@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from openended.plugins import Features, Metric, MetricResult, Need, UndefinedMetric, metric
+import numpy as np
+
+from openended.plugins import F64, Features, Metric, Need, UndefinedMetric, Weights, metric, weigh
 
 
 def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
@@ -26,10 +28,15 @@ def avg_word_len(texts: Sequence[str], *, letters_only: bool = False) -> float:
     >>> avg_word_len(["a bee", "cat."], letters_only=True)
     2.3333333333333335
     """
-    lengths = [sum(c.isalpha() or not letters_only for c in word) for text in texts for word in text.split()]
+    lengths = [length for text in texts for length in measure_words(text, letters_only=letters_only)]
     if not lengths:
         raise UndefinedMetric("the texts contain no words")
     return sum(lengths) / len(lengths)
+
+
+def measure_words(text: str, *, letters_only: bool) -> list[int]:
+    """Return the number of characters (or letters) of each word."""
+    return [sum(c.isalpha() or not letters_only for c in word) for word in text.split()]
 
 
 @metric
@@ -48,10 +55,17 @@ class AvgWordLen(Metric):
     letters_only: bool = False  # true: punctuation does not count
 
     def needs(self) -> tuple[Need, ...]:
-        """Return what `compute` reads: the texts."""
+        """Return what `prepare` reads: the texts."""
         return (Need("texts"),)
 
-    def compute(self, features: Features) -> MetricResult:
-        """Compute the average."""
-        value = avg_word_len(features.model[self.needs()[0]], letters_only=self.letters_only)
-        return self.result(features, "avg_word_len", {"avg_word_len": value})
+    def prepare(self, features: Features) -> tuple[F64, F64]:
+        """Return the letters and the words of each text."""
+        rows = [measure_words(text, letters_only=self.letters_only) for text in features.model[self.needs()[0]]]
+        if not any(rows):
+            raise UndefinedMetric("the texts contain no words")
+        return np.array([sum(row) for row in rows], dtype=np.float64), np.array([len(row) for row in rows], dtype=float)
+
+    def score(self, prepared: tuple[F64, F64], human: Weights, model: Weights, /) -> dict[str, F64]:  # noqa: ARG002
+        """Return the average of weighted sets of texts: the value is that of all texts, and its interval follows."""
+        letters, words = prepared
+        return {"avg_word_len": weigh(model, letters) / weigh(model, words)}

@@ -25,7 +25,7 @@ from openended_example.avg_word_len import AvgWordLen
 class Raises(AvgWordLen):
     name: ClassVar[str] = "raises"
 
-    def compute(self, features):
+    def prepare(self, features):
         raise KeyError("of the plug-in")
 """
 
