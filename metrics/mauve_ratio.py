@@ -104,6 +104,7 @@ def score_ratios(
     ratios: "Ratios", *, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
 ) -> RatioResult:
     """Compute MAUVE from estimates of log p / q at each human and at each model text."""
+    check_choice("curve", curve, Curve)
     weights = mixture_weights(curve_points, curve)
     values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
     scores = {name: float(draws[0]) for name, draws in values.items()}

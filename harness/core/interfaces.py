@@ -207,9 +207,9 @@ class Metric(Spec, ABC):
     ) -> dict[str, Replicates]:  # fmt: skip
         """Return replicates of the values that have any, with the values of each of the metric's own seeds."""
         prepared = self.prepare(features) if prepared is None else prepared
-        drawn = self.resample(features, result, plan, prepared)
+        replicates = self.resample(features, result, plan, prepared)
         repeats = {name.removeprefix(REPEATS): rows for name, rows in result.draws.items()}
-        return {k: replace(r, repeats=repeats[k]) if k in repeats else r for k, r in drawn.items()}
+        return {k: replace(r, repeats=repeats[k]) if k in repeats else r for k, r in replicates.items()}
 
     def best_of(self, key: str) -> Best:
         """Return which value is best; `target` means nearest to `target_of(key)`."""

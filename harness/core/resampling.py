@@ -301,8 +301,8 @@ class Plan:
             return {k: Replicates(v.reshape(2, -1)) for k, v in draw(*_pair(tables)).items()}
         blocks = max(1, -(-sum(table.size for table in tables) // _BLOCK))
         parts = zip(*(np.array_split(table, min(blocks, len(table))) for table in tables), strict=True)
-        drawn = [draw(*_pair([_shrink(part, scale) for part in both])) for both in parts]
-        together = {k: np.concatenate([part[k] for part in drawn]).reshape(2, -1) for k in drawn[0]}
+        values_of = [draw(*_pair([_shrink(part, scale) for part in both])) for both in parts]
+        together = {k: np.concatenate([of[k] for of in values_of]).reshape(2, -1) for k in values_of[0]}
         return {k: Replicates(enlarge(v, scale)) for k, v in together.items()}
 
     def mean(self, ids: Ids, values: F64, sizes: F64 | I64 | None = None) -> Replicates:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics._common import Mask
+from openended.metrics._common import Mask, check_choice
 from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
@@ -77,6 +77,8 @@ class TextMetric(core.Metric):
 
 def need_tokens(unit: Unit, scope: Scope) -> Need:
     """Return the tokens that are the unit of a metric; those of the scorer become words where there is none."""
+    check_choice("unit", unit, Unit)
+    check_choice("scope", scope, Scope)
     return Need("tokens", by="scorer" if unit in ("auto", "tokens") else unit, scope=scope)
 
 

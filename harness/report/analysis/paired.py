@@ -280,9 +280,11 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
     # Metrics with halves or subsamples compare texts with each other, so their per-example values are dependent.
     interval = measured.find_interval(results, item)
     artifacts = {artifact for _, artifact in item.sources}
-    drawn = {row.resampling for at, _ in item.sources for row in results.runs[at].results if row.artifact in artifacts}
+    schemes = {
+        row.resampling for at, _ in item.sources for row in results.runs[at].results if row.artifact in artifacts
+    }
     if (interval.method if interval is not None else "") in ("halves", "subsample") or (
-        interval is None and drawn & {"halves", "subsample"}
+        interval is None and schemes & {"halves", "subsample"}
     ):
         return None
     mean: F64 = np.mean(rows, axis=0)
