@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import need_tokens
+from openended.metrics.families import CountedMetric
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -42,28 +42,20 @@ def _describe_lengths(lengths: NDArray[Any]) -> dict[str, float]:
 
 
 @core.metric
-class Length(core.Metric):
+class Length(CountedMetric):
     """Number of tokens a text, and the share that ran into the length limit."""
 
     name = "length"
-    family = "text"
-    direction = "match_human"
     bounds = (0.0, np.inf)
     ranges = {"hit_limit": (0.0, 1.0)}
     shares = ("hit_limit",)
     resampling = "bootstrap"
-    sides = "one"
     titles = {
         "length": "Length", "length_sd": "Length SD", "length_median": "Median length", "hit_limit": "Hit limit",
     }  # fmt: skip
 
-    unit: core.Unit = "auto"
-    """As of `TextMetric`; `words`: Su et al. 2022."""
-    scope: core.Scope = "continuation"
-    """or prompt_and_continuation."""
-
     def needs(self) -> tuple[Need, ...]:
-        return need_tokens(self.unit, self.scope), Need("stops")
+        return (*super().needs(), Need("stops"))
 
     def prepare(self, features: Features) -> dict[str, F64]:
         tokens, stops = (features.model[need] for need in self.needs())

@@ -113,7 +113,6 @@ from .resampling import (
     average as average,
     combine_replicates as combine_replicates,
     derive_seed as derive_seed,
-    enlarge as enlarge,
     estimate_interval as estimate_interval,
     make_random_stream as make_random_stream,
     pack_replicates as pack_replicates,

@@ -24,12 +24,12 @@ from .samples_per_prompt import (
 from .teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
 from .text import (
     Corpus as Corpus,
+    CountedMetric as CountedMetric,
     TextMetric as TextMetric,
     corpus_of as corpus_of,
     declare_orders as declare_orders,
     describe_missing as describe_missing,
     divide_known as divide_known,
-    need_tokens as need_tokens,
     require_defined as require_defined,
 )
 from .two_sample import (

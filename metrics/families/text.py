@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Need, Ragged, Scope, Side, UndefinedMetric, Unit
-from openended.metrics._common import Mask, check_choice
+from openended.metrics._common import Mask
 from openended.metrics._ngrams.index import NgramIndex, select_rows, trim_rows
 
 K = TypeVar("K", int, str)
@@ -33,8 +33,8 @@ class Corpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextMetric(core.Metric):
-    """Options of every metric of token sequences; a statistic of one system, whose target is the human value."""
+class CountedMetric(core.Metric):
+    """A statistic of the tokens (or words) of one system, whose target is the human value."""
 
     family: ClassVar[core.Family] = "text"
     direction: ClassVar[core.Direction] = "match_human"
@@ -51,11 +51,19 @@ class TextMetric(core.Metric):
     """
     scope: Scope = "continuation"
     """or prompt_and_continuation."""
-    fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
-    """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
     def needs(self) -> tuple[Need, ...]:
-        return (need_tokens(self.unit, self.scope),)
+        """Return the tokens that are the unit; those of the scorer become words where there is none."""
+        by = "scorer" if self.unit in ("auto", "tokens") else self.unit
+        return (Need("tokens", by=by, scope=self.scope),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextMetric(CountedMetric):
+    """What metrics of n-grams share."""
+
+    fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")
+    """Compare at one length: texts are cut to this many tokens, shorter ones are left out and counted in the notes."""
 
     def prepare(self, features: Features) -> Any:  # noqa: ANN401 - some prepare more
         """Return the texts of the system under test and their n-grams, shared by all metrics of a run."""
@@ -73,13 +81,6 @@ class TextMetric(core.Metric):
         notes = (*corpus.notes, *describe_missing(values), *notes)
         per_example = {name: corpus.align_values(column) for name, column in (by_text or {}).items()}
         return self.result(features, primary, values, notes=notes, per_example=per_example, arrays=arrays)
-
-
-def need_tokens(unit: Unit, scope: Scope) -> Need:
-    """Return the tokens that are the unit of a metric; those of the scorer become words where there is none."""
-    check_choice("unit", unit, Unit)
-    check_choice("scope", scope, Scope)
-    return Need("tokens", by="scorer" if unit in ("auto", "tokens") else unit, scope=scope)
 
 
 def corpus_of(side: Side, need: Need, fixed_tokens: int | None = None) -> Corpus:

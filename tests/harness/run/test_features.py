@@ -248,7 +248,7 @@ def test_what_is_read_of_the_rows_themselves(source, executor, make_table):
     assert file.load_tokens(WHOLE)[0].tolist() == [1, 2, 3, 4, 5]
     words = Need("tokens", by="words", scope=WHOLE)
     assert features.declare([(rows, [words])], None) == []
-    assert [len(ids) for ids in load_side(features, rows, words).tokens(words)] == [5, 6, 2]
+    assert [len(ids) for ids in load_side(features, rows, words)[words]] == [5, 6, 2]
     decoded = [tokenizer.decode(ids.tolist()) for ids in features.reader.tokenize(SPEC, path, TAIL)]
     assert decoded == [text for _, _, text in TEXTS]
     whole = features.reader.tokenize(SPEC, path, ScoringOptions(scope=WHOLE))
@@ -391,7 +391,7 @@ def test_rows_of_user_vectors_follow_the_texts(tmp_path, with_vectors):
         rows = (texts.human_rows, texts.model_rows)
         texts.features.declare([(each, (VECTORS,)) for each in rows], None)
         for each, count in zip(rows, n, strict=True):
-            assert load_side(texts.features, each, VECTORS).embeddings(VECTORS).tolist() == [
+            assert load_side(texts.features, each, VECTORS)[VECTORS].tolist() == [
                 [2 * i, 2 * i + 1] for i in range(count)
             ]
 
