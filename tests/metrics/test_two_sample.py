@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness import core
-from openended.harness.core import Features, Plan, Side, UndefinedMetric, enlarge
+from openended.harness.core import Features, Plan, Side, UndefinedMetric
+from openended.harness.core.resampling import enlarge
 from openended.metrics._embeddings import neighbors
 from openended.metrics._surface import NAMES, surface_features
 from openended.metrics.clipped_density_coverage import clipped_density_coverage, compute_expected_shares
