@@ -366,14 +366,14 @@ class Task(Spec, ABC):
         """Return whether prompts are truncated by tokens."""
         return False
 
-    @abstractmethod
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
         """Yield all examples in a canonical order; the first N of them are a fair sample.
 
         Args:
             tokenizer: The tokenizer of `tokens`, or of the model under test; given if `needs_tokenizer`.
             skipped: Reason → number of skipped records; filled during iteration.
         """
+        raise NotImplementedError(f"{type(self).__name__} has no examples")
 
 
 class ModelInfo(Protocol):
