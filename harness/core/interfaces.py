@@ -366,7 +366,7 @@ class Task(Spec, ABC):
         """Return whether prompts are truncated by tokens."""
         return False
 
-    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:  # noqa: ARG002
+    def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
         """Yield all examples in a canonical order; the first N of them are a fair sample.
 
         Args:
