@@ -55,10 +55,11 @@ class Texts(CutTask, UserFileTask):
         survey = imported.survey_texts(path, selection)
         if survey.count and survey.num_empty == survey.count:
             raise DataError(f"{path}: all {survey.count} texts are empty ({survey.describe('task.text_field=')})")
-        for text in imported.number_texts(imported.read_texts(path, selection, summary), survey.grouping):
+        numbered = imported.number_texts(imported.read_texts(path, selection, summary), survey.grouping)
+        for group, sample, text in numbered:
             if text.text is None:
                 raise DataError(f"{text.where}: human texts are given as texts, got token ids alone")
-            name, sample = f"texts/{text.group:06d}", text.sample or 0
+            name = f"texts/{group:06d}"
             meta: dict[str, Json] = {"conversation": name, "turn": sample} if sample else {}
             yield Document(f"{name}#{sample:04d}" if sample else name, text.text, meta)
         skipped.update(summary.dropped)

@@ -310,7 +310,8 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) of a JSON-lines file, packed or not; blank lines are skipped.
 
-    A BOM and CRLF line ends are accepted; with `unwrap`, so is an object that is the only item of a list.
+    A BOM and CRLF line ends are accepted; with `unwrap`, so is a list of objects with the same keys: one object, with
+    lists if they are several.
 
     Raises:
         DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than `MAX_LINE`
@@ -358,8 +359,9 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
         raise DataError(f"{where}: JSON nested too deeply") from err
     except ValueError as err:  # an integer with thousands of digits, or a duplicate key
         raise DataError(f"{where}: not JSON ({shorten_error(err)})") from err
-    if unwrap and isinstance(row, list) and len(row) == 1:
-        row = row[0]
+    if unwrap and isinstance(row, list) and row and all(isinstance(item, dict) for item in row):
+        is_alike = all(item.keys() == row[0].keys() for item in row)
+        row = row[0] if len(row) == 1 else {name: [item[name] for item in row] for name in row[0]} if is_alike else row
     if not isinstance(row, dict):
         advice = f"; {_ONE_PER_LINE}" if isinstance(row, list) else ""
         if isinstance(row, list) and row and isinstance(row[0], str):

@@ -28,12 +28,14 @@ NAMES: Mapping[Side, tuple[str, ...]] = {
 IDS_FIELD = "token_ids"
 IDS = ("id", "example_id")
 _IDS = (*IDS, "question_id", "prompt_id", "doc_id", "task_id", "instance_id", "custom_id", "uid", "qid", "idx", "index")
+_REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
+_WRITERS = {"human", "machine", "model", "ai", "llm", "generated", "real", "fake", "person", "people", "bot"}
 _MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
 # references, then in fields whose name says nothing, and last in those of the other side.
 _KINDS = {
     "output": "output out outs generation gen generated completion continuation response answer prediction pred "
-    "predicted reply hypothesis hypo hyp decoded recover sampled",
+    "predicted reply replies hypothesis hypo hyp decoded recover sampled",
     "human": "human reference ref refs gold golden target tgt truth canonical highlight",
     "prompt": "prompt instruction question query input inp source src context ctx prefix request premise",
     "passage": "document article passage dialogue title",
@@ -51,6 +53,7 @@ _ORDER: Mapping[Side, tuple[str, ...]] = {
 _TURNS = {"turns", "conversation", "conversations", "dialog", "dialogue", "dialogues", "messages", "history"}
 SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
+_SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -68,7 +71,10 @@ class ReadSummary:
         """Return remarks, and one line with all counts unless every record is a whole text."""
         parts = [f"left out: {count} ({reason})" for reason, count in sorted(self.dropped.items())]
         parts += [f"cut at the framework's length limit: {self.truncated}"] if self.truncated else []
-        return [*self.remarks, *(["; ".join([f"texts read: {self.texts}", *parts])] if parts else [])]
+        return [
+            *self.remarks,
+            *(["; ".join([f"texts read: {self.texts}"] * (self.texts > 0) + parts)] if parts else []),
+        ]
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +96,12 @@ class FieldValues:
     @property
     def is_text(self) -> bool:
         """Return whether these look like texts: most have several words, and most differ."""
-        wordy = sum(count_words(text) > 1 for text in self.texts) > len(self.texts) / 2
-        return self.has_turns or (wordy and self.has_letters and (self.is_varied or self.words >= 8))
+        return self.has_turns or (self.is_wordy and self.has_letters and (self.is_varied or self.words >= 8))
+
+    @property
+    def is_wordy(self) -> bool:
+        """Return whether most values have several words."""
+        return sum(count_words(text) > 1 for text in self.texts) > len(self.texts) / 2
 
     @property
     def is_varied(self) -> bool:
@@ -128,6 +138,7 @@ class FieldChoice:
     model: str | None = None  # a field with the names of several models
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
     has_turns: bool = False  # the field holds conversations
+    is_partial: bool = False  # some of the first records lack the field, and so may others
 
     @property
     def has_roles(self) -> bool:
@@ -203,7 +214,7 @@ def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[s
     elif isinstance(value, list):
         if is_conversation(value):
             contents = (message["content"] for item in value if (message := find_message(item)) is not None)
-            yield path, next((content for content in contents if isinstance(content, str)), ""), "turns"
+            yield path, next((content for content in reversed([*contents]) if isinstance(content, str)), ""), "turns"
             return
         parts = [part for part in value if isinstance(part, Mapping) and "type" in part]
         if parts and len(parts) == len(value) and any(isinstance(part.get("text"), str) for part in parts):
@@ -310,8 +321,8 @@ def choose_fields(
     others: list[FieldValues] = []
     path = chosen
     usual = [name for name in (*NAMES[side], "text", *NAMES["system"], "messages") if name in first]
-    if path is None and usual and usual[0] not in values:  # of another type, as reading says
-        path = usual[0]
+    if path is None and usual and usual[0] not in values and not isinstance(first[usual[0]], Mapping):
+        path = usual[0]  # of another type, as reading says
     has_texts = any(v.is_text or v.path in ("text", *NAMES["system"]) for v in values.values())
     if path is None and IDS_FIELD in first and not has_texts:
         path = IDS_FIELD
@@ -321,22 +332,39 @@ def choose_fields(
         raise SpecError(f"{position}: no field {path!r}{suggest(path, [*map(str, first), *values])}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
-    writers = (
-        {(find_message({"role": text, "content": ""}) or {}).get("role") for text in roles.texts}
-        if (roles := values.get("role"))
-        else set()
-    )
+    roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
     reading = FieldChoice(
         path, chosen is None, _find_prompt(values, rest), _find_id(first, path), model=models,
-        role="role" if {"user", "assistant"} <= writers else None,
+        role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
         has_turns=path == "messages" or (path in values and values[path].has_turns),
+        is_partial=chosen is None and _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records,
     )  # fmt: skip
+    if chosen is None:
+        _refuse_mixtures(records, reading, values, position)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
+
+
+def _refuse_mixtures(
+    records: Sequence[Cells], reading: FieldChoice, values: Mapping[str, FieldValues], position: str
+) -> None:
+    """Raise `DataError` where a file has texts of several systems for one prompt, or of people and of models."""
+    writers = next((v for v in values.values() if {*v.texts} <= _WRITERS and len({*v.texts}) > 1), None)
+    if writers is not None and "." not in writers.path:
+        names = " and ".join(sorted({*writers.texts}))
+        raise DataError(f"{position}: texts of {names} ({writers.path!r}) in one file; give each a file")
+    systems: dict[object, set[str]] = {}
+    for cells in records if reading.model is not None else ():
+        key = tuple(str(find_value(cells, name)) for name in reading.prompt) or cells.get(reading.id or "")
+        systems.setdefault(key, set()).add(str(cells.get(reading.model or "")))
+    names = next((" and ".join(sorted(several)[:2]) for several in systems.values() if len(several) > 1), "")
+    if names:
+        raise DataError(f"{position}: texts of several models ({names}, {reading.model!r}) in one file; give each one")
 
 
 def _find_prompt(values: Mapping[str, FieldValues], names: Sequence[str]) -> tuple[str, ...]:
     """Return the fields that together are the prompt: `prompt`, else all others that are called so."""
     prompts = [n for n in names if values[n].kind == "prompt" and not values[n].has_lists and not values[n].has_turns]
+    prompts = [n for n in prompts if n in _REQUESTS or values[n].is_wordy]
     if "prompt" in prompts:
         return ("prompt",)
     flat = [name for name in prompts if "." not in name]

@@ -336,7 +336,8 @@ def _is_json_lines(file: Path) -> bool:
     """Return whether a file of JSON has a whole object on its first line; its errors are those of JSON lines."""
     with core.open_bytes(file) as handle:
         try:
-            line = next((line for line in iter(lambda: handle.readline(core.MAX_LINE), b"") if line.strip()), b"{}")
+            lines = (line for line in iter(lambda: handle.readline(core.MAX_LINE), b"") if line.strip())
+            line, is_alone = next(lines, b"{}"), next(lines, None) is None
         except (OSError, EOFError, zlib.error):
             return True
     start = line.lstrip(b"\xef\xbb\xbf \t")[:1]
@@ -344,7 +345,7 @@ def _is_json_lines(file: Path) -> bool:
         value = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return start not in (b"[", b"{") or line.strip() not in (b"[", b"{", b"[{")
-    return isinstance(value, dict) or (isinstance(value, list) and len(value) == 1)
+    return isinstance(value, dict) or (isinstance(value, list) and (len(value) == 1 or not is_alone))
 
 
 def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, Any] | None:

@@ -120,30 +120,25 @@ def import_unpaired(
         selection: What of a record is scored.
     """
     survey = survey_texts(path, selection)
-    source = FileFacts(path.name, selection.thinking, survey.title)
+    source = FileFacts(path.name, selection.thinking, survey.title, survey.tags, survey.is_reasoning_apart)
     if not survey.count:
         raise DataError(f"{path}: holds no text")
     if survey.count < (count or 1):
         raise DataError(
             f"{path}: holds {survey.count} texts, got num_examples={count}; num_examples=all takes them all"
         )
-    any_text = any_continuation = False  # whether any text is not empty, with and without its prompt
-    for text in islice(read_texts(path, selection, ReadSummary()), count):
-        text = decode_text(text, tokenizer)
-        source.add(text)
-        any_text = any_text or bool((text.text or "").strip()) or text.reasoning is not None
-        any_continuation = any_continuation or bool((text.text or "")[len(text.prompt or "") :].strip())
     prompted = survey.starts_with_prompt
-    if not (any_continuation if prompted else any_text):
+    num_blank = survey.num_copies if prompted else survey.num_empty
+    if num_blank == survey.count and not survey.is_reasoning_apart and survey.has_texts:
         raise DataError(f"{path}: all {survey.count} texts of the file are empty")
 
     def make_pairs() -> Iterator[Pair]:
         texts = number_texts(read_texts(path, selection, ReadSummary()), survey.grouping)
-        for text in islice(texts, count):
+        for group, sample, text in islice(texts, count):
             text = decode_text(text, tokenizer)
             start = len(text.prompt or "") if prompted else 0
-            example = Row("", (), Generation(name(text.group), 0, "", (), "length", float("nan")))
-            yield example, replace(text, text=(text.text or "")[start:])
+            example = Row("", (), Generation(name(group), 0, "", (), "length", float("nan")))
+            yield example, replace(text, text=(text.text or "")[start:], sample=sample)
 
     open_pairs: Callable[[], Iterable[Pair]] = make_pairs
     is_scattered = survey.grouping != "conversation" and survey.samples > 1  # texts of a prompt may stand apart

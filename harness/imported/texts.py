@@ -13,12 +13,12 @@ from typing import IO, Any, NoReturn
 
 from openended.harness.core import DataError, Stop, Thinking, check_regular_file, describe_read_errors, digest
 from openended.harness.imported import fields, files, formats
-from openended.harness.imported.fields import FieldChoice, ReadSummary, Side, find_values
+from openended.harness.imported.fields import FieldChoice, ReadSummary, Side, find_value, find_values
 from openended.harness.imported.files import TextRecord, check_text
 from openended.harness.models import (
     REASONING_FIELDS,
+    MarkupSearch,
     find_message,
-    is_conversation,
     limit_memory,
     read_message,
     read_messages,
@@ -105,7 +105,6 @@ class ImportedText:
     paired: bool = True  # false: the text answers no prompt
     reasoning: str | None = None  # what the model reasoned before, where the record has it apart
     turn: int | None = None  # of a conversation, whose turns of one role are its samples
-    group: int = -1  # number of its prompt, from 0
 
 
 @dataclass(slots=True)
@@ -118,12 +117,16 @@ class TextSurvey:
     first: str = ""  # its first text that is not empty
     empty: list[str] = field(default_factory=list)  # where the first few texts are that are empty
     num_empty: int = 0
+    has_texts: bool = False  # not token ids alone
     sizes: dict[int, int] = field(default_factory=dict)  # number of texts of a prompt → number of such prompts
     grouping: str = ""  # what says which texts have one prompt: `conversation`, `prompt`, `id`; empty: nothing
     starts_with_prompt: bool = True  # every text does
     role: str = "assistant"  # whose turns of conversations are read
     fields: Sequence[str] = ()  # all fields with texts, described
+    num_copies: int = 0  # texts that are nothing but their prompt
     summary: ReadSummary = field(default_factory=ReadSummary)
+    tags: MarkupSearch = field(default_factory=MarkupSearch)
+    is_reasoning_apart: bool = False  # some records have their reasoning apart from the text
 
     @property
     def samples(self) -> int:
@@ -183,8 +186,8 @@ def read_texts(
     reading = find_fields(path, selection)
     counts = summary if summary is not None else ReadSummary()
     for record in files.read_records(path, summary, selection.field):
-        value = find_values(record.cells, reading.steps) if reading is not None else None
-        if is_conversation(value) or (reading is not None and reading.has_turns):
+        value = find_values(record.cells, reading.steps) if reading is not None and reading.has_turns else ...
+        if value is not ...:
             yield from _read_turns(record, value, selection.role or "assistant")
         elif selection.role is not None and (reading is None or reading.role is None):
             option = "generations_role" if selection.side == "system" else "task.role"
@@ -244,17 +247,28 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
         survey.fields = [v.describe() for v in fields.collect_values([r.cells for r in records]).values()]
     prompts, ids = dict[object, int](), dict[object, int]()
     conversations: list[int] = []
+    lines: list[int] = []  # number of texts of each record
+    line = -1
     for text in read_texts(path, selection, survey.summary):
         survey.count += 1
         words = (text.text or "").strip()
         survey.first = survey.first or words
+        survey.has_texts = survey.has_texts or text.text is not None
         if text.text is not None and not words and text.reasoning is None:
             survey.num_empty += 1
             survey.empty += [text.where.removeprefix(f"{path}").lstrip(":, ")] if survey.num_empty <= 3 else []
-        survey.starts_with_prompt = survey.starts_with_prompt and _starts_with_prompt(text)
+        prompt = text.prompt or ""
+        starts_with_prompt = bool(prompt) and (text.text or "").startswith(prompt)
+        survey.starts_with_prompt = survey.starts_with_prompt and starts_with_prompt
+        survey.num_copies += not words[len(prompt) :].strip()
+        survey.is_reasoning_apart = survey.is_reasoning_apart or text.reasoning is not None
+        survey.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
         for counts, key in ((prompts, text.prompt), (ids, text.identity)):
             if key:
                 counts[hash(key)] = counts.get(hash(key), 0) + 1
+        lines += [0] * (text.line != line)
+        lines[-1] += 1
+        line = text.line
         if text.turn is not None:
             conversations += [0] * (text.turn == 0)
             conversations[-1] += 1
@@ -265,6 +279,8 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
         survey.grouping, sizes = "prompt", list(prompts.values())
     elif sum(ids.values()) == whole and len(ids) > 1:
         survey.grouping, sizes = "id", list(ids.values())
+    elif len(lines) < whole and len(lines) > 1:
+        survey.grouping, sizes = "record", lines
     else:
         sizes = [1] * whole
     for size in sizes:
@@ -272,16 +288,12 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
     return survey
 
 
-def _starts_with_prompt(text: ImportedText) -> bool:
-    return bool(text.prompt) and (text.text or "").startswith(text.prompt or "")
-
-
-def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[ImportedText]:
-    """Yield texts with the number of their prompt, and their own number among its texts in the order of the file."""
+def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple[int, int, ImportedText]]:
+    """Yield (number of its prompt, number among the texts of the prompt, text) in the order of the file."""
     groups: dict[object, int] = {}
     counts: list[int] = []
     for text in texts:
-        if grouping == "conversation":
+        if grouping in ("conversation", "record"):
             key: object = text.line
         elif grouping:
             key = hash(text.prompt if grouping == "prompt" else text.identity)
@@ -293,7 +305,7 @@ def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[Impor
         else:
             group = len(counts)
             counts.append(0)
-        yield replace(text, group=group, sample=counts[group])
+        yield group, counts[group], text
         counts[group] += 1
 
 
@@ -347,7 +359,10 @@ def _read_record(
         return
     option = OPTIONS[selection.side]
     field = reading.field if reading is not None else "article"
-    value = find_values(row, field.split("."))
+    value = row[field] if field in row else find_values(row, field.split("."))
+    if value is ... and reading is not None and reading.is_partial:
+        summary.dropped[f"records without {field!r}"] += 1
+        return
     if value is ... or reading is None:
         raise DataError(f"{where}: no field {field!r} with the text; it has {', '.join(row)}; set {option}NAME")
     if field == fields.IDS_FIELD:
@@ -362,8 +377,9 @@ def _read_record(
     name = None if unpaired else reading.id
     example = _read_id(row.get(name), where) if name is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
-    parts = [(path, find_values(row, path.split("."))) for path in reading.prompt]
-    prompts = [check_text(part, path, where) for path, part in parts if part is not ... and part is not None]
+    parts = [(path, row[path] if path in row else find_value(row, path)) for path in reading.prompt]
+    prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)
+               if part is not None]  # fmt: skip
     prompt = "\n\n".join(filter(None, prompts)) if prompts else None
     sample, stop, token_ids = (
         _read_sample(row.get("sample"), where),

@@ -11,8 +11,8 @@ REASONING_FIELDS = ("reasoning", "reasoning_content")
 
 # What other programs call a role and the content of a message, and the roles.
 _ROLES, _CONTENTS = ("role", "from", "author", "speaker"), ("content", "value", "text")
-_ALIASES = {"human": "user", "prompter": "user"} | dict.fromkeys(
-    ("gpt", "chatgpt", "bot", "chatbot", "ai", "model", "bing", "bard"), "assistant"
+_ALIASES = {"human": "user", "prompter": "user", "user": "user"} | dict.fromkeys(
+    ("assistant", "gpt", "chatgpt", "bot", "chatbot", "ai", "model", "bing", "bard"), "assistant"
 )
 
 
