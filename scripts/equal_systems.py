@@ -34,11 +34,11 @@ from openended.harness.report.analysis.uncertainty import (
     check_with_uncertainty,
     join_components,
 )
-from openended.harness.report.headline import write_headline
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
-from openended.harness.report.tables.frame import Cell, Quantity, mark_best_cells, rank_cells
+from openended.harness.report.tables.frame import Cell, Quantity, mark_best, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
+from openended.harness.report.tables.headline import write_headline
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
 from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
@@ -147,7 +147,7 @@ def mark_bold(results: Results, *, tests: bool = True) -> list[bool]:
             return math.nan
         return compute_equality_p_value(results, results.values, cell.source, best.source)
 
-    return [cell.best for cell in mark_best_cells(column, cells, ["model"] * len(cells), test)[1]]
+    return [cell.best for cell in mark_best(column, cells, ["model"] * len(cells), test)[1]]
 
 
 def lose_bold(

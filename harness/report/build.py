@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
 from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
-from openended.harness.report.output_folder import replace_folder, warn_of_failure
+from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
+from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.frame import Frame, join_tasks
@@ -51,7 +52,7 @@ class Report:
         """Print the tables and the paths of the files; if verbose, also rules, dates, commands and signatures."""
         from rich.text import Text
 
-        from openended.harness.report.headline import describe_best
+        from openended.harness.report.tables.headline import describe_best
 
         out = console or make_console()
         for table in self.tables:

@@ -45,7 +45,8 @@ _ARGUMENTS: core.Arguments = {
     "--rows": {"metavar": "AXES", "help": "axes of the rows (metric is one); overrides the layout"},
     "--columns": {"metavar": "AXES", "help": "axes of the columns, each a level of the heading"},
     "--tables": {"metavar": "AXES", "help": "axes that get one table per value; auto: as needed"},
-    "--gaps": {"action": "store_true", "help": "print |model - human| for values whose target is the human value"},
+    "--gaps": {"nargs": "?", "const": True, "choices": (True, "log"), "metavar": "log",
+               "help": "print |model - human| for values whose target is the human value, or that of their logarithms"},
     "--intervals": {"action": "store_true", "help": "print the 95 %% interval over examples next to every value"},
     "--width": {"metavar": "column|page|POINTS",
                 "help": "text width of the LaTeX tables: column (219 points), page (455), or points; default: that of "
@@ -99,7 +100,7 @@ def _build_report(args: argparse.Namespace) -> "Report":
         raise core.SpecError(f"--{empty}: expected names separated by commas, got {lists[empty]!r}")
     options: dict[str, Any] = {name: tuple(_split_at_commas([v])) for name, v in lists.items() if v is not None}
     typed_axes = [a for name in ("rows", "columns", "tables") for a in options.get(name, ()) if a not in OWN_AXES]
-    options |= {"gaps": True} if args.gaps else {}
+    options |= {"gaps": args.gaps} if args.gaps else {}
     options |= {"uncertainty": "interval"} if args.intervals else {}
     if args.width is not None:
         options["latex_width"] = _parse_width(args.width)

@@ -90,6 +90,7 @@ from .systems import (
     label_system as label_system,
     label_systems as label_systems,
     make_natural_sort_key as make_natural_sort_key,
+    measure_gap as measure_gap,
     order_axes as order_axes,
     orient as orient,
     parse_sizes as parse_sizes,

@@ -29,8 +29,9 @@ class Layout(Spec):
     metric without a key are the values that it must not be interpreted without (recall next to precision)."""
     needs: tuple[str, ...] = ()
     """Metrics of which the runs must have one: without, the table would show nothing of what its title says."""
-    gaps: bool = False
-    """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4)."""
+    gaps: bool | Literal["log"] = False
+    """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4); `log`: |log₂ model
+    − log₂ human| (MAUVE, A.2, of the generation perplexity)."""
     allow: tuple[str, ...] = ()
     """Signature fields that may differ among compared values because they distinguish the systems."""
     differing: Literal["refuse", "columns", "mark"] = "refuse"

@@ -127,9 +127,9 @@ def rank_typed_values(commands: Iterable[Sequence[str]]) -> Ranks:
     for word in (word for command in commands for word in command):
         axis, sign, values = word.partition("=")
         if sign and "," in values and not re.search(r"[\[\](){}'\"]", values):
-            known = ranks.setdefault(axis.lstrip("+"), {})
+            names = ranks.setdefault(axis.lstrip("+"), {})
             for value in map(str.strip, values.split(",")):
-                known.setdefault(value, len(known))
+                names.setdefault(value, len(names))
     return ranks
 
 
@@ -243,6 +243,13 @@ def find_target(item: SystemValue, items: Iterable[SystemValue]) -> float | None
         return item.target
     human = find_human_value(items, item)
     return math.nan if human is None else human.mean
+
+
+def measure_gap(value: Any, human: Any, gaps: bool | str) -> Any:  # noqa: ANN401 - numbers or arrays
+    """Return the distance of values to the human value, or of their base-2 logarithms (`gaps=log`)."""
+    import numpy as np
+
+    return np.abs(np.log2(value) - np.log2(human) if gaps == "log" else np.asarray(value) - human)
 
 
 def orient(values: Any, direction: str, target: Any = None) -> Any:  # noqa: ANN401

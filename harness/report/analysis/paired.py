@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ DRAWS = 10_000
 MOST_EXACT = 14  # seeds or examples up to which all 2ⁿ sign patterns are enumerated
 LEAST_SEEDS = 6  # 2 / 2⁶ = 0.03; with fewer, p < 0.05 is impossible, and the test would only cost the others power
 LEVEL = 0.05
+Z = NormalDist().inv_cdf(1 - LEVEL / 2)  # standard errors to each side in an interval of 95 %
 AGREES = 1e-6  # relative tolerance between float64 means of the same numbers
 
 

@@ -54,10 +54,10 @@ class ScoreDifference(MeanScore):
         n = n or self.n
         if self.test == MCNEMAR:
             steps = 1 << 20
-            found = bisect(
+            least = bisect(
                 range(steps), POWER, key=lambda step: compute_mcnemar_power(n, self.discordant, step / steps)
             )
-            return found / steps if found < steps * self.discordant else math.nan
+            return least / steps if least < steps * self.discordant else math.nan
         times = n / self.n
         return compute_detectable_size(self.freedom * times) * self.std_error / math.sqrt(times)
 

@@ -14,6 +14,7 @@ from statistics import NormalDist
 from openended.harness.core import DataError, format_duration, suggest
 from openended.harness.report.analysis.paired import (
     LEVEL,
+    Z,
     compute_student_quantile,
     estimate_difference,
     estimate_middle,
@@ -30,7 +31,7 @@ from openended.harness.results import (
 
 POWER = 0.8
 MOST_FREEDOM = 1e5  # beyond, Student's t is as good as normal
-RESOLVED = NormalDist().inv_cdf(1 - LEVEL / 2) + NormalDist().inv_cdf(POWER)
+RESOLVED = Z + NormalDist().inv_cdf(POWER)
 """The smallest difference that is resolved, in standard errors: 2.8."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import F64
+from openended.harness.report.analysis.paired import Z
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
@@ -98,7 +99,7 @@ def show_entropy(part: Part) -> Plot | None:
         if value is None or not size:
             continue
         mean, error = (np.mean([arrays[i][:size] for arrays in stored], axis=0) for i in (0, 1))
-        far = 1.96 * np.nan_to_num(error) / math.sqrt(len(stored))
+        far = Z * np.nan_to_num(error) / math.sqrt(len(stored))
         common: dict[str, Any] = {"like": value, "axes": value.axes, "label": system.name, "look": {"alpha": 0.15}}
         band = {"below": np.minimum(far, mean), "above": far}
         series.append(Series(mark="curve", x=np.arange(1, size + 1), y=mean, **common, **band))

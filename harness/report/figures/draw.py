@@ -11,7 +11,7 @@ from typing import Any
 from openended.harness import core, results as measured
 from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
-from openended.harness.report.output_folder import warn_of_failure
+from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue

@@ -49,7 +49,8 @@ def show_metrics(part: Part) -> Plot | None:
         is_gap = part.layout.gaps and values[0].direction == "match_human"
         series = [
             Series(
-                mark="dots", x=[abs(value.mean - centers[rank]) if is_gap else value.mean], y=[rank],
+                mark="dots", y=[rank],
+                x=[measured.measure_gap(value.mean, centers[rank], part.layout.gaps) if is_gap else value.mean],
                 left=[value.reach[0]], right=[value.reach[1]], style=names[rank], like=systems[rank].items[0],
                 axes=value.axes,
             )
@@ -163,7 +164,7 @@ def show_sweep(
             x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
             targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
             if is_gap:
-                y = np.abs(y - targets)
+                y = measured.measure_gap(y, np.array(targets), part.layout.gaps)
             else:
                 others["human"] |= {at: target for at, target in zip(x, targets, strict=True) if math.isfinite(target)}
                 others["human ceiling"] |= {at: i.mean for i in sides for at, p in line.points if _is_ceiling(i, p)}
@@ -216,7 +217,9 @@ def show_pairs(part: Part) -> Plot | None:
     for system, x, y in systems:
         label = part.name("label", system.name)
         common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
-        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, **common))
+        is_chat = x.axes.get("model.chat_template", "").lower() not in ("", "none", "false")
+        hollow = {"look": {"markerfacecolor": "none"}} if is_chat else {}
+        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, **common, **hollow))
         points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
         if len(points) >= 3:  # of two, the ellipse is a line
             series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **common))

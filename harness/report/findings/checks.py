@@ -1,6 +1,7 @@
 """Checks of the papers' claims: each returns what was measured and whether it holds, or None if values are missing."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
@@ -24,6 +25,8 @@ RIVALS = (
 )  # fmt: skip
 """The metrics whose agreement with people or a discriminator is compared."""
 SIZES = ("xs", "s", "small", "base", "m", "medium", "l", "large", "xl", "xxl")
+SMALLEST = {"gpt2": "small"}  # models that are named without their size
+CHAT_WORDS = re.compile(r"\(chat\)|\b(chat|instruct|it|hf)\b")  # of the names of chat models and of their base models
 
 
 def check_all(sample: Sample, checks: Mapping[str, Check]) -> Outcome | None:
@@ -61,6 +64,7 @@ def select_main_setting(
 def parse_size(model: str) -> int | None:
     """Return the rank of a model's size, given by the last word of its name; None if the name has no size."""
     last = model.lower().replace("_", "-").rpartition("-")[2]
+    last = SMALLEST.get(last, last)
     return SIZES.index(last) if last in SIZES else None
 
 
@@ -130,11 +134,23 @@ def compare(numbers: Mapping[str, F64], relation: str) -> NDArray[np.bool_]:
     return holds
 
 
-def check_trend(sample: Sample, values: Sequence[Pair], axes: Sequence[str], sign: int) -> Outcome | None:
+def select_where(items: Sequence[SystemValue], where: Mapping[str, str]) -> list[SystemValue]:
+    """Return the values with these axes; `*` is any value but none."""
+    return [i for i in items if all(is_set(v := i.axes.get(a, "")) if w == "*" else v == w for a, w in where.items())]
+
+
+def is_set(value: str) -> bool:
+    """Return whether an axis has a value other than none."""
+    return value.lower() not in ("", "none", "null", "false")
+
+
+def check_trend(
+    sample: Sample, values: Sequence[Pair], axes: Sequence[str], sign: int, where: Mapping[str, str] | None = None
+) -> Outcome | None:
     """Check that a value rises or falls from the smallest to the largest value of an axis on every line."""
     lines = []
     for axis in axes:
-        items = sample.select(values[0])
+        items = select_where(sample.select(values[0]), where or {})
         if axis.startswith("decoder."):
             items = select_main_setting(items, values[0], partial(group_into_lines, axis=axis))
         lines += group_into_lines(items, axis)
@@ -148,13 +164,73 @@ def check_trend(sample: Sample, values: Sequence[Pair], axes: Sequence[str], sig
     return join_components(f"{word} on {count} of {len(lines)} lines, e.g. {example.label}: {first}, {last}", right)
 
 
-def check_sizes(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
-    """Check that values rise from each model to the next larger one for every decoder."""
+def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | None:
+    """Check that the distance to the human value falls and rises, or rises and falls, along an axis on some line."""
+    turns, example = [], ""
+    for line in group_into_lines(sample.select(values[0]), axis):
+        humans = [sample.find_human(i) for _, i in line.points]
+        pairs = zip(line.points, humans, strict=True)
+        gaps = [np.abs(sample.means(i) - human) for (_, i), human in pairs if human is not None]
+        if len(gaps) == len(line.points):
+            steps = np.diff(np.stack(gaps), axis=0)
+            turns.append((steps < 0).any(axis=0) & (steps > 0).any(axis=0))
+            if turns[-1][0] or not example:
+                example = f"{line.label}: |gap| {', '.join(format_number(float(gap[0])) for gap in gaps)}"
+    if not turns:
+        return None
+    count = sum(bool(turn[0]) for turn in turns)
+    return join_components(f"turns on {count} of {len(turns)} lines, e.g. {example}", [np.logical_or.reduce(turns)])
+
+
+def check_plateau(
+    sample: Sample, values: Sequence[Pair], axis: str, most: float, *, whole: bool = False,
+    where: Mapping[str, str] | None = None,
+) -> Outcome | None:  # fmt: skip
+    """Check that values change by at most a share of themselves at the end of every line, or along the whole line."""
+    changes = []
+    for pair in values:
+        for line in group_into_lines(select_where(sample.select(pair), where or {}), axis):
+            means = np.stack([sample.means(i) for _, i in line.points[0 if whole else -2 :]])
+            changes.append(
+                (np.ptp(means, axis=0) / np.abs(means).max(axis=0), f"{line.points[0][1].title} {line.label}")
+            )
+    if not changes:
+        return None
+    largest, label = max(changes, key=lambda change: float(change[0][0]))
+    text = f"changes by up to {largest[0]:.1%} {'' if whole else 'at the end '}on {len(changes)} lines ({label})"
+    return join_components(text, [change <= most for change, _ in changes])
+
+
+def check_chat(sample: Sample, values: Sequence[Pair], sign: int) -> Outcome | None:
+    """Check that a value is higher (or lower) for every chat model than for its base model."""
+
+    def name_family(item: SystemValue) -> str:
+        return CHAT_WORDS.sub("", item.axes["model"].lower()).strip("-_ ")
+
+    pairs = []
+    for group in group_values(sample.select(values[0]), "model"):
+        chats = [i for i in group if is_set(i.axes.get("model.chat_template", ""))]
+        bases = {name_family(i): i for i in group if i not in chats}
+        pairs += [(bases[name_family(i)], i) for i in chats if name_family(i) in bases]
+    if not pairs:
+        return None
+    right = [(sample.means(chat) - sample.means(base)) * sign > 0 for base, chat in pairs]
+    base, chat = pairs[0]
+    word, count = "higher" if sign > 0 else "lower", sum(bool(holds[0]) for holds in right)
+    example = f"{base.titles[0]} {base.mean:.3f}, {chat.titles[0]} {chat.mean:.3f}"
+    return join_components(f"{word} for {count} of {len(pairs)} chat models, e.g. {example}", right)
+
+
+def check_sizes(
+    sample: Sample, values: Sequence[Pair], *, sign: int = 1, decoder: str = "", models: Sequence[str] = ()
+) -> Outcome | None:
+    """Check that values rise (or fall) from each model to the next larger one for every decoder, or for one alone."""
 
     def find_neighbors(setting: Sequence[SystemValue]) -> list[tuple[SystemValue, SystemValue]]:
         neighbors = []
-        for group in group_values(setting, "model"):
-            sized = [(size, i) for i in group if (size := parse_size(i.axes["model"])) is not None]
+        for group in group_values([i for i in setting if decoder in ("", i.axes.get("decoder"))], "model"):
+            named = [i for i in group if i.axes["model"] in models or not models]
+            sized = [(size, i) for i in named if (size := parse_size(i.axes["model"])) is not None]
             sized.sort(key=lambda entry: entry[0])
             larger = dict(pairwise(sorted({size for size, _ in sized})))
             neighbors += [(a, b) for small, a in sized for large, b in sized if larger.get(small) == large]
@@ -164,10 +240,11 @@ def check_sizes(sample: Sample, values: Sequence[Pair]) -> Outcome | None:
     neighbors = [both for setting in settings for both in find_neighbors(setting)]
     if not neighbors:
         return None
-    up = [sample.means(b) > sample.means(a) for a, b in neighbors]
+    up = [(sample.means(b) - sample.means(a)) * sign > 0 for a, b in neighbors]
     examples = [f"{a.titles[1]} {a.titles[0]} {a.mean:.3f}, {b.titles[0]} {b.mean:.3f}" for a, b in neighbors[:2]]
     count = sum(bool(holds[0]) for holds in up)
-    return join_components(f"higher in {count} of {len(neighbors)} pairs, e.g. {'; '.join(examples)}", up)
+    word = "higher" if sign > 0 else "lower"
+    return join_components(f"{word} in {count} of {len(neighbors)} pairs, e.g. {'; '.join(examples)}", up)
 
 
 def correlate_ranks(first: F64, second: F64) -> F64:

@@ -34,6 +34,7 @@ class Claim(NamedTuple):
     source: str
     check: Check
     needs: str  # data that the check needs
+    across: bool = False  # whether it is about values of several tasks or options of a task, which it compares
 
 
 @cache
@@ -60,7 +61,7 @@ def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
     rows, claims = [], load_claims()
     with show_progress("findings", len(claims), unit="claims", enabled=True) as advance:
         for claim in claims:
-            rows.append((claim.source, *_check_claim(claim, by_data, errors)))
+            rows.append((claim.source, *_check_claim(claim, {"": items} if claim.across else by_data, errors)))
             advance(1)
     columns = [(Quantity("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
     checked = sum(verdict != "not measured" for *_, verdict in rows)

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from openended.harness.core import DataError, parse_signature, read_jsonl
-from openended.harness.report.headline import HEADLINES
 from openended.harness.report.page.sources import PageTexts, TextSource
+from openended.harness.report.tables.headline import HEADLINES
 from openended.harness.storage import EXPLAIN
 
 log = logging.getLogger(__name__)

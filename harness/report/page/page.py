@@ -17,13 +17,13 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
-from openended.harness.report.headline import write_headline
-from openended.harness.report.output_folder import warn_of_failure
 from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
+from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.headline import write_headline
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
 from openended.harness.report.tables.table import Column, Table

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from openended.harness.core import DataError, escape_csv_cell, parse_signature, write_text
 from openended.harness.imported import Damage, list_damages, parse_damage
-from openended.harness.report.analysis.paired import LEVEL, correct_by_holm
+from openended.harness.report.analysis.paired import LEVEL, Z, correct_by_holm
 from openended.harness.report.tables.frame import Cell, Frame, Quantity
 from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
 
-Z = 1.96  # two-sided, of one test at `LEVEL`
 CSV = "stress.csv"
 FEW_TEXTS = 200
 _COLUMNS = "metric,embedder,damage,strength,value,low,high,detected"

@@ -202,7 +202,7 @@ class Frame:
             cells = list(map(to_cell, contents))
             digits = choose_column_decimals(cells) if quantity.decimals is None else quantity.decimals
             filled = replace(quantity, decimals=digits)
-            styled.append(mark_best_cells(filled, cells, kinds, compare) if ranked else (filled, cells))
+            styled.append(mark_best(filled, cells, kinds, compare) if ranked else (filled, cells))
         ids = [f"{q.metric}.{q.key}" if q.metric else q.key for q, _ in styled]
         entries = []
         for at, label in enumerate(labels):
@@ -273,38 +273,44 @@ def choose_column_decimals(cells: Sequence[Cell]) -> int:
     return choose_decimals([c.value for c in cells], [c.sd if math.isfinite(c.sd) else c.metric_error for c in cells])
 
 
-def mark_best_cells(
-    quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str], compare: Comparison | None = None
-) -> tuple[Quantity, list[Cell]]:
+def mark_best(
+    quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str], compare: Comparison | None = None, *,
+    tested: bool = True,
+) -> tuple[Quantity, list[Cell]]:  # fmt: skip
     """Mark the best cells of a quantity, and note in the quantity how they were found.
 
     Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
     is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested is not separated from the
     best. Without tests, costs (values, or distances to the human value or target) that are printed alike are ties. With
     tests, the quantity gets as many decimals as it takes to print what they separate from the best differently. Nothing
-    is marked in a quantity whose scoring model is out of its domain.
+    is marked in a quantity whose scoring model is out of its domain, nor is a lone value. If not `tested`, the best
+    printed values are marked, as many tables of articles have them.
     """
-    costs = rank_cells(quantity, cells, kinds)
+    costs, decimals = rank_cells(quantity, cells, kinds), quantity.decimals or 0
     if len(costs) < 2 or quantity.out_of_domain:
-        return quantity, list(cells)
+        return replace(quantity, bold=""), [replace(cell, best=False) for cell in cells]
     best = next(iter(costs))
-    decimals = quantity.decimals or 0
-    marked = {at for at, cost in costs.items() if format_fixed(cost, decimals) == format_fixed(costs[best], decimals)}
-    others = [at for at in costs if at != best]
-    tests: dict[BoldRule, dict[int, float]] = {
-        "tests": {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {},
-        "intervals": {at: _compare_intervals(quantity, cells[at], cells[best]) for at in others},
+    texts = {
+        at: format_fixed(cost, digits if (digits := cells[at].decimals) is not None else decimals)
+        for at, cost in costs.items()
     }
+    marked = {at for at in costs if texts[at] == texts[best]}
+    others = [at for at in costs if at != best]
+    tests: dict[BoldRule, dict[int, float]] = {}
+    if tested:
+        tests["tests"] = {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {}
+        tests["intervals"] = {at: _compare_intervals(quantity, cells[at], cells[best]) for at in others}
     corrected = {rule: correct_by_holm(p_values, math.comb(len(costs), 2)) for rule, p_values in tests.items()}
     rule: BoldRule = next((rule for rule in tests if corrected[rule]), "printed")
     p_values = corrected.get(rule, {})
-    if rule == "printed" and any(cells[at].n > 1 for at in costs):
+    if rule == "printed" and tested and any(cells[at].n > 1 for at in costs):
         rule, marked = "seeds", set()
     elif rule != "printed":
         alike, marked = marked, {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
         gaps = [costs[at] - costs[best] for at in alike - marked]
         decimals = max([decimals, *(count_decimals(gap) for gap in gaps)])
-    return replace(quantity, bold=rule, decimals=decimals), [
+        quantity = replace(quantity, decimals=decimals)
+    return replace(quantity, bold=rule), [
         replace(cell, best=at in marked, p_value=p_values.get(at, math.nan)) for at, cell in enumerate(cells)
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
+from openended.harness.report.analysis.paired import Z
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
 from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
@@ -16,7 +17,6 @@ from openended.harness.storage import MODEL_STAGES
 
 PREFERENCES = "bradley_terry"
 _RATED_BY = {PREFERENCES: "Preferred by", "mean_rating": "Rated by"}  # metrics that score all players of a file
-Z = 1.959964  # 97.5 % quantile of the standard normal
 REMARK = (
     "Bradley-Terry scores, mean 0 over the players of a criterion; with a score difference d the better player is "
     "preferred with probability 1 / (1 + exp(−d{})). Intervals from standard errors."

@@ -6,17 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.frame import (
-    BLANK,
-    BoldRule,
-    Cell,
-    Frame,
-    FrameEntry,
-    Quantity,
-    competes,
-    compute_cost,
-    format_fixed,
-)
+from openended.harness.report.tables.frame import BLANK, BoldRule, Cell, Frame, FrameEntry, Quantity, mark_best
 from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
@@ -40,7 +30,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     rows, columns = (_Side(axes, entries, frame, layout) for axes in choose_axes(frame, layout))
     if layout.bold == "best":
         contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
-        entries = [entry for members in contests.values() for entry in _mark_best_printed(members)]
+        entries = [entry for members in contests.values() for entry in _mark_contest(members)]
         rows, columns = (_Side(side.axes, entries, frame, layout) for side in (rows, columns))  # with the rule of bold
     if layout.bold == "first":
         others = rows if frame.measure in columns.axes else columns
@@ -261,19 +251,11 @@ def _build_cell(entry: FrameEntry | None, column: Column) -> Cell:
     return entry.cell if is_same else replace(entry.cell, quantity=quantity)
 
 
-def _mark_best_printed(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
+def _mark_contest(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
     """Mark the best printed values among systems or metrics, without a test."""
-    texts: dict[int, tuple[float, str]] = {}
-    for at, entry in enumerate(entries):
-        cost = compute_cost(entry.quantity, entry.cell, entry.cell.value)
-        may_win = competes(entry.cell) and not entry.quantity.out_of_domain
-        if math.isfinite(cost) and may_win and entry.role not in ("human", "summary"):
-            digits = entry.cell.decimals if entry.cell.decimals is not None else entry.quantity.decimals or 0
-            texts[at] = cost, format_fixed(cost, digits)
-    if len(texts) < 2:  # a lone value is no best one
-        return [_mark(entry, "", best=False) for entry in entries]
-    best = min(texts.values())[1]
-    return [_mark(e, "printed", best=at in texts and texts[at][1] == best) for at, e in enumerate(entries)]
+    kinds = ["model" if entry.role not in ("human", "summary") else entry.role for entry in entries]
+    quantity, cells = mark_best(entries[0].quantity, [entry.cell for entry in entries], kinds, tested=False)
+    return [_mark(e, quantity.bold, best=cell.best) for e, cell in zip(entries, cells, strict=True)]
 
 
 def _mark(entry: FrameEntry, rule: BoldRule, *, best: bool) -> FrameEntry:

@@ -20,7 +20,7 @@ from openended.harness.report.tables.frame import (
     Quantity,
     choose_column_decimals,
     format_fixed,
-    mark_best_cells,
+    mark_best,
     rank_cells,
 )
 from openended.harness.report.tables.selection import TablePart
@@ -67,7 +67,7 @@ def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
     frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
     column = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
     kinds = ["model"] * len(column.cells)
-    quantity, cells = mark_best_cells(column.quantity, column.cells, kinds, frame.compare)
+    quantity, cells = mark_best(column.quantity, column.cells, kinds, frame.compare)
     return [] if quantity.out_of_domain else [cells[at] for at in rank_cells(quantity, cells, kinds)]
 
 
@@ -125,7 +125,7 @@ class _ValueFrame:
         kinds = [role for role, *_ in rows]
         entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
         for at, column in enumerate(built):
-            quantity, cells = mark_best_cells(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
+            quantity, cells = mark_best(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
             styled.append((quantity, cells))
             entries += [
                 FrameEntry(axes | column.axes, quantity, cell, {}, settings | column.settings, role, seeds)
@@ -157,7 +157,8 @@ class _ValueFrame:
                 *self.list_unknown_keys(),
             ),
             rules=(
-                *estimates, *describe_resolution(styled, kinds, part), *skipped, *self.describe_ceilings(),
+                *describe_classifier_errors(models, label), *estimates, *describe_resolution(styled, kinds, part),
+                *skipped, *self.describe_ceilings(),
                 *means, *signatures,
             ),
         )  # fmt: skip
@@ -171,7 +172,8 @@ class _ValueFrame:
 
     def compare(self, cell: Cell, best: Cell) -> float:
         """Return the p-value that the systems of two cells are equally good; NaN if it cannot be tested."""
-        if cell.source is None or best.source is None:
+        is_log_gap = self.layout.gaps == "log" and cell.human is not None  # the tests are of values and distances
+        if cell.source is None or best.source is None or is_log_gap:
             return math.nan
         return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
 
@@ -248,7 +250,8 @@ class _ValueFrame:
             cells[key] = self.build_cell(item, references, gap=gap)
         cells |= mark_other_sizes(filled, cells)
         humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
-        title = f"|Δ {first.title}|" if gap else first.title
+        log = "log₂ " if layout.gaps == "log" else ""
+        title = f"|Δ {log}{first.title}|" if gap else first.title
         measure = ".".join(pair)
         axes = {axis: ", ".join(_label_value(where, axis)) for axis in layout.list_compared_apart() if axis in where}
         if "options" in (*layout.rows, *layout.columns):
@@ -278,7 +281,9 @@ class _ValueFrame:
             interval = (over.low, over.high) if over is not None else None
         varies = interval is None or interval[0] < interval[1]
         return Cell(
-            abs(item.mean - human.mean) if gap and human is not None else item.mean, item.sd, item.seeds,
+            float(measured.measure_gap(item.mean, human.mean, self.layout.gaps))
+            if gap and human is not None
+            else item.mean, item.sd, item.seeds,
             item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
             source=item, human=human,
         )  # fmt: skip
@@ -452,6 +457,16 @@ def describe_resolution(
     where = " (≈, →: in their distances to the human value or the target)" if targets else ""
     head = "Paired tests separate the best system from its nearest rival with 80 % power if they differ by"
     return (f"{head} {', '.join(listed)}{where}.",)
+
+
+def describe_classifier_errors(models: Sequence[SystemValue], label: Label) -> tuple[str, ...]:
+    """Return a line with the error that HUSE implies, and what it bounds (Hashimoto et al. 2019, appendix A.2)."""
+    errors = [f"{label(i)} {i.mean / 2:.3f}" for i in models if i.pair == ("huse", "huse") and math.isfinite(i.mean)]
+    bound = (
+        "the error of the best classifier is no higher, and lower by at most 2 (1 − 2^−I), where I are the bits of its "
+        "decision that ratings and probabilities lack"
+    )
+    return (f"Error of the classifier, HUSE / 2: {', '.join(errors)}; {bound}.",) if errors else ()
 
 
 def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str, ...]:

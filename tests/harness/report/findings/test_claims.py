@@ -15,7 +15,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.findings import checks
 from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, parse_size
 from openended.harness.report.findings.claims import load_claims
-from openended.harness.report.headline import write_headline
+from openended.harness.report.tables.headline import write_headline
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.report.tables.values import build_value_frames
@@ -72,7 +72,7 @@ def test_a_decoder_stands_with_its_best_parameters(tmp_path):
     assert [items[at[0]].mean for items, at in found] == [0.1, 0.8]
 
 
-@pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", None)])
+@pytest.mark.parametrize(("model", "place"), [("docs-s", 1), ("gpt2_large", 7), ("gpt2", 2), ("opt", None)])
 def test_size_is_the_last_word_of_a_models_name(model, place):
     assert parse_size(model) == place
 
@@ -110,6 +110,45 @@ def test_claims_about_decoders(tmp_path, nucleus, holds):
     assert found["Beam search is close to greedy"] == "holds"
     assert found["Adversarial fools Gen. PPL, not MAUVE"] == "holds"  # gaps 0.1 and 2, MAUVE 0.1 and more than 0.2
     assert found["MAUVE falls with length"] == "not measured"
+
+
+def test_claims_about_measures_over_lengths(tmp_path):
+    """Distances to 30: 10, 1 and 5; the sparsemax score changes by 1 %; the Fréchet distance falls."""
+    for length, ppl, score, distance in ((32, 20.0, 0.500, 9.0), (64, 31.0, 0.505, 8.0), (96, 35.0, 0.502, 7.0)):
+        lines = [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0}),
+                 result("model", "sparsemax_score", {"sparsemax_score": score}, direction="higher"),
+                 result("model", "frechet", {"frechet": distance}, direction="lower")]  # fmt: skip
+        write_run(tmp_path, "nucleus", 0, results=lines, axes={"max_new_tokens": length})
+    said = measured(tmp_path)
+    words = "turns on 1 of 1 lines, e.g. nucleus p=0.95: |gap| 10.0, 1.000, 5.0"
+    assert said["Gen. PPL comes nearer to human and goes away again as texts get longer"] == (words, "holds")
+    assert said["The sparsemax score does not depend on the length"][0].startswith("changes by up to 1.0% on 1 lines")
+    assert said["The sparsemax score does not depend on the length"][1] == "holds"
+    assert said["Fréchet distance falls with length"][1] == "holds"
+
+
+def test_claims_about_chat_models_and_plateaus(tmp_path):
+    chat = {"model.chat_template": "true"}
+    for model, axes, precision, recall in (("llama-7b-hf", {}, 0.5, 0.6), ("llama-7b-chat-hf (chat)", chat, 0.8, 0.3)):
+        for n, more in ((1000, 0.2), (2000, 0.1), (4000, 0.101)):
+            run(tmp_path, "nucleus", precision=precision + more, recall=recall + more, model=model,
+                axes={**axes, "num_examples": n})  # fmt: skip
+    for count, recall in ((0, 0.1), (5, 0.3), (10, 0.31)):
+        axes = {**chat, "task.num_in_context": count, "max_new_tokens": 50}
+        run(tmp_path, "nucleus", precision=0.5, recall=recall, model="mistral-it (chat)", axes=axes)
+    said = measured(tmp_path)
+    words, verdict = said["Chat models are more precise and less diverse than their base models"]
+    assert "precision higher for 3 of 3 chat models, e.g. llama-7b-hf 0.700, llama-7b-chat-hf (chat) 1.0" in words
+    assert verdict == said["Precision and recall reach a plateau as N grows"][1] == "holds"
+    assert said["Recall of chat models rises with the number of examples in the prompt"][1] == "holds"
+    assert said["With more examples in the prompt, chat models reach a plateau"][1] == "does not hold", "by 3.2 %"
+
+
+@pytest.mark.parametrize(("small", "verdict"), [(0.6, "holds"), (0.4, "does not hold")])
+def test_small_beats_medium_under_ancestral_sampling(tmp_path, small, verdict):
+    for model, value in (("gpt2", small), ("gpt2-medium", 0.5), ("gpt2-xl", 0.9)):
+        run(tmp_path, "ancestral", value, model=model)
+    assert measured(tmp_path)["Ancestral sampling: GPT-2 small is better than medium"][1] == verdict
 
 
 def test_claims_about_lengths_sizes_and_temperatures(tmp_path):

@@ -18,7 +18,7 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_markdown
-from openended.harness.report.tables.frame import Cell, Quantity, _compare_intervals, mark_best_cells
+from openended.harness.report.tables.frame import Cell, Quantity, _compare_intervals, mark_best
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
 from openended.harness.report.tables.table import Column, Table, TableRow
@@ -248,6 +248,24 @@ def test_gaps_to_human(tmp_path):
     assert [[c.value for c in r.cells] for r in made.rows] == [[1.5, 2.0], [3.0, 1.0]]  # |11.5 - 10|; |mean(6, 8) - 10|
     assert [r.seeds for r in made.rows] == [1, 2]
     assert best(made) == [], "two seeds are not tested"
+
+
+def test_gaps_of_logarithms(tmp_path):
+    """MAUVE, A.2: log₂ of 40 and of 5 less log₂ of 20 are 1 and −2; equal distances of values are no test of these."""
+    for decoder, value in (("greedy", 40.0), ("nucleus", 5.0)):
+        write(tmp_path, decoder, {"m": value}, human={"m": 20.0})
+    made = table(tmp_path, gaps="log")
+    assert made.columns[0].heading == "|Δ log₂ m| ↓"
+    assert [row.cells[0].value for row in made.rows] == pytest.approx([1.0, 2.0])
+    assert best(made) == ["greedy"]
+
+
+def test_the_error_that_huse_implies_is_said(tmp_path):
+    write(tmp_path, "greedy", {"huse": 0.5}, metric="huse", direction="higher")
+    (line,) = (rule for rule in table(tmp_path).rules if "HUSE / 2" in rule)
+    assert line.startswith(
+        "Error of the classifier, HUSE / 2: greedy 0.250; the error of the best classifier is no higher"
+    )
 
 
 def test_perplexity_is_never_alone(tmp_path):
@@ -561,9 +579,7 @@ def test_the_interval_over_seeds_is_students():
 def find_best(values, direction, human=None, **options):
     column = Column("metric", "key", "Title", direction, decimals=2, **options)
     human = folded("key", human) if human is not None else None
-    _, marked = mark_best_cells(
-        column, [Cell(value, human=human) for value in values.values()], ["model"] * len(values)
-    )
+    _, marked = mark_best(column, [Cell(value, human=human) for value in values.values()], ["model"] * len(values))
     return {name for name, cell in zip(values, marked, strict=True) if cell.best}
 
 
@@ -595,7 +611,7 @@ CELLS = {
 def mark(cells, compare=None, direction="higher", human=None, signature=""):
     column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
     human_cells = [replace(cell, human=human) for cell in cells.values()]
-    column, marked = mark_best_cells(column, human_cells, ["model"] * len(cells), compare)
+    column, marked = mark_best(column, human_cells, ["model"] * len(cells), compare)
     return column.bold, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
 
 
@@ -636,7 +652,7 @@ def test_nothing_is_best_of_means_over_seeds_that_no_test_compares(tmp_path, see
 
 def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
     cells = [Cell(298.21), Cell(298.16), Cell(250.0)]
-    column, marked = mark_best_cells(Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9)
+    column, marked = mark_best(Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9)
     assert [cell.best for cell in marked] == [True, False, False]
     table = Table("t", "T", (column,), tuple(TableRow(str(cell.value), "model", (cell,)) for cell in marked))
     assert [table.text(cell, column)[0] for cell in marked] == ["298.210", "298.160", "250.000"], "and differently"
