@@ -218,7 +218,7 @@ def show_pairs(part: Part) -> Plot | None:
         label = part.name("label", system.name)
         common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
         is_chat = x.axes.get("model.chat_template", "").lower() not in ("", "none", "false")
-        hollow = {"look": {"markerfacecolor": "none"}} if is_chat else {}
+        hollow: dict[str, Any] = {"look": {"markerfacecolor": "none"}} if is_chat else {}
         series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, **common, **hollow))
         points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
         if len(points) >= 3:  # of two, the ellipse is a line

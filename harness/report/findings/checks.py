@@ -166,14 +166,14 @@ def check_trend(
 
 def check_turn(sample: Sample, values: Sequence[Pair], axis: str) -> Outcome | None:
     """Check that the distance to the human value falls and rises, or rises and falls, along an axis on some line."""
-    turns, example = [], ""
+    turns, example = list[NDArray[np.bool_]](), ""
     for line in group_into_lines(sample.select(values[0]), axis):
         humans = [sample.find_human(i) for _, i in line.points]
         pairs = zip(line.points, humans, strict=True)
         gaps = [np.abs(sample.means(i) - human) for (_, i), human in pairs if human is not None]
         if len(gaps) == len(line.points):
             steps = np.diff(np.stack(gaps), axis=0)
-            turns.append((steps < 0).any(axis=0) & (steps > 0).any(axis=0))
+            turns.append(np.logical_and(np.any(steps < 0, axis=0), np.any(steps > 0, axis=0)))
             if turns[-1][0] or not example:
                 example = f"{line.label}: |gap| {', '.join(format_number(float(gap[0])) for gap in gaps)}"
     if not turns:
