@@ -20,7 +20,7 @@ from openended.harness.run.facts import FactOptions, collect_facts, describe_tok
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
-from openended.harness.storage import RowFile, load_result, save_result
+from openended.harness.storage import ResultRow, RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 log = logging.getLogger(__name__)
@@ -34,16 +34,6 @@ _NO_VALUE = "a resample of so few texts has no value"
 
 
 @dataclass(frozen=True, slots=True)
-class SystemResult:
-    """One metric of one system, and where its arrays are."""
-
-    system: System
-    metric: core.Metric
-    result: core.MetricResult
-    artifact: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Measurement:
     """One metric of one system: a step, or the reason why there is no value."""
 
@@ -54,21 +44,23 @@ class Measurement:
     step: Step | None
     reason: str = ""
 
-    def read_result(self, options: FactOptions, executor: Executor) -> SystemResult:
-        """Return the result; that of a metric without a value, or whose code raised, has the reason as a note."""
+    def read_result(self, options: FactOptions, executor: Executor) -> ResultRow:
+        """Return the row of the record; that of a metric without a value, or whose code raised, has a note with why."""
         reason, status = self.reason, "undefined"
         if self.step is not None:
             try:
                 entry = executor.get(self.step)
-                return SystemResult(self.system, self.metric, load_result(entry.path), entry.name)
+                return ResultRow.from_result(self.system, self.metric, load_result(entry.path), entry.name)
             except StepFailedError as err:
                 reason, status = str(err), "failed"
             except core.UndefinedMetric as err:
                 reason = str(err)
         facts = collect_facts(options, self.metric, self.human, self.model, executor)
         counts = [executor.read(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)]
-        result = _build_undefined_result(self.metric, facts, counts, reason)
-        return SystemResult(self.system, self.metric, replace(result, status=cast("core.Status", status)), None)
+        result = replace(
+            _build_undefined_result(self.metric, facts, counts, reason), status=cast("core.Status", status)
+        )
+        return ResultRow.from_result(self.system, self.metric, result, None)
 
 
 @dataclass(frozen=True, slots=True)

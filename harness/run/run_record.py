@@ -27,7 +27,6 @@ from openended.harness.core import (
     write_text,
 )
 from openended.harness.decoders import Decoder
-from openended.harness.run.measure import SystemResult
 from openended.harness.run.steps import Executor, StepState
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
@@ -47,8 +46,8 @@ class Outcome:
 
 
 def write_record(
-    runs: Path, executor: Executor, results: Sequence[SystemResult], *, spec: dict[str, Json], axes: dict[str, Json],
-    decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
+    runs: Path, executor: Executor, results: Sequence[storage.ResultRow], *, spec: dict[str, Json],
+    axes: dict[str, Json], decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
 ) -> Path:  # fmt: skip
     """Write the run record into a folder of `runs` unless an equal one exists; return that folder."""
     if decoder is not None and isinstance(spec["decoder"], dict):
@@ -61,7 +60,7 @@ def write_record(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
         command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
         provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
-        results=tuple(storage.ResultRow.from_result(r.system, r.metric, r.result, r.artifact) for r in results),
+        results=tuple(results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.
     with executor.session.store.hold_lock(f"run-{key}", f"run {key}"):
@@ -85,7 +84,9 @@ def _is_same_run(folder: Path, record: storage.RunRecord) -> bool:
     return all(earlier[name] == now[name] for name in ("spec", "results"))
 
 
-def write_explanations(folder: Path, store: Path, results: Sequence[SystemResult], human: Path, model: Path) -> None:
+def write_explanations(
+    folder: Path, store: Path, results: Sequence[storage.ResultRow], human: Path, model: Path
+) -> None:
     """Write the explanations of the metrics of the system under test; nothing if there are none."""
     lines: list[Mapping[str, Json]] = []
     for result in results:
@@ -93,7 +94,7 @@ def write_explanations(folder: Path, store: Path, results: Sequence[SystemResult
             continue
         arrays = storage.load_result_arrays(store / result.artifact)
         if any(name.endswith("_rows") for name in arrays):
-            head = {"metric": result.result.metric, "signature": result.result.signature}
+            head = {"metric": result.metric, "signature": result.signature}
             names = {"human": _name_rows(human), "model": _name_rows(model)}
             lines += [{**head, **line} for line in _iterate_explanations(arrays, names)]
     if lines:

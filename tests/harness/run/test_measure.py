@@ -115,14 +115,14 @@ def start(tmp_path: Path) -> Any:
 def test_a_metric_is_given_the_sides_that_it_reads(start, sides, given):
     _, measure = start()
     got = measure(probe(sides=sides))
-    assert (got.result.status, got.result.values, got.system) == ("ok", {"probe": 4.0}, "model")
+    assert (got.status, got.values, got.system) == ("ok", {"probe": 4.0}, "model")
     assert (seen[-1].human.system, seen[-1].model.system) == given
 
 
 def test_a_result_is_computed_once_and_the_human_row_is_a_system_of_human_texts(start):
     _, measure = start()
     first, again = measure(probe()), measure(probe())
-    assert (first.artifact, first.result.values) == (again.artifact, again.result.values)
+    assert (first.artifact, first.values) == (again.artifact, again.values)
     assert len(seen) == 1
     rows = {system: measure(probe(), system, human=True) for system in ("human", "model", "ceiling")}
     assert rows["human"].artifact == rows["model"].artifact != rows["ceiling"].artifact
@@ -147,9 +147,9 @@ def test_what_values_and_intervals_share_is_prepared_once(start):
 
     _, measure = start("num_examples=12")  # intervals need ten prompts
     shared = probe(prepare=prepare, evaluate=evaluate, score=score, resampling="bootstrap")
-    assert measure(shared, intervals=0).result.values == {"probe": 12}
+    assert measure(shared, intervals=0).values == {"probe": 12}
     assert calls == ["prepare", ("evaluate", 12)]
-    assert measure(shared).result.values == {"probe": 12}
+    assert measure(shared).values == {"probe": 12}
     assert calls[2:] == ["prepare", ("evaluate", 12), ("score", 12)]
 
 
@@ -157,14 +157,14 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
     _, measure = start()
     with caplog.at_level(logging.DEBUG):
         got = measure(probe(act=raising(ZeroDivisionError("by 0\nand more"))))
-    assert (got.result.status, got.artifact, got.result.n_human, got.result.n_model) == ("failed", None, 4, 4)
-    (note,) = got.result.notes
+    assert (got.status, got.artifact, got.n_human, got.n_model) == ("failed", None, 4, 4)
+    (note,) = got.notes
     assert re.fullmatch(r"failed with ZeroDivisionError: by 0 \(test_measure\.py, line \d+\)", note)
-    assert math.isnan(got.result.values["probe"])
+    assert math.isnan(got.values["probe"])
     assert "metric probe of model failed with ZeroDivisionError" in caplog.text
     assert "Traceback" in caplog.text
     mended = measure(probe())
-    assert (mended.result.status, mended.result.values) == ("ok", {"probe": 4.0})
+    assert (mended.status, mended.values) == ("ok", {"probe": 4.0})
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_mistake_in_a_metric_is_told_and_nothing_is_kept(start, caplog):
 def test_a_result_that_cannot_be_shown_is_a_failure(start, change, message):
     _, measure = start()
     got = measure(probe(evaluate=lambda self, *given: change(Probe.evaluate(self, *given))))
-    assert (got.result.status, got.artifact) == ("failed", None)
-    assert message in got.result.notes[0]
+    assert (got.status, got.artifact) == ("failed", None)
+    assert message in got.notes[0]
 
 
 def test_an_edited_plugin_is_computed_again(start, monkeypatch):
@@ -205,13 +205,13 @@ def test_what_a_plugin_changes_is_seen_by_no_other_metric(start):
 
     _, measure = start()
     for name in ("first", "second"):
-        assert measure(probe(name=name, evaluate=count)).result.values == {"probe": 4}
+        assert measure(probe(name=name, evaluate=count)).values == {"probe": 4}
 
 
 def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(start):
     _, measure = start()
     got = measure(probe(act=raising(UndefinedMetric("too few"))))
-    assert (got.result.status, got.result.notes) == ("undefined", ("too few",))
+    assert (got.status, got.notes) == ("undefined", ("too few",))
     assert got.artifact is not None
     with pytest.raises(DataError, match=r"^x\.csv: wrong$"):
         measure(probe(name="other", act=raising(DataError("x.csv: wrong"))))
