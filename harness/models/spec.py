@@ -1,7 +1,7 @@
 """The specs of models: where a model comes from, what runs it, and what identifies it.
 
-A backend is three files: its code in `harness/backends` (a spec registered in the group `model`, and the class that its
-spec loads), a line in `harness/core/members.py` and a test. Its spec reports unsupported operations while the run is planned.
+A backend is its code in `harness/backends` (a spec registered in the group `model`, and the class that its spec loads),
+a line in `harness/core/members.py` and a test. Its spec reports unsupported operations while the run is planned.
 Planning needs names, digests and context lengths, never weights: everything here is free of torch.
 """
 
