@@ -354,7 +354,7 @@ def _refuse_mixtures(
         raise DataError(f"{position}: texts of {names} ({writers.path!r}) in one file; give each a file")
     systems: dict[object, set[str]] = {}
     for cells in records if reading.model is not None else ():
-        key = tuple(str(find_value(cells, name)) for name in reading.prompt) or cells.get(reading.id or "")
+        key = tuple(str(find_value(cells, name)) for name in reading.prompt) or (str(cells.get(reading.id or "")),)
         systems.setdefault(key, set()).add(str(cells.get(reading.model or "")))
     names = next((" and ".join(sorted(several)[:2]) for several in systems.values() if len(several) > 1), "")
     if names:

@@ -393,8 +393,9 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         return items if _has_objects(items) else None
     if not isinstance(content, dict) or depth == 0:
         return None
-    if content.keys() >= {"columns", "data"} and isinstance(content["data"], list):  # of pandas, orient="split"
-        return [dict(zip(map(str, content["columns"]), row, strict=False)) for row in content["data"]]
+    columns, data = content.get("columns"), content.get("data")  # of pandas, orient="split"
+    if isinstance(columns, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
+        return [dict(zip(map(str, columns), row, strict=False)) for row in data]
     lists = {name: value for name, value in content.items() if isinstance(value, list) and value}
     texts = {name: value for name, value in lists.items() if all(isinstance(item, str) for item in value)}
     groups = [(value, rows) for value in content.values() if value and (rows := _find_rows(value, depth - 1))]

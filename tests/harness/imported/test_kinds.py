@@ -1,11 +1,13 @@
 """Files as other projects write them: which field holds the texts, how many of a prompt, or what is asked."""
 
 import bz2
+import copy
 import csv
 import gzip
 import io
 import json
 import lzma
+import random
 from pathlib import Path
 
 import pytest
@@ -257,6 +259,37 @@ def test_describe_scores_nothing_and_shows_the_reading(tmp_path):
     assert "  field 'prompt' (4 words: “Write about a flood.”)" in done.stdout
     assert f"  first text: {TEXTS[0]}" in done.stdout
     assert not (tmp_path / "outputs").exists()
+
+
+NASTY = [None, [], {}, 5, -1.5, "x", True, [[]], {"a": []}, "\ud800", 10**30, ["x", {}], "", [["a", "b"]], {"0": "x"}]
+
+
+def find_nodes(value):
+    """All (container, key) inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [node for key, part in items for node in ((value, key), *find_nodes(part))]
+
+
+@pytest.mark.slow
+def test_no_change_of_a_file_ends_in_a_traceback(tmp_path):
+    draw = random.Random(1)
+    for _ in range(600):
+        name = draw.choice([*READ, *REFUSED])
+        content = copy.deepcopy((READ.get(name) or REFUSED[name])[0])
+        for _ in range(draw.randint(1, 3)):
+            if isinstance(content, str):
+                at = draw.randrange(len(content))
+                content = content[:at] + draw.choice('\t\n";{[=\x00é') + content[at + 1 :]
+            elif nodes := find_nodes(content):
+                container, key = draw.choice(nodes)
+                container[key] = copy.deepcopy(draw.choice(NASTY))
+        path = put(tmp_path, name, content)
+        for side in ("system", "human"):
+            try:
+                line = survey_texts(path, TextSelection(side=side)).describe("--field ")
+            except (DataError, SpecError) as err:
+                line = str(err)
+            assert len(line.splitlines()) == 1
 
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "generations"
