@@ -13,7 +13,7 @@ from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
+from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_html, to_markdown
 from openended.harness.report.tables.frame import Frame, join_tasks
 from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
@@ -61,6 +61,10 @@ class Report:
         best = [f"best       {line}" for line in describe_best(self.results)] if len(self.tables) == 1 else []
         for line in [*self.lines(), *best]:
             out.print(Text(escape_controls_in_line(line)), soft_wrap=True)
+
+    def _repr_html_(self) -> str:
+        """Return the tables as HTML, which notebooks display."""
+        return "\n".join(map(to_html, self.tables))
 
     def lines(self) -> list[str]:
         """Return lines with the paths of the files, one per kind, and the number of runs."""

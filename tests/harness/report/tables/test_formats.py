@@ -14,7 +14,7 @@ from openended.harness.core.errors import SpecError
 from openended.harness.report.tables import frame as frames, table as tables
 from openended.harness.report.tables.formats import latex, text as text_formats
 from openended.harness.report.tables.formats.latex import format_tabular, lay_out, to_latex
-from openended.harness.report.tables.formats.text import clean, to_csv, to_markdown
+from openended.harness.report.tables.formats.text import clean, to_csv, to_html, to_markdown
 from openended.harness.report.tables.frame import Cell
 from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results.layout import Layout
@@ -75,7 +75,8 @@ def console(table: Table, width: int = 150, *, verbose: bool = False) -> str:
 def test_no_text_breaks_out_of_a_format(text):
     table = hostile(text)
     assert clean(clean(table)) == clean(table)
-    for render in (console, to_markdown, to_latex, to_csv):
+    assert not re.search(r"<(?!/?(table|caption|tr|th|td|b|p|br)>)", to_html(table)), "nothing but our own tags"
+    for render in (console, to_markdown, to_latex, to_csv, to_html):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", render(table)), render
     for row in csv.reader(io.StringIO(to_csv(table))):
         assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
@@ -276,6 +277,13 @@ def test_metrics_become_rows_where_the_columns_do_not_fit():
     assert r"Metric 16 $\uparrow$ & 0.500 {\scriptsize $\pm$ 0.010}" in text
     with pytest.raises(SpecError, match=r"latex_width.*100.*got 12"):
         Layout(latex_width=12)
+
+
+def test_a_notebook_shows_the_table_with_its_best_values():
+    text = to_html(TABLE)
+    assert "<b>0.900</b> ± 0.010" in text
+    assert text.count("<tr>") == 4
+    assert "↑ higher, ≈ closer to human is better" in text
 
 
 def test_markdown_has_one_table_however_wide():
