@@ -210,6 +210,7 @@ class BradleyTerry(core.JudgmentMetric):
     """Abilities of systems from people's pairwise preferences (Bradley & Terry 1952; MAUVE Tables 5, 13 and 14)."""
 
     name = "bradley_terry"
+    synonyms = ("elo",)
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}

@@ -55,6 +55,7 @@ class CompressionRatio(Metric):
     """Redundancy of the corpus as DEFLATE sees it; grows with corpus size, so compare equal n and length."""
 
     name = "compression_ratio"
+    synonyms = ("gzip", "compression")
     family = "text"
     direction = "match_human"
     bounds = (0.0, np.inf)

@@ -174,6 +174,7 @@ class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier, model against human (Pillutla et al. 2021, appendix C)."""
 
     name = "discriminator_accuracy"
+    synonyms = ("c2st", "classifier_two_sample")
     version = 2
     direction = "lower"
     bounds = (0.0, 1.0)

@@ -77,6 +77,7 @@ class DistinctN(families.TextMetric):
     """Share of different n-grams of the corpus; falls with corpus size, so compare equal n and length."""
 
     name = "distinct_n"
+    synonyms = ("distinct", "dist_n", "dist_1", "dist_2", "distinct_1", "distinct_2")
     version = 2
     bounds = (0.0, 1.0)
     resampling = "subsample"  # a bootstrap repeats texts, which lowers the value

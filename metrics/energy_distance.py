@@ -54,6 +54,7 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     """Energy distance of two sets of texts, on 34 surface features or on embeddings (Székely and Rizzo 2013)."""
 
     name = "energy_distance"
+    synonyms = ("energy",)
     version = 2
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
 

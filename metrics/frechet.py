@@ -280,6 +280,7 @@ class Frechet(TwoSample):
     """Fréchet distance of Gaussians fitted to the embeddings (Heusel et al. 2017), in float64."""
 
     name = "frechet"
+    synonyms = ("fid", "fbd", "frechet_distance", "frechet_bert_distance")
     version = 2
     direction = "lower"
     bounds = (0.0, np.inf)

@@ -116,6 +116,7 @@ class GenPPL(core.Metric):
     """Perplexity of the generated text under an outside scorer, with the entropy that unmasks cheap low values."""
 
     name = "gen_ppl"
+    synonyms = ("perplexity", "generative_perplexity", "generation_perplexity", "gen_perplexity")
     family = "scored"
     direction = "match_human"
     bounds = (1.0, np.inf)

@@ -46,6 +46,7 @@ class JensenShannon(TeacherForced):
     """Token-level divergence between Q and the true next token (Martins et al. 2020); teacher-forced."""
 
     name = "jensen_shannon"
+    synonyms = ("jsd",)
     direction = "lower"
     bounds = (0.0, 1.0)  # log 2 in nats, 1 in bits
     titles = {"jensen_shannon": "JS"}

@@ -142,6 +142,7 @@ class Kid(TwoSample):
     """Unbiased squared MMD with a cubic kernel (Bińkowski et al. 2018) and its standard error."""
 
     name = "kid"
+    synonyms = ("mmd", "kernel_distance")
     version = 2
     direction = "lower"
     bounds = (-np.inf, np.inf)

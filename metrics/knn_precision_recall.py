@@ -101,6 +101,7 @@ class KnnPrecisionRecall(TwoSample):
     """
 
     name = "knn_precision_recall"
+    synonyms = ("precision_recall", "prdc", "precision", "recall")
     direction = "higher"
     bounds = (0.0, 1.0)
     ranges = {"density": (0.0, np.inf)}

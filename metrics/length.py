@@ -46,6 +46,7 @@ class Length(CountedMetric):
     """Number of tokens a text, and the share that ran into the length limit."""
 
     name = "length"
+    synonyms = ("len", "mean_length", "num_tokens")
     bounds = (0.0, np.inf)
     ranges = {"hit_limit": (0.0, 1.0)}
     shares = ("hit_limit",)

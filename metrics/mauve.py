@@ -111,6 +111,7 @@ class Mauve(Quantized):
     """Area under the divergence curve of quantized embeddings (Pillutla et al. 2021), as in mauve-text 0.4."""
 
     name = "mauve"
+    synonyms = ("mauve_score",)
     version = 2
     ranges = {"kl_human_model": (0.0, np.inf), "kl_model_human": (0.0, np.inf), **RANGES}
     titles = {

@@ -132,6 +132,7 @@ class SelfBleu(TextMetric):
     """BLEU of each text against all others of its system, exact over all texts; high where texts are alike."""
 
     name = "self_bleu"
+    synonyms = ("self_bleu_4",)
     version = 2
     bounds = (0.0, 1.0)
     resampling = "subsample"  # a repeated text would be its own perfect reference

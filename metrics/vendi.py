@@ -116,6 +116,7 @@ class Vendi(TwoSample):
     """Effective number of different texts (Friedman and Dieng 2023); the human value is the target."""
 
     name = "vendi"
+    synonyms = ("vendi_score",)
     direction = "match_human"
     bounds = (1.0, np.inf)
     sides = "one"

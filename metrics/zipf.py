@@ -75,6 +75,7 @@ class Zipf(TextMetric):
     """Slope of log frequency on log rank; about 1 for natural text."""
 
     name = "zipf"
+    synonyms = ("zipf_coefficient", "zipfs_law")
     bounds = (0.0, np.inf)
     resampling = "subsample"  # a bootstrap repeats texts, which changes the counts of rare tokens
     subset_share = 0.75  # the line bends with the number of texts

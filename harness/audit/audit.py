@@ -144,7 +144,10 @@ def audit_run(
     if spec is None and not is_hidden:
         spec = rebuild("model", model).tokenizer_spec()
     if spec is None:
-        raise DataError(f"{folder}: the record names no model to compare with; give --reference MODEL")
+        raise DataError(
+            f"{folder}: the record leaves out where the model {model['title']} is, because its folder is private; type "
+            f"openended audit {folder.name.rpartition('-')[2]} --reference FOLDER, or a hub id"
+        )
     lm = spec.load(device=device)
     return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
 

@@ -11,6 +11,7 @@ from .choices import (
     read_node as read_node,
     read_option_yaml as read_option_yaml,
     resolve_metric_names as resolve_metric_names,
+    resolve_synonym as resolve_synonym,
 )
 from .commands import (
     OUTPUTS as OUTPUTS,
@@ -31,6 +32,7 @@ from .errors import (
     UndefinedMetric as UndefinedMetric,
     find_repeated as find_repeated,
     find_spelling as find_spelling,
+    fold_spelling as fold_spelling,
     format_last_frame as format_last_frame,
     require_package as require_package,
     shorten_error as shorten_error,
@@ -93,6 +95,7 @@ from .registry import (
     load_members as load_members,
     metric as metric,
     model as model,
+    read_synonyms as read_synonyms,
     task as task,
 )
 from .resampling import (

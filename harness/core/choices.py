@@ -1,5 +1,6 @@
 """The choices of each group: YAML files of `conf/` and of plug-in packages, and classes with their defaults."""
 
+import logging
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
@@ -9,8 +10,10 @@ from itertools import takewhile
 from typing import Any
 
 from openended.harness.core import registry
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.errors import SpecError, fold_spelling, suggest
 from openended.harness.core.io import parse_yaml
+
+log = logging.getLogger(__name__)
 
 GROUPS = (
     "task", "model", "decoder", "prompting", "scorer", "embedder", "scoring", "metric", "report", "runtime", "tracker",
@@ -161,6 +164,30 @@ def list_options() -> list[str]:
     return [line for line in options if line.split(":", 1)[0] not in ("defaults", "hydra")]
 
 
+def resolve_synonym(group: str, word: str) -> str:
+    """Return the name of the choice that a word of the field stands for, with a note; the word itself if there is none.
+
+    Raises `SpecError` for measures that this package leaves out on purpose.
+    """
+    if word in list_choices(group) or group not in ENTRIES:
+        return word
+    folded = fold_spelling(word)
+    if group == "metric" and folded in _AGAINST_ONE_REFERENCE:
+        raise SpecError(
+            f"no metric {word!r}: it compares a text with one reference, and an open-ended prompt has many good "
+            "continuations; mauve, frechet and chamfer compare vectors of texts, self_bleu and rouge_l their words"
+        )
+    name = registry.read_synonyms(group).get(folded)
+    if name is None:
+        return word
+    log.warning("note: %s %s is %s here: %s", group, word, name, list_choices(group)[name])
+    return name
+
+
+_AGAINST_ONE_REFERENCE = ("bertscore", "bartscore", "bleurt", "bleu", "sacrebleu", "meteor", "chrf", "comet", "rouge",
+                          "rouge1", "rouge2", "moverscore")  # fmt: skip
+
+
 def read_set(name: str) -> list[str]:
     """Return what a set of metrics names: metrics and other sets."""
     return list(parse_yaml(read_option_yaml("metric", name))["defaults"])
@@ -170,7 +197,8 @@ def resolve_metric_names(requested: Iterable[str]) -> list[str]:
     """Expand names of metrics (plug-ins included) and of sets into a sorted list; raise `SpecError` for others."""
     metrics, sets = registry.list_members("metric"), list_bundled_choices("metric")
     names: set[str] = set()
-    for name in requested:
+    for word in requested:
+        name = resolve_synonym("metric", word)
         if name in sets and name not in metrics:
             names.update(resolve_metric_names(read_set(name)))
         elif name.endswith(".py"):

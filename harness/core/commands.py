@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from openended.harness.core.choices import GROUPS, list_options
 from openended.harness.core.terminal import CommandParser, run_command
 
-Arguments = Mapping[str, Mapping[str, Any]]  # name of an argument or flag → the options of `add_argument`
+Arguments = Mapping[str, Mapping[str, Any]]
+"""Name of an argument or flag → the options of `add_argument`, and `synonyms`: flags that others have for it."""
 OUTPUTS: Arguments = {
     "--outputs": {"type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "default: outputs"}
 }
@@ -27,8 +29,11 @@ def make_parser(
         prog=f"openended {command}", description=description, example=example, epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter,
     )  # fmt: skip
+    parser.list_run_options = lambda: (*GROUPS, *(line.partition(":")[0] for line in list_options()))
     for name, options in arguments.items():
-        parser.add_argument(*name.split("/"), **options)
+        names = name.split("/")
+        parser.synonyms[names[-1]] = options.get("synonyms", ())
+        parser.add_argument(*names, **{key: value for key, value in options.items() if key != "synonyms"})
     return parser
 
 

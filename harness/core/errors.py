@@ -7,6 +7,7 @@ import difflib
 import functools
 import importlib.util
 import inspect
+import re
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -72,23 +73,23 @@ def find_repeated(values: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:
-    """Return a hint for an unknown name: `; did you mean …? known: …`."""
+    """Return a hint for an unknown name: `; did you mean …?`, or all names where none is near."""
     names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
     if not names:
         return ""
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.5)
-    hint = f"; did you mean {by_lower[close[0]]!r}?" if close else ""
-    return f"{hint} known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else f"; known: {', '.join(names)}"
 
 
 def find_spelling(word: str, choices: Iterable[str]) -> str | None:
     """Return the choice that a word is, apart from case, `-` and `_`."""
+    return next((name for name in choices if fold_spelling(name) == fold_spelling(word)), None)
 
-    def fold(name: str) -> str:
-        return name.lower().replace("_", "").replace("-", "")
 
-    return next((name for name in choices if fold(name) == fold(word)), None)
+def fold_spelling(name: str) -> str:
+    """Return a name without what spellings of it differ in: case, `-`, `_` and blanks."""
+    return re.sub("[-_ ]", "", name.lower())
 
 
 def suggest_arguments(function: F) -> F:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, dataclass_transform
 
-from openended.harness.core.errors import SpecError, format_last_frame, shorten_error, suggest
+from openended.harness.core.errors import SpecError, fold_spelling, format_last_frame, shorten_error, suggest
 from openended.harness.core.members import ENTRIES
 from openended.harness.core.spec import Spec, check_options, coerce
 
@@ -282,12 +282,28 @@ def read_summary(group: str, name: str) -> str:
     return f"{line} ({package})" if line else package
 
 
+@lru_cache
+def read_synonyms(group: str) -> Mapping[str, str]:
+    """Return synonym, folded → name of the bundled classes of a group; no module is imported."""
+    names: dict[str, str] = {}
+    for name, path in list_bundled_members(group).items():
+        for statement in _find_class(_find_file(path), path.rpartition(":")[2]).body:
+            targets = [target.id for target in getattr(statement, "targets", ()) if isinstance(target, ast.Name)]
+            if isinstance(statement, ast.Assign) and targets == ["synonyms"]:
+                names |= {fold_spelling(word): name for word in ast.literal_eval(statement.value)}
+    return names
+
+
 def _read_first_line(file: Path, class_name: str) -> str | None:
     """Return the first line of the docstring of a class in a file, without the full stop."""
-    for node in _parse_file(file).body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name and (docstring := ast.get_docstring(node)):
-            return docstring.splitlines()[0].rstrip(".")
-    return None
+    docstring = ast.get_docstring(_find_class(file, class_name))
+    return docstring.splitlines()[0].rstrip(".") if docstring else None
+
+
+def _find_class(file: Path, class_name: str) -> ast.ClassDef:
+    """Return a class in a file, an empty one if the file does not define it."""
+    classes = (node for node in _parse_file(file).body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    return next(classes, ast.ClassDef(class_name, bases=[], keywords=[], body=[], decorator_list=[]))
 
 
 @lru_cache(maxsize=8)

@@ -71,6 +71,8 @@ class Spec:
     group: ClassVar[str] = ""
     """The registry's group; set by the decorator that registers a class."""
     name: ClassVar[str]
+    synonyms: ClassVar[tuple[str, ...]] = ()
+    """What others call it: the command line accepts these words, and says the name."""
     version: ClassVar[int] = 1
     unkeyed: ClassVar[frozenset[str]] = frozenset()
     """Options that identify nothing by their text, because keys hold a digest of what they name."""

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -109,6 +109,8 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *, example: str = "", **options: Any) -> None:  # noqa: ANN401 - those of argparse
         super().__init__(**options)
         self.example = example
+        self.synonyms: dict[str, tuple[str, ...]] = {}
+        self.list_run_options: Callable[[], Sequence[str]] = tuple
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
 
@@ -149,10 +151,18 @@ class CommandParser(argparse.ArgumentParser):
     def check_flag(self, flag: str) -> None:
         """Exit with 2 if the command has no such flag; suggest the nearest one."""
         if flag not in self._option_string_actions:
-            close = difflib.get_close_matches(flag, self._option_string_actions, n=1)
+            close = [name for name, also in self.synonyms.items() if flag in also]
+            close = close or difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
             if re.fullmatch(r"-\w", flag):
                 close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
-            self.error(f"no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+            name = flag.lstrip("-").replace("-", "_")
+            if close:
+                hint = f"; did you mean {close[0]}?"
+            elif name in self.list_run_options():
+                hint = f"; {name} is an option of a run, which generates: openended {name}=…"
+            else:
+                hint = ""
+            self.error(f"no option {flag}{hint}")
 
 
 class _StoreOnce(argparse._StoreAction):

@@ -25,6 +25,7 @@ class Greedy(QDecoder):
     """
 
     name = "greedy"
+    synonyms = ("argmax", "greedy_search", "greedy_decoding")
     table_rank = 0
     server_options = {}
     certifiable = True
@@ -37,6 +38,7 @@ class Ancestral(SamplingDecoder):
     """Sampling from the full distribution of the model; no hidden top-k."""
 
     name = "ancestral"
+    synonyms = ("sampling", "sample", "random", "multinomial", "pure_sampling", "random_sampling")
     table_rank = 60
     server_options = {}
     certifiable = True
@@ -48,6 +50,7 @@ class Temperature(SamplingDecoder):
     """Sampling from the full distribution at a temperature (Ackley et al. 1985)."""
 
     name = "temperature"
+    synonyms = ("temp", "temperature_sampling")
     table_rank = 70
     server_options = {}
     certifiable = True
@@ -63,6 +66,7 @@ class TopK(SamplingDecoder):
     """Sampling from the k most probable tokens (Fan et al. 2018)."""
 
     name = "top_k"
+    synonyms = ("top_k_sampling",)
     table_rank = 80
     server_options = {"top_k": "k"}
     certifiable = True
@@ -83,6 +87,7 @@ class Nucleus(SamplingDecoder):
     """Sampling from the smallest set of tokens with mass p (Holtzman et al. 2020)."""
 
     name = "nucleus"
+    synonyms = ("top_p", "nucleus_sampling", "top_p_sampling")
     table_rank = 90
     server_options = {"top_p": "p"}
     certifiable = True
@@ -115,6 +120,7 @@ class Typical(SamplingDecoder):
     """Sampling from tokens whose surprisal is near the entropy (Meister et al. 2023)."""
 
     name = "typical"
+    synonyms = ("typical_p", "locally_typical", "typical_sampling")
     table_rank = 100
     server_options = {"typical_p": "mass"}
     title_fields = ("mass",)
@@ -130,6 +136,7 @@ class Epsilon(SamplingDecoder):
     """Sampling from tokens with probability at least eps (Hewitt et al. 2022)."""
 
     name = "epsilon"
+    synonyms = ("epsilon_cutoff", "epsilon_sampling")
     table_rank = 110
     server_options = {"epsilon": "eps"}
     certifiable = True
@@ -145,6 +152,7 @@ class Eta(SamplingDecoder):
     """Sampling from tokens above min(eps, sqrt(eps) exp(-entropy)) (Hewitt et al. 2022)."""
 
     name = "eta"
+    synonyms = ("eta_cutoff", "eta_sampling")
     table_rank = 120
     server_options = {"eta": "eps"}
     title_fields = ("eps",)

@@ -28,6 +28,7 @@ class Beam(Decoder):
     """The most probable sequence found by a search with num_beams hypotheses."""
 
     name = "beam"
+    synonyms = ("beam_search",)
     table_rank = 10
     stochastic = False
     has_q = False

@@ -29,6 +29,7 @@ class ContrastiveSearch(Decoder):
     """
 
     name = "contrastive_search"
+    synonyms = ("contrastive", "simctg", "penalty_alpha")
     table_rank = 30
     stochastic = False
     has_q = False

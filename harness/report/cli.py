@@ -39,8 +39,9 @@ _ARGUMENTS: core.Arguments = {
                    "help": "test every other system against this label, this model, or the last-good checkpoint"},
     "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE",
                 "help": "keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE"},
-    "--out": {"metavar": "DIR", "help": "where the files go; default: outputs/reports/NAME, and layouts/LAYOUT or "
-                                        "layouts/compare in it"},
+    "--out": {"metavar": "DIR", "synonyms": ("--format", "--formats", "--output", "--output-dir", "--outputs-dir"),
+              "help": "where the files (.md, .tex, .csv, figures, page) go; default: outputs/reports/NAME, and "
+                      "layouts/LAYOUT or layouts/compare in it"},
     "--metrics": {"metavar": "NAMES", "help": "values to show; overrides the layout"},
     "--rows": {"metavar": "AXES", "help": "axes of the rows (metric is one); overrides the layout"},
     "--columns": {"metavar": "AXES", "help": "axes of the columns, each a level of the heading"},

@@ -48,6 +48,7 @@ from .runs import (
     find_archive as find_archive,
     find_losses as find_losses,
     find_run as find_run,
+    find_runs as find_runs,
     find_vectors as find_vectors,
     locate_verified_file as locate_verified_file,
     name_vectors as name_vectors,

@@ -89,6 +89,14 @@ def find_run(word: str, outputs: Path) -> Path:
     return folders[0]
 
 
+def find_runs(word: str, outputs: Path) -> list[Path]:
+    """Return the folders of the runs of a name, or that of one run by its path or the end of its name."""
+    runs = outputs / "runs" / word
+    is_name = word not in ("", ".", "..") and "/" not in word and runs.is_dir()
+    folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
+    return folders or [find_run(word, outputs)]
+
+
 def locate_run(folder: Path) -> Path:
     """Return a run's folder or, where its record is lost, the newest in which the same run was written again."""
     if (folder / RECORD).is_file() or not _RUN_NAME.fullmatch(folder.name):

@@ -5,8 +5,6 @@ import inspect
 import re
 from pathlib import Path
 
-import mkdocs_gen_files
-
 from openended.harness.core.choices import format_options, list_bundled_choices, list_choices
 from openended.harness.core.interfaces import Metric
 from openended.harness.core.registry import load_members
@@ -18,12 +16,6 @@ ARROWS = {"higher": "higher is better", "lower": "lower is better", "match_human
 TUTORIALS = (
     "first_table", "own_model", "somebodys_texts", "sweep", "human_study", "server", "cluster", "own_metric",
 )  # fmt: skip
-
-
-def write(name: str, text: str) -> None:
-    """Write a page of the site."""
-    with mkdocs_gen_files.open(name, "w") as page:
-        page.write(text)
 
 
 def format_option_section(group: str, name: str) -> str:
@@ -46,8 +38,8 @@ def format_metric_page(name: str, cls: type) -> str:
         "version": metric.version,
         "intervals": getattr(metric, "resampling", "–"),
     }
-    if metric.coverage:
-        listed = ", ".join(f"`{key}` {percent} %" for key, percent in metric.coverage.items())
+    if coverage := getattr(metric, "coverage", None):
+        listed = ", ".join(f"`{key}` {percent} %" for key, percent in coverage.items())
         facts["coverage of 95 % intervals far from 95 %"] = f"{listed} ([statistics](../statistics.md))"
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {fact} |" for name, fact in facts.items())])
     module = f"openended.{cls.__module__.removeprefix('openended.')}"
@@ -99,8 +91,9 @@ def read_title(path: Path) -> str:
     )
 
 
-def main() -> None:
-    """Write all pages."""
+def make_pages() -> dict[str, str]:
+    """Return file → text of all generated pages and of the navigation."""
+    pages: dict[str, str] = {}
     listed_elsewhere = {"index", "using", "benchmarks", "reading", "reference", "glossary"}
     guides = [p for p in sorted(DOCS.glob("*.md")) if p.stem not in listed_elsewhere]
     nav = [
@@ -118,19 +111,30 @@ def main() -> None:
         classes = {name: cls for name, cls in load_members(group).items() if name in list_bundled_choices(group)}
         for name, cls in classes.items():
             page = format_metric_page(name, cls) if group == "metric" else format_class_page(group, name, cls)
-            write(f"{group}s/{name}.md", page)
+            pages[f"{group}s/{name}.md"] = page
         rows = "\n".join(f"| [{name}]({name}.md) | {list_choices(group)[name]} |" for name in classes)
-        write(f"{group}s/index.md", f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n")
+        pages[f"{group}s/index.md"] = f"# {heading}\n\n| name | |\n| --- | --- |\n{rows}\n"
         nav += [f"* [{heading}]({group}s/index.md)", *(f"    * [{name}]({group}s/{name}.md)" for name in classes)]
-    write("site.css", (ROOT / "scripts/site/site.css").read_text(encoding="utf-8"))
-    write("published.md", format_published_values())
+    pages["site.css"] = (ROOT / "scripts/site/site.css").read_text(encoding="utf-8")
+    pages["published.md"] = format_published_values()
     for name in ("changelog", "contributing", "security"):
-        write(f"{name}.md", rewrite_links((ROOT / f"{name.upper()}.md").read_text(encoding="utf-8")))
+        pages[f"{name}.md"] = rewrite_links((ROOT / f"{name.upper()}.md").read_text(encoding="utf-8"))
     nav += [
         "* Project", "    * [Published values](published.md)", "    * [Performance](benchmarks.md)",
         "    * [Contributing](contributing.md)", "    * [Security](security.md)", "    * [Changes](changelog.md)",
     ]  # fmt: skip
-    write("SUMMARY.md", "\n".join(nav) + "\n")
+    pages["SUMMARY.md"] = "\n".join(nav) + "\n"
+    return pages
 
 
-main()
+def main() -> None:
+    """Write all pages of the site."""
+    import mkdocs_gen_files
+
+    for name, text in make_pages().items():
+        with mkdocs_gen_files.open(name, "w") as page:
+            page.write(text)
+
+
+if __name__ == "<run_path>":  # as mkdocs-gen-files runs it
+    main()

@@ -1,7 +1,9 @@
 """The documentation: examples run, links resolve, words are plain; the paper has what its journal asks for."""
 
 import contextlib
+import importlib
 import io
+import os
 import re
 
 import pytest
@@ -11,7 +13,6 @@ from tests.helpers import ROOT
 
 DOCS = ROOT / "docs"
 METRICS = sorted(set(load_members("metric")) & set(list_bundled_choices("metric")))
-GENERATED = ("metrics/", "decoders/", "tasks/", "changelog.md", "contributing.md", "security.md", "published.md")
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -31,14 +32,28 @@ def test_only_existing_metrics_have_pages():
     assert {p.stem for p in (DOCS / "metrics").glob("*.md")} == set(METRICS)
 
 
-def test_links_between_pages_resolve():
-    broken = []
-    for page in DOCS.rglob("*.md"):
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
-            target_path = (page.parent / target).resolve().relative_to(DOCS.resolve()).as_posix()
-            if not (page.parent / target).exists() and not target_path.startswith(GENERATED):
-                broken.append(f"{page.relative_to(DOCS)} → {target}")
-    assert not broken
+def find_links(text: str) -> list[str]:
+    """Return the relative links of a page, without the anchors."""
+    return re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", re.sub(r"(?ms)^```.*?^```|`[^`\n]*`", "", text))
+
+
+def test_links_of_a_checkout_resolve():
+    folders = ("docs", "conf", "harness", "metrics", "tasks", "paper", "scripts", "tests", "integrations")
+    pages = [*ROOT.glob("*.md"), *(page for folder in folders for page in (ROOT / folder).rglob("*.md"))]
+    links = [(page, target) for page in pages for target in find_links(page.read_text(encoding="utf-8"))]
+    assert len(links) > 100
+    assert not [f"{page} → {target}" for page, target in links if not (page.parent / target).exists()]
+
+
+def test_pages_of_the_site_are_generated_and_their_links_resolve():
+    pages = importlib.import_module("scripts.site.generate").make_pages()
+    assert {f"metrics/{name}.md" for name in METRICS} | {"metrics/index.md", "published.md"} <= pages.keys()
+    assert "mauve" in pages["published.md"].lower()
+    targets = [
+        (name, os.path.normpath(os.path.join(os.path.dirname(name), target)))
+        for name, text in pages.items() for target in find_links(text)
+    ]  # fmt: skip
+    assert not [f"{name} → {path}" for name, path in targets if path not in pages and not (DOCS / path).exists()]
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from openended.harness import core
 from openended.harness.core import OUTPUTS, Arguments, DataError, make_parser
-from openended.harness.results import find_run
+from openended.harness.results import find_run, find_runs
 
 _ARGUMENTS: Arguments = {
-    "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, or the end of its name"},
+    "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, the end of its name, or the name of runs"},
     "--reference": {"metavar": "MODEL", "help": "hub id or folder of the reference model; default: the run's own"},
     "--against": {"metavar": "RUN", "help": "compare the strings with those of another engine; needs no model"},
     "--no-suspects": {"action": "store_true", "help": "skip the comparison with int8 weights: a third of the time"},
@@ -42,7 +42,7 @@ def _audit(args: argparse.Namespace) -> Iterator[bool]:
 
     if args.batch_size < 1:
         raise DataError(f"--batch-size: expected 1 or more, got {args.batch_size}")
-    folders = [find_run(run, args.outputs) for run in args.runs]
+    folders = list(dict.fromkeys(folder for word in args.runs for folder in find_runs(word, args.outputs)))
     for folder in folders:
         if args.against is not None:
             verdict, is_passed = audit.compare_runs(folder, find_run(args.against, args.outputs))

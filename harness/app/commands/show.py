@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
-from openended.harness.results import find_archive, find_run
-from openended.harness.storage import MODEL_STAGES, RECORD, RowFile, read_record
+from openended.harness.results import find_archive, find_runs
+from openended.harness.storage import MODEL_STAGES, RowFile, read_record
 
 MAX_VALUES = 4  # values in the line of a run
 
@@ -25,9 +25,7 @@ def _show(args: argparse.Namespace) -> None:
         raise DataError("expected the folder of a run, the end of its name or a name of runs, got ''")
     if args.texts < 0:
         raise DataError(f"--texts: expected 0 or more, got {args.texts}")
-    runs = args.outputs / "runs" / args.run
-    is_name = args.run not in ("", ".", "..") and "/" not in args.run and runs.is_dir()
-    folders = sorted(path.parent for path in runs.glob(f"*/{RECORD}")) if is_name else []
+    folders = find_runs(args.run, args.outputs)
     if len(folders) > 1 and args.texts != TEXTS:
         raise DataError(f"--texts: {args.run} names {len(folders)} runs, and texts are printed of one: name that run")
     if len(folders) > 1:
@@ -41,7 +39,7 @@ def _show(args: argparse.Namespace) -> None:
             key = folder.name.rpartition("-")[2]
             print_line(f"{key}  {record.created}  {', '.join(titles)}: {', '.join(values)}")
         return
-    for line in format_run(folders[0] if folders else find_run(args.run, args.outputs), args.texts):
+    for line in format_run(folders[0], args.texts):
         print_line(line)
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import glob
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -10,9 +11,21 @@ from dataclasses import dataclass
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from openended.harness.app.hydra.experiments import apply_using
-from openended.harness.core import GROUPS, SpecError, list_choices, list_options, print_error
+from openended.harness.app.hydra.experiments import CHOICE, apply_using
+from openended.harness.core import (
+    ENTRIES,
+    GROUPS,
+    SpecError,
+    find_member,
+    list_choices,
+    list_options,
+    print_error,
+    read_node,
+    resolve_synonym,
+)
 from openended.harness.results import make_natural_sort_key
+
+log = logging.getLogger(__name__)
 
 # Hydra's flags without a value, and with one.
 _MULTIRUN = ("-m", "--multirun")
@@ -42,6 +55,8 @@ DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.
 _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|hydra\.launcher\.resources)\b")
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
+_NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
+DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
 _TEXT_FILES = (
     ".json",
     ".jsonl",
@@ -73,6 +88,7 @@ class CommandLine:
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
     """Read what was typed after the name of a command."""
+    words = join_lists(words)
     print_flags: list[str] = []
     options: list[str] = []
     own_options: dict[str, None] = {}
@@ -112,10 +128,57 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
         if (earlier := typed.get(key := word.partition("=")[0].lstrip("+"), word)) != word:
             print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
+    options = _translate_options([_translate_choices(word) for word in options])
     options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [quote_for_hydra(_to_sweeper_override(word)) for word in options]
     return CommandLine((*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags))
+
+
+def join_lists(words: Sequence[str]) -> list[str]:
+    """Join what blanks after commas split: `decoder=greedy,` `nucleus` is `decoder=greedy,nucleus`."""
+    joined: list[str] = []
+    for word in words:
+        is_item = bool(joined) and joined[-1].endswith(",") and not word.startswith("-") and "=" not in word
+        if is_item:
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
+
+
+def _translate_choices(word: str) -> str:
+    """Replace words of the field by the names of choices: `decoder=top_p` is `decoder=nucleus`."""
+    key, sign, value = word.partition("=")
+    group = key.lstrip("+")
+    if not sign or group not in ENTRIES or not _NAMES.fullmatch(value):
+        return word
+    return key + sign + re.sub(r"[\w-]+", lambda name: resolve_synonym(group, name[0]), value)
+
+
+def _translate_options(words: Sequence[str]) -> list[str]:
+    """Replace options of others by those of the decoder at hand: `top_p=0.9` is `decoder.p=0.9` of nucleus."""
+    typed = dict(word.split("=", 1) for word in words if "=" in word)
+    if not {"decoder", *(group for group in (CHOICE, "generations") if group in typed)} & typed.keys():
+        typed["decoder"] = DEFAULT_DECODER
+    decoders = [load_decoder(name) for name in typed.get("decoder", "").split(",")]
+    translated: list[str] = []
+    for word in words:
+        key, sign, value = word.partition("=")
+        option = key.removeprefix("decoder.")
+        names = {(getattr(cls, "server_options", None) or {}).get(option) for cls in decoders}
+        if sign and len(names) == 1 and (name := next(iter(names))) and f"decoder.{name}" != key:
+            log.warning("note: %s is decoder.%s here", word, name)
+            word = f"decoder.{name}={value}"
+        translated.append(word)
+    return translated
+
+
+def load_decoder(choice: str) -> type | None:
+    """Return the class of a choice of the decoder; None if there is no such choice."""
+    if choice not in list_choices("decoder"):
+        return None
+    return find_member("decoder", str(read_node("decoder", choice).get("name")))
 
 
 def _refuse_list(word: str) -> None:

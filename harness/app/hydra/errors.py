@@ -91,6 +91,8 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
+            if is_elsewhere and "." not in name and (translated := _find_translations(name)):
+                return f"no option {key!r}; it is {' or '.join(translated)}"
             # The key may contain dots; only its last part is unknown.
             names = [str(key) for key in parent if key != ("name" if parent._key() else "hydra")]
             owners = _find_owners(key, config, has_metric=str(parent._key()) != "metric")
@@ -121,11 +123,20 @@ def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> st
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
     choices = core.list_bundled_choices(group) if group in core.GROUPS and option else {}
     owners = [name for name in choices if option in _read_options(group, name)]
+    if group == "decoder" and (translated := _find_translations(option)):
+        return f"; it is {' or '.join([*translated, *(f'an option of decoder={name}' for name in owners)])}"
     names = ", ".join(f"{group}={name}" for name in owners[:3]) + (", …" if len(owners) > 3 else "")
     if not owners and option:
         others = _find_paths(option, config)
         return f"; there is {' and '.join(others)}" if others else ""
     return f"; it is an option of {names}" if owners else ""
+
+
+def _find_translations(option: str) -> list[str]:
+    """Return what an option of servers and other libraries is called here: `decoder.p of decoder=nucleus`."""
+    classes = core.load_members("decoder")
+    options = {name: (vars(cls).get("server_options") or {}).get(option) for name, cls in classes.items()}
+    return [f"decoder.{word} of decoder={name}" for name, word in options.items() if word][:_MAX_MATCHES]
 
 
 def _read_options(group: str, name: str) -> Mapping[str, Any]:
@@ -137,7 +148,9 @@ def _read_options(group: str, name: str) -> Mapping[str, Any]:
 
 def _explain_missing_choice(file: str, message: str) -> str | None:
     """Explain that a group has no such choice, and suggest another one; None if there is no such group."""
-    group, _, choice = file.rpartition("/")
+    group, _, choice = file.partition("/")
+    if group not in core.GROUPS:
+        group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_choices(group)
         if " " in choice:
@@ -149,6 +162,10 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
             )
         if broken := core.find_broken_plugin(group, choice):
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
+        if group in ("model", "scorer", "embedder", "scoring"):
+            close = get_close_matches(choice, accepted, n=1, cutoff=0.75)
+            hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe"
+            return f"no {group} {choice!r}; {hint}; others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
         return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:

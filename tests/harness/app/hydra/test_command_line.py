@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from openended.harness import core
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.experiments import apply_using
-from openended.harness.core import SpecError
+from openended.harness.core import SpecError, fold_spelling
 from tests.helpers import openended
 
 
@@ -88,3 +89,31 @@ def test_hydra_prints_a_configuration_and_completions(tmp_path, monkeypatch):
 )
 def test_a_section_is_an_experiment_of_its_own(typed, composed):
     assert apply_using(typed) == composed
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("decoder=top_p", "decoder=nucleus"),
+        ("decoder=sampling,Top-P", "decoder=ancestral,nucleus"),
+        ("decoder=greedy, nucleus", "decoder=greedy,nucleus"),
+        ("metric=[perplexity,zipf]", "metric=[gen_ppl,zipf]"),
+        ("top_p=0.9", "decoder.p=0.9"),
+        ("decoder=min_p decoder.min_p=0.1", "decoder=min_p decoder.p=0.1"),
+        ("decoder=top_k top_k=9", "decoder=top_k decoder.k=9"),
+        ("decoder=beam_sample decoder.top_p=0.9", "decoder=beam_sample decoder.top_p=0.9"),  # an option of its own
+        ("experiment=zipf top_p=0.9", "experiment=zipf top_p=0.9"),  # whose decoder is not known yet
+    ],
+)
+def test_words_of_the_field_stand_for_names_and_options(typed, read):
+    assert parse_command_line(typed.split()).words == tuple(read.split())
+
+
+def test_synonyms_stand_for_one_class_each_and_hide_no_name():
+    for group in ("decoder", "metric"):
+        words = [
+            fold_spelling(word) for cls in core.load_members(group).values() for word in vars(cls).get("synonyms", ())
+        ]
+        assert len(words) == len(set(words))
+        assert not {*words} & {fold_spelling(name) for name in core.list_choices(group)}
+        assert core.read_synonyms(group).keys() == set(words)
