@@ -169,7 +169,7 @@ def resolve_synonym(group: str, word: str) -> str:
 
     Raises `SpecError` for measures that this package leaves out on purpose.
     """
-    if word in list_choices(group) or group not in ENTRIES:
+    if word in list_choices(group):
         return word
     folded = fold_spelling(word)
     if group == "metric" and folded in _AGAINST_ONE_REFERENCE:

@@ -13,7 +13,6 @@ from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import CHOICE, apply_using
 from openended.harness.core import (
-    ENTRIES,
     GROUPS,
     SpecError,
     find_member,
@@ -151,7 +150,7 @@ def _translate_choices(word: str) -> str:
     """Replace words of the field by the names of choices: `decoder=top_p` is `decoder=nucleus`."""
     key, sign, value = word.partition("=")
     group = key.lstrip("+")
-    if not sign or group not in ENTRIES or not _NAMES.fullmatch(value):
+    if not sign or group not in GROUPS or not _NAMES.fullmatch(value):
         return word
     return key + sign + re.sub(r"[\w-]+", lambda name: resolve_synonym(group, name[0]), value)
 
