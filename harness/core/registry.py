@@ -287,7 +287,8 @@ def read_synonyms(group: str) -> Mapping[str, str]:
     """Return synonym, folded → name of the bundled classes of a group; no module is imported."""
     names: dict[str, str] = {}
     for name, path in list_bundled_members(group).items():
-        for statement in _find_class(_find_file(path), path.rpartition(":")[2]).body:
+        node = _find_class(_find_file(path), path.rpartition(":")[2])
+        for statement in node.body if node is not None else ():
             targets = [target.id for target in getattr(statement, "targets", ()) if isinstance(target, ast.Name)]
             if isinstance(statement, ast.Assign) and targets == ["synonyms"]:
                 names |= {fold_spelling(word): name for word in ast.literal_eval(statement.value)}
@@ -296,14 +297,15 @@ def read_synonyms(group: str) -> Mapping[str, str]:
 
 def _read_first_line(file: Path, class_name: str) -> str | None:
     """Return the first line of the docstring of a class in a file, without the full stop."""
-    docstring = ast.get_docstring(_find_class(file, class_name))
+    node = _find_class(file, class_name)
+    docstring = ast.get_docstring(node) if node is not None else None
     return docstring.splitlines()[0].rstrip(".") if docstring else None
 
 
-def _find_class(file: Path, class_name: str) -> ast.ClassDef:
-    """Return a class in a file, an empty one if the file does not define it."""
-    classes = (node for node in _parse_file(file).body if isinstance(node, ast.ClassDef) and node.name == class_name)
-    return next(classes, ast.ClassDef(class_name, bases=[], keywords=[], body=[], decorator_list=[]))
+def _find_class(file: Path, class_name: str) -> ast.ClassDef | None:
+    """Return the definition of a class in a file."""
+    classes = (node for node in _parse_file(file).body if isinstance(node, ast.ClassDef))
+    return next((node for node in classes if node.name == class_name), None)
 
 
 @lru_cache(maxsize=8)
