@@ -77,11 +77,21 @@ def format_tasks() -> str:
     return format_table(("task", "contents", "source", "size", "license", "files", "command"), rows)
 
 
+FAMILIES = {
+    "two_sample": "distance of two sets of texts", "scored": "likelihood under a model", "text": "statistics of a text",
+    "teacher_forced": "a decoder's Q on human text", "human": "judgments of people",
+}  # fmt: skip
+
+
 def format_names() -> str:
-    """Format the names of all metrics, decoders and tasks."""
+    """Format the names of all metrics by what they measure, with links to their pages; decoders and tasks."""
     rows = ["| | |", "| --- | --- |"]
-    for group, heading in (("metric", "Metrics"), ("decoder", "Decoders"), ("task", "Tasks")):
-        rows.append(f"| **{heading}** | {' '.join(f'`{name}`' for name in load_members(group))} |")
+    metrics = load_members("metric")
+    for family, meaning in FAMILIES.items():
+        links = (f"[{n}](docs/metrics/{n}.md)" for n, cls in metrics.items() if getattr(cls, "family", "") == family)
+        rows.append(f"| **Metrics**: {meaning} | {', '.join(links)} |")
+    for group, heading in (("decoder", "Decoders"), ("task", "Tasks")):
+        rows.append(f"| [**{heading}**](docs/reference.md#{group}s) | {', '.join(load_members(group))} |")
     return "\n".join(rows)
 
 
