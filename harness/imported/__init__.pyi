@@ -28,6 +28,7 @@ from .pairing import (
     import_unpaired as import_unpaired,
 )
 from .scores import SystemScores as SystemScores, read_system_scores as read_system_scores
+from .selection import TextSelection as TextSelection
 from .systems import (
     Damage as Damage,
     HumanTexts as HumanTexts,
@@ -42,7 +43,6 @@ from .systems import (
     parse_naive_system as parse_naive_system,
 )
 from .texts import (
-    TextSelection as TextSelection,
     compute_fingerprint as compute_fingerprint,
     digest_corpus as digest_corpus,
     load_corpus as load_corpus,

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from openended.harness.core import DataError, SpecError, lacks_word_spaces, suggest
+from openended.harness.imported.selection import Side
 from openended.harness.models import find_message, is_conversation
 
-Side = Literal["system", "human"]
 Cells = Mapping[str, Any]
 Records = Iterator[tuple[str, Cells]]  # (line or record of the file, fields)
 NAMES: Mapping[Side, tuple[str, ...]] = {

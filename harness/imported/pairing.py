@@ -12,14 +12,8 @@ from openended.harness import models
 from openended.harness.core import DataError, Generation, Stop, Thinking, Tokenizer
 from openended.harness.imported.fields import ReadSummary
 from openended.harness.imported.formats import TITLES
-from openended.harness.imported.texts import (
-    ImportedText,
-    TextSelection,
-    number_texts,
-    read_texts,
-    recognize_format,
-    survey_texts,
-)
+from openended.harness.imported.selection import TextSelection
+from openended.harness.imported.texts import ImportedText, number_texts, read_texts, recognize_format, survey_texts
 from openended.harness.models import LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 

@@ -11,10 +11,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from openended.harness.core import DataError, Stop, Thinking, check_regular_file, describe_read_errors, digest
+from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
 from openended.harness.imported import fields, files, formats
-from openended.harness.imported.fields import FieldChoice, ReadSummary, Side, find_value, find_values
+from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value, find_values
 from openended.harness.imported.files import TextRecord, check_text
+from openended.harness.imported.selection import WHOLE, Side, TextSelection
 from openended.harness.models import (
     REASONING_FIELDS,
     MarkupSearch,
@@ -74,19 +75,6 @@ _ENDS: Mapping[str, Stop] = {
 }  # fmt: skip
 _GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
-
-
-@dataclass(frozen=True, slots=True)
-class TextSelection:
-    """What of a file is scored."""
-
-    field: str | None = None  # with the text; None: it is guessed
-    role: str | None = None  # of the turns of a conversation; None: assistant
-    thinking: Thinking = "drop"  # of texts with reasoning
-    side: Side = "system"
-
-
-WHOLE = TextSelection()
 
 
 @dataclass(frozen=True, slots=True)
