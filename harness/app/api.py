@@ -139,6 +139,7 @@ def evaluate(
     device: str = "auto",
     batch_size: int = 64,
     compat: str | None = None,
+    intervals: int = core.COUNT,
 ) -> Evaluation:
     """Score systems against human texts; nothing is generated, nothing is paired.
 
@@ -187,6 +188,7 @@ def evaluate(
     config = {
         "metric": chosen, "task": core.construct(core.load_member("task", "texts"), side, "task"),
         "num_examples": num_examples, "max_new_tokens": max_new_tokens, "min_new_tokens": 0, "samples": 1, "seed": 0,
+        "intervals": intervals,
         "generations_field": generations_field, "generations_thinking": thinking,
         "judgments": None, "outputs_dir": str(outputs), "plan_only": False,
         "runtime": {"device": device, "feature_batch_size": batch_size}, "compat": preset, **scoring_models,

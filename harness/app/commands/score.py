@@ -12,7 +12,7 @@ from openended.harness import core, imported, run
 
 COMMAND = "openended score"
 _SHOWN = 1000  # characters of the first text
-_METRIC_OPTION = re.compile(r"metric\.\w+\.\w+=")
+_OPTION = re.compile(r"(metric\.\w+|embedder)\.\w+=")
 # Option of a run → the flag of this command.
 _FLAGS = {
     "num_examples": "--num-examples", "max_new_tokens": "--max-new-tokens", "outputs_dir": "--outputs-dir",
@@ -37,6 +37,7 @@ Examples:
   openended score mine.jsonl --human human.jsonl --metrics mauve metric.mauve.num_buckets=50
   openended score mine.jsonl naive:shuffled --human human.jsonl --num-examples 500
   openended score mine.jsonl --human human.jsonl --features mine.npy --human-features human.npy
+  openended score mine.jsonl --human human.jsonl --embedder gpt2 embedder.pooling=mean
   openended score --describe outputs.json
   openended score hf://datasets/me/texts/nucleus.jsonl --human hf://datasets/me/texts/human.jsonl
 """
@@ -70,6 +71,8 @@ _ARGUMENTS: core.Arguments = {
     "--outputs-dir": {"default": "outputs", "metavar": "DIR", "help": "where everything is kept",
                       "synonyms": ("--out", "--output", "--output-dir", "--outputs")},
     "--device": {"default": "auto", "help": "auto, cpu, cuda, …"},
+    "--intervals": {"type": int, "default": core.COUNT, "metavar": "N",
+                    "help": f"replicates for the 95 %% intervals; 0: none; default: {core.COUNT}"},
     "-v/--verbose": {"action": "store_true", "help": "one line per artifact; rules, dates, commands, signatures"},
     "-q/--quiet": {"action": "store_true", "help": "print the tables alone"},
 }  # fmt: skip
@@ -77,8 +80,8 @@ _ARGUMENTS: core.Arguments = {
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code: 1 where the code of a metric raised."""
-    words = convert_preset(sys.argv[1:] if words is None else words)
-    options = [word for word in words if _METRIC_OPTION.match(word) and not Path(word).exists()]
+    words = join_metrics(convert_preset(sys.argv[1:] if words is None else words))
+    options = [word for word in words if _OPTION.match(word) and not Path(word).exists()]
     description = "Score texts you already have against human texts; nothing is generated."
     example = "openended score greedy.jsonl nucleus.jsonl --human human.jsonl"
     human = {**_ARGUMENTS["--human"], "required": "--describe" not in words}
@@ -97,7 +100,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     def work() -> None:
         try:
-            failed.extend(_score(args, parse_metric_options(options)))
+            failed.extend(_score(args, parse_options(options)))
         except core.HarnessError as err:
             err.args = (use_own_syntax(str(err)),)
             raise
@@ -108,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return code or (core.FAILED if failed else core.OK)
 
 
-def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
+def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     from openended.harness.app.api import evaluate
 
     warnings: list[str] = []  # printed at the end, unless the report prints them among its notes
@@ -152,7 +155,9 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     try:
         result = evaluate(
             human=args.human, systems=systems, metrics=args.metrics,
-            metric_options=metric_options, scoring=args.scoring, scorer=args.scorer, embedder=args.embedder,
+            metric_options={name: values for name, values in options.items() if name != "embedder"},
+            scoring=args.scoring, scorer=args.scorer, embedder=_build_embedder(args, options.get("embedder", {})),
+            intervals=args.intervals,
             features=_pair_features(args, list(systems)), human_field=args.human_field, generations_field=args.field,
             role=args.role, thinking=args.thinking,
             num_examples=count, max_new_tokens=args.max_new_tokens, experiment=args.name, outputs_dir=args.outputs_dir,
@@ -167,19 +172,45 @@ def _score(args: argparse.Namespace, metric_options: Mapping[str, Mapping[str, A
     return [*result.failed, *(["the report lacks a part, as was said above"] if report.failed else [])]
 
 
-def parse_metric_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return metric → option → value of `metric.NAME.option=value`."""
+def parse_options(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return metric → option → value of `metric.NAME.option=value`, and those of `embedder`."""
     import yaml
 
     options: dict[str, dict[str, Any]] = {}
     for word in words:
         key, _, value = word.partition("=")
-        _, metric, option = key.split(".")
+        *_, owner, option = key.split(".")
         try:
-            options.setdefault(metric, {})[option] = yaml.safe_load(value)
+            options.setdefault(owner, {})[option] = yaml.safe_load(value)
         except yaml.YAMLError as err:
             raise core.SpecError(f"{key}: cannot read {value!r}; a list is typed as '{key}=[a,b]'") from err
     return options
+
+
+def join_metrics(words: Sequence[str]) -> list[str]:
+    """Join the names after `--metrics` that blanks separate: those that are neither flags nor files nor options."""
+    joined: list[str] = []
+    is_list = False
+    for word in words:
+        is_name = re.fullmatch(r"\w+,?", word) is not None and not Path(word).exists()
+        if is_list and is_name and joined[-1] != "--metrics":
+            joined[-1] += f",{word}"
+            continue
+        is_list = word == "--metrics" or word.startswith("--metrics=") or (is_list and joined[-1] == "--metrics")
+        joined.append(word)
+    return joined
+
+
+def _build_embedder(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a name or its spec
+    """Return the embedder by its name, or its spec with the options that are typed as `embedder.pooling=mean`."""
+    if not options:
+        return args.embedder
+    name = args.embedder or args.scoring
+    if name is None:
+        raise core.SpecError(f"embedder.{next(iter(options))}: no embedder is chosen; add --embedder MODEL")
+    is_choice = name in core.list_bundled_choices("embedder")
+    node = core.read_node("embedder", name) if is_choice else {**core.read_node("embedder", "_base"), "path": name}
+    return core.construct(core.load_member("embedder", "_base"), {**node, **options}, "embedder")
 
 
 def use_own_syntax(message: str) -> str:
@@ -216,7 +247,10 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
         if not word or (has_name and not (name and path)):
             raise core.SpecError(f"expected FILE or NAME=FILE, got {word!r}")
         if has_name and (name in _RUN_OPTIONS or "." in name) and not Path(path).exists():
-            raise core.SpecError(f"{word}: no option of this command, which takes flags and metric.NAME.option=VALUE")
+            raise core.SpecError(
+                f"{word}: no option of this command, which takes flags, metric.NAME.OPTION=VALUE and "
+                "embedder.OPTION=VALUE"
+            )
         paths.append(path if has_name else word)
         names.append(name if has_name else "")
     nameless = [path for name, path in zip(names, paths, strict=True) if not name]

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from openended.harness.app.commands.score import parse_systems
+from openended.harness.app.commands.score import join_metrics, parse_systems
 from tests.harness.app.test_api import GREEDY, HUMAN, NUCLEUS
 from tests.helpers import openended, write_jsonl
 
@@ -99,3 +99,18 @@ def test_a_warning_that_the_report_prints_is_printed_once_and_counts_mixed_texts
     assert "|unit:icu|scope:continuation|tokens:icu " in next(
         row["signature"] for row in json.loads(record.read_text())["results"] if row["system"] == "model"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("a.jsonl --metrics mauve self_bleu --human b", "a.jsonl --metrics mauve,self_bleu --human b"),
+        ("--metrics mauve, zipf a.jsonl", "--metrics mauve,,zipf a.jsonl"),  # an empty name is skipped
+        ("--metrics=mauve zipf one=a.jsonl", "--metrics=mauve,zipf one=a.jsonl"),
+        ("--metrics zipf data", "--metrics zipf data"),  # a folder that exists
+    ],
+)
+def test_metrics_may_be_separated_by_blanks(tmp_path, monkeypatch, typed, read):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert join_metrics(typed.split()) == read.split()
