@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import CountedMetric
+from openended.metrics.families import CountMetric
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
@@ -42,7 +42,7 @@ def _describe_lengths(lengths: NDArray[Any]) -> dict[str, float]:
 
 
 @core.metric
-class Length(CountedMetric):
+class Length(CountMetric):
     """Number of tokens a text, and the share that ran into the length limit."""
 
     name = "length"

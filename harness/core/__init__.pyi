@@ -32,7 +32,6 @@ from .errors import (
     UndefinedMetric as UndefinedMetric,
     find_repeated as find_repeated,
     find_spelling as find_spelling,
-    fold_spelling as fold_spelling,
     format_last_frame as format_last_frame,
     require_package as require_package,
     shorten_error as shorten_error,
@@ -95,7 +94,6 @@ from .registry import (
     load_members as load_members,
     metric as metric,
     model as model,
-    read_synonyms as read_synonyms,
     task as task,
 )
 from .resampling import (

@@ -11,7 +11,7 @@ from .download import (
     refuse_missing as refuse_missing,
     verify as verify,
 )
-from .fields import IDS as IDS, ReadSummary as ReadSummary, choose_fields as choose_fields, find_value as find_value
+from .fields import ReadSummary as ReadSummary, choose_fields as choose_fields, find_value as find_value
 from .files import (
     KINDS as KINDS,
     check_text as check_text,

@@ -175,7 +175,7 @@ def _make_row(
 
 
 def list_own_lengths(
-    length: int, own: Tokenizer | None, other: Tokenizer, context: int | None, longest_prompt: int
+    length: int, tokenizer: Tokenizer | None, other: Tokenizer, context: int | None, longest_prompt: int
 ) -> list[int]:
     """Return how many of its own tokens a model is asked for, until its text has `length` tokens of another tokenizer.
 
@@ -183,7 +183,7 @@ def list_own_lengths(
     of a run unless its context ends, so that a text does not depend on the number of examples.
     """
     sample = _ENGLISH.read_text(encoding="utf-8")
-    ratio = len(own.encode(sample)) / len(other.encode(sample)) if own is not None else 1.0
+    ratio = len(tokenizer.encode(sample)) / len(other.encode(sample)) if tokenizer is not None else 1.0
     most = _MOST_TIMES * length
     if context is not None:
         most = max(min(most, context - longest_prompt), 1)

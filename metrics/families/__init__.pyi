@@ -24,7 +24,7 @@ from .samples_per_prompt import (
 from .teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
 from .text import (
     Corpus as Corpus,
-    CountedMetric as CountedMetric,
+    CountMetric as CountMetric,
     TextMetric as TextMetric,
     corpus_of as corpus_of,
     declare_orders as declare_orders,

@@ -33,7 +33,7 @@ class Corpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedMetric(core.Metric):
+class CountMetric(core.Metric):
     """A statistic of the tokens (or words) of one system, whose target is the human value."""
 
     family: ClassVar[core.Family] = "text"
@@ -59,7 +59,7 @@ class CountedMetric(core.Metric):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextMetric(CountedMetric):
+class TextMetric(CountMetric):
     """What metrics of n-grams share."""
 
     fixed_tokens: int | None = core.ranged(None, "[1, inf)", "null or a positive integer")

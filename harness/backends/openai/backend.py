@@ -79,10 +79,10 @@ class EndpointTrust:
         """Note the model that a reply names; mark the texts where replies name two."""
         if name is None:
             return
-        shown = clean_line(str(name), None)
-        self.answers_as = self.answers_as or shown
-        if shown != self.answers_as:
-            self._mark_change(f"its replies name the model {self.answers_as!r}, then {shown!r}")
+        model_name = clean_line(str(name), None)
+        self.answers_as = self.answers_as or model_name
+        if model_name != self.answers_as:
+            self._mark_change(f"its replies name the model {self.answers_as!r}, then {model_name!r}")
 
     def _mark_change(self, reason: str) -> None:
         if not self.has_changed:

@@ -78,7 +78,7 @@ def test_a_grid_of_two_tokenizers_is_one_table(tmp_path, bytes_model):
     (table,) = (tmp_path / "outputs/reports/two/tables").glob("*.md")
     rows = [line for line in table.read_text().splitlines() if line.startswith("|")]
     labels = [row.split("|")[1].strip() for row in rows[2:]]
-    assert labels == ["*human*", "bytes greedy", "bytes ancestral", "docs-s greedy", "docs-s ancestral"]
+    assert labels == ["*human*", "docs-s greedy", "docs-s ancestral", "bytes greedy", "bytes ancestral"], "as typed"
     results = read_results([tmp_path / "outputs/runs"])
     humans = [value for value in results.values if value.system == "human" and value.key == "length"]
     assert [human.mean for human in humans] == [8.0]

@@ -7,7 +7,9 @@ import pytest
 from openended.harness import core
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.experiments import apply_using
-from openended.harness.core import SpecError, fold_spelling
+from openended.harness.core import SpecError
+from openended.harness.core.errors import fold_spelling
+from openended.harness.core.registry import read_synonyms
 from tests.helpers import openended
 
 
@@ -116,4 +118,4 @@ def test_synonyms_stand_for_one_class_each_and_hide_no_name():
         ]
         assert len(words) == len(set(words))
         assert not {*words} & {fold_spelling(name) for name in core.list_choices(group)}
-        assert core.read_synonyms(group).keys() == set(words)
+        assert read_synonyms(group).keys() == set(words)
