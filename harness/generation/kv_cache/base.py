@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -27,6 +27,8 @@ FLOOR = 16
 """Tokens that models of transformers run with at least on CPU: below, BLAS kernels for few rows round otherwise."""
 _WHOLE = 16  # positions: steps on a CPU see a multiple of it, so that the end of a sum is the same for every row
 _CACHED = 1 << 18  # products of keys or values that a step makes at once on a CPU
+_GROUPED = 1 << 22  # keys that a step reads at once where heads share them
+_BLOCK = 128  # positions of one product where heads share keys
 PREFILL = {"cpu": 1024}
 """Prompt tokens of one pass, if there is more than one prompt: what a layer makes of them stays in a CPU's cache."""
 PREFILL_ELSEWHERE = 16384
@@ -314,7 +316,9 @@ class _LayerAttention:
     def attend_step(self) -> None:
         """Attend for a few rows at a time, as many as a CPU's cache holds, each masked beyond its length."""
         keys, values = self.buffers or (self.key, self.value)
-        most = _CACHED // (self.query.shape[1] * max(keys.shape[3], values.shape[3]))
+        heads, shared, size = self.query.shape[1], keys.shape[1], max(keys.shape[3], values.shape[3])
+        steady = has_steady_products(shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads())
+        most = _GROUPED // (shared * size) if steady else _CACHED // (heads * size)
         for part in self.batch.split_step(most, self.window):
             seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
             self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, part.mask)[:, :, 0]
@@ -404,18 +408,65 @@ def attend_one_token(
 ) -> Tensor:
     """Attend from one token of each row: see `Kernel`; `scale` of the scores is 1 / sqrt(s) by default.
 
-    Products are summed one by one, in float32: the result of a row depends neither on addresses nor on other rows, as
-    it would in a matrix product with one row. Masked positions after the last change no bit, if there are as many as
-    make a multiple of 16.
+    Works in float32. The result of a row depends neither on addresses nor on other rows: products are summed one by
+    one, or by a matrix product where heads share keys and a trial shows that it is as steady. Masked positions after
+    the last change no bit, if there are as many as make a multiple of 16.
     """
     n, heads, _, size = query.shape
     shared = keys.shape[1]
-    scores = (query.float().view(n, shared, -1, 1, size) * keys[:, :, None]).sum(-1)
-    scores *= size**-0.5 if scale is None else scale
+    grouped = query.float().view(n, shared, -1, size)
+    scale = size**-0.5 if scale is None else scale
+    if has_steady_products(shared, heads // shared, size, values.shape[3], torch.get_num_threads()):
+        attended = _attend_by_products(grouped, keys, values, mask, scale)
+    else:
+        scores = (grouped[:, :, :, None] * keys[:, :, None]).sum(-1)
+        attended = (_weigh(scores, mask, scale)[..., None] * values[:, :, None]).sum(-2)
+    return attended.view(n, heads, 1, -1).to(query.dtype)
+
+
+def _attend_by_products(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Attend from queries (n, K, g, s) by matrix products of at most `_BLOCK` positions, (n, K, g, s)."""
+    pairs = list(zip(keys.split(_BLOCK, 2), values.split(_BLOCK, 2), strict=True))
+    scores = torch.cat([torch.matmul(query, block.float().transpose(2, 3)) for block, _ in pairs], -1)
+    weights = _weigh(scores, mask, scale).split(_BLOCK, 3)
+    parts = [torch.matmul(part.contiguous(), block.float()) for part, (_, block) in zip(weights, pairs, strict=True)]
+    for part in parts[1:]:
+        parts[0] += part
+    return parts[0]
+
+
+def _weigh(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Return the softmax of scores (n, K, g, T), which are overwritten."""
+    scores *= scale
     if mask is not None:
         scores.masked_fill_(~mask, -torch.inf)
-    attended = (torch.softmax(scores, -1)[..., None] * values[:, :, None]).sum(-2)
-    return attended.view(n, heads, 1, -1).to(query.dtype)
+    return torch.softmax(scores, -1)
+
+
+@cache
+def has_steady_products(shared: int, group: int, key_size: int, value_size: int, threads: int) -> bool:  # noqa: ARG001
+    """Return whether `_attend_by_products` gives a row of K heads the same bits in any company, by a trial.
+
+    Rows of all lengths attend together, then in twos and alone, with keys and values at other addresses.
+    """
+    if group == 1:  # a product with one row
+        return False
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.arange(_WHOLE, _BLOCK + 1, _WHOLE)
+    query, keys, values = (
+        torch.randn(len(ends), shared, length, size, generator=generator, dtype=torch.float32)
+        for length, size in ((group, key_size), (_BLOCK, key_size), (_BLOCK, value_size))
+    )
+    mask = (torch.arange(_BLOCK) < ends[:, None] - 3)[:, None, None]
+
+    def attend(rows: slice) -> Tensor:
+        end = int(ends[rows].max())
+        moved = [torch.cat([x.new_zeros(4), x[rows].flatten()])[4:].view(x[rows].shape) for x in (keys, values)]
+        return _attend_by_products(query[rows], *(x[:, :, :end] for x in moved), mask[rows, ..., :end], 1.0)
+
+    together = _attend_by_products(query, keys, values, mask, 1.0)
+    some = [slice(i, i + count) for count in (1, 2) for i in range(len(ends) + 1 - count)]
+    return all(torch.equal(attend(rows), together[rows]) for rows in some)
 
 
 def _build_window_mask(length: int, window: int, rows: int, device: torch.device) -> Tensor:

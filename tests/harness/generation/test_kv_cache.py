@@ -231,3 +231,25 @@ def test_large_parts_only_where_a_trial_gives_the_same_bits(monkeypatch):
     monkeypatch.setattr("torch.mm", split_sums)
     assert max(RowSplitter().parts(1000, weight)) <= SAFE
     assert RowSplitter().parts(68, weight) == [36, 32]
+
+
+@pytest.mark.parametrize(("shared", "group", "size"), [(2, 3, 32), (1, 4, 64)], ids=str)
+def test_heads_that_share_keys_attend_by_products_whose_rows_stand_alone(shared, group, size, monkeypatch):
+    lengths = torch.tensor([3, 40, 128, 131, 290, 300])
+    mask = (torch.arange(304) < lengths[:, None])[:, None, None]
+    generator = torch.Generator().manual_seed(1)
+    query = torch.randn(6, shared * group, 1, size, generator=generator)
+    keys, values = torch.randn(2, 6, shared, 304, size, generator=generator)
+    together = base.attend_one_token(query, keys, values, mask)
+    for row, length in enumerate(lengths.tolist()):
+        at, end = slice(row, row + 1), round_up_to_tiles(length, 16)
+        alone = base.attend_one_token(query[at], keys[at, :, :end], values[at, :, :end], mask[at, ..., :end])
+        assert torch.equal(alone, together[at])
+    monkeypatch.setattr(base, "has_steady_products", lambda *_: False)
+    torch.testing.assert_close(together, base.attend_one_token(query, keys, values, mask), atol=1e-5, rtol=1e-5)
+
+
+def test_a_product_that_depends_on_the_other_rows_is_found(monkeypatch):
+    whole = base._attend_by_products
+    monkeypatch.setattr(base, "_attend_by_products", lambda query, *rest: whole(query, *rest) + 1e-6 * len(query))
+    assert not base.has_steady_products.__wrapped__(2, 3, 32, 32, torch.get_num_threads())
