@@ -130,7 +130,7 @@ def take_largest(logits: Tensor, k: int) -> Tensor:
     stripe = size // _STRIPES
     if stripe >= _STRIPES // 2 * k and size > SORT_ALL:
         # The k largest values are in the k columns with the largest maxima, or behind the last stripe.
-        stripes = logits[:, : stripe * _STRIPES].unflatten(1, (_STRIPES, stripe))
+        stripes = logits[:, : stripe * _STRIPES].reshape(len(rows), _STRIPES, stripe)
         columns = np.argpartition(stripes.amax(1).numpy(), stripe - k, axis=-1)[:, None, stripe - k :]
         candidates = np.take_along_axis(stripes.numpy(), columns, 2).reshape(len(rows), -1)
         rows = np.concatenate([candidates, rows[:, stripe * _STRIPES :]], axis=1)

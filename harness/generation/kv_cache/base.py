@@ -426,9 +426,9 @@ def attend_one_token(
 
 def _attend_by_products(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Attend from queries (n, K, g, s) by matrix products of at most `_BLOCK` positions, (n, K, g, s)."""
-    pairs = list(zip(keys.split(_BLOCK, 2), values.split(_BLOCK, 2), strict=True))
+    pairs = list(zip(torch.split(keys, _BLOCK, 2), torch.split(values, _BLOCK, 2), strict=True))
     scores = torch.cat([torch.matmul(query, block.float().transpose(2, 3)) for block, _ in pairs], -1)
-    weights = _weigh(scores, mask, scale).split(_BLOCK, 3)
+    weights = torch.split(_weigh(scores, mask, scale), _BLOCK, 3)
     parts = [torch.matmul(part.contiguous(), block.float()) for part, (_, block) in zip(weights, pairs, strict=True)]
     for part in parts[1:]:
         parts[0] += part
@@ -462,7 +462,8 @@ def has_steady_products(shared: int, group: int, key_size: int, value_size: int,
     def attend(rows: slice) -> Tensor:
         end = int(ends[rows].max())
         moved = [torch.cat([x.new_zeros(4), x[rows].flatten()])[4:].view(x[rows].shape) for x in (keys, values)]
-        return _attend_by_products(query[rows], *(x[:, :, :end] for x in moved), mask[rows, ..., :end], 1.0)
+        some_keys, some_values = (x[:, :, :end] for x in moved)
+        return _attend_by_products(query[rows], some_keys, some_values, mask[rows, ..., :end], 1.0)
 
     together = _attend_by_products(query, keys, values, mask, 1.0)
     some = [slice(i, i + count) for count in (1, 2) for i in range(len(ends) + 1 - count)]
