@@ -125,9 +125,9 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[
     for kind, cluster_of in wins.clusters.items():
         moved = compute_influence(fit, wins, cluster_of, controls)
         count = len(moved)
-        errors[f"{kind}, {count:,} {kind}s"] = np.sqrt((moved**2).sum(axis=0) * count / (count - 1))
-    larger = " (the larger)" if len(errors) > 1 else ""
-    return np.max(list(errors.values()), axis=0), f"clustered by {' and by '.join(errors)}{larger}"
+        errors[f"{kind} ({count:,} {kind}s)"] = np.sqrt((moved**2).sum(axis=0) * count / (count - 1))
+    larger = ", whichever is larger" if len(errors) > 1 else ""
+    return np.max(list(errors.values()), axis=0), f"clustered by {' or by '.join(errors)}{larger}"
 
 
 def compute_influence(
@@ -291,10 +291,11 @@ class BradleyTerry(core.JudgmentMetric):
                 if player in (None, name):
                     values[key], sd[key] = float(score), float(error)
             about = f"{criterion}: " if criterion else ""
-            left_out = f", {wins.empty} without an outcome left out" if wins.empty else ""
+            left_out = f", {wins.too_fast} faster than {self.min_seconds:g} s left out" if wins.too_fast else ""
+            left_out += f", {wins.empty} without an outcome left out" if wins.empty else ""
             notes.append(
                 f"{about}{wins.compared} comparisons of {len(players)} players ({', '.join(players)}); "
-                f"{wins.ties} ties ({self.ties}), {wins.too_fast} faster than {self.min_seconds:g} s left out{left_out}"
+                f"{wins.ties} {'tie' if wins.ties == 1 else 'ties'} ({self.ties}){left_out}"
             )
             for name, effect, error in zip(control, fit.effects, std_errors[len(fit.scores) :], strict=True):
                 low, high, share = effect - 1.96 * error, effect + 1.96 * error, 100 / (1 + np.exp(-effect))

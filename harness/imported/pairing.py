@@ -124,7 +124,10 @@ def import_unpaired(
     prompted = survey.starts_with_prompt
     num_blank = survey.num_copies if prompted else survey.num_empty
     if num_blank == survey.count and not survey.is_reasoning_apart and survey.has_texts:
-        raise DataError(f"{path}: all {survey.count} texts of the file are empty")
+        raise DataError(
+            f"{path}: the field with the texts is empty in all {survey.count} records; "
+            "generations_field=NAME names another"
+        )
 
     def make_pairs() -> Iterator[Pair]:
         texts = number_texts(read_texts(path, selection, ReadSummary()), survey.grouping)

@@ -418,7 +418,7 @@ def test_standard_errors_cover_where_several_raters_judge_one_item(tmp_path):
         result = score(tmp_path, simulate_study(rng))
         covered += abs(result.values["bradley_terry"]) < 1.96 * result.sd["bradley_terry"]
     assert 0.88 < covered / 120 < 0.995
-    assert "clustered by item, 60 items" in " ".join(result.notes)
+    assert "clustered by item (60 items)" in " ".join(result.notes)
 
 
 def test_the_error_grows_where_few_raters_with_a_taste_of_their_own_judge_many_items(tmp_path):
@@ -430,7 +430,7 @@ def test_the_error_grows_where_few_raters_with_a_taste_of_their_own_judge_many_i
         result = score(tmp_path, rows)
         scores.append(result.values["bradley_terry"])
         errors.append(result.sd["bradley_terry"])
-    assert "clustered by rater, 25 raters" in " ".join(result.notes)
+    assert "clustered by rater (25 raters)" in " ".join(result.notes)
     assert np.mean(errors) == pytest.approx(np.std(scores), rel=0.2)
 
 

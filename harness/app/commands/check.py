@@ -84,8 +84,8 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         if baseline is None:
             names = ", ".join(other.name for other in systems)
             raise SpecError(
-                f"of the baseline's systems, {names}, not exactly one differs from {system.name} in the model alone: "
-                "choose one, as with --where decoder=nucleus"
+                f"{system.name}: expected one system of the baseline that differs from it in the model alone, got "
+                f"none or several among {names}; choose one, for example --where decoder=nucleus"
             )
         for pair, margin in margins.items():
             value, reference = system.value(*pair), baseline.value(*pair)

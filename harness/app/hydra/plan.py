@@ -141,9 +141,8 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         ],
         "sends": [f"{host}: {what}" for host, what in plan.hosts.items()],
         "reads outside the working directory": list(plan.outside),
-        "missing; with network access, these commands fetch it": [
-            *plan.list_commands(), *by_hand, *(f"missing: {reason}" for reason in plan.missing),
-        ],
+        "to fetch what is missing, where there is a network": [*plan.list_commands(), *by_hand],
+        "missing": [str(reason) for reason in plan.missing],
     }  # fmt: skip
     for title, items in sections.items():
         lines += [title, *(f"  {item}" for item in items)] if items else []

@@ -454,9 +454,9 @@ def describe_resolution(
                 targets |= quantity.direction not in ("higher", "lower")
     if not listed:
         return ()
-    where = " (≈, →: in their distances to the human value or the target)" if targets else ""
-    head = "Paired tests separate the best system from its nearest rival with 80 % power if they differ by"
-    return (f"{head} {', '.join(listed)}{where}.",)
+    where = " For ≈ and →, the difference is that of the distances to the human value or the target." if targets else ""
+    head = "Smallest difference between the best two systems that a paired test detects with 80 % power"
+    return (f"{head}: {', '.join(listed)}.{where}",)
 
 
 def describe_classifier_errors(models: Sequence[SystemValue], label: Label) -> tuple[str, ...]:

@@ -194,7 +194,7 @@ def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
     done = openended(
         "judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path, code=0
     )
-    assert "3 comparisons of 2 players (x, y); 1 ties (half)" in done.stdout
+    assert "3 comparisons of 2 players (x, y); 1 tie (half)" in done.stdout
     assert "1 without an outcome left out" in done.stdout
     assert "Preferred by people" in done.stdout
     assert "[95 % CI]" in done.stdout
