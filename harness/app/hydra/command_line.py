@@ -260,7 +260,7 @@ def quote_for_hydra(word: str) -> str:
         quoted = "'" + full.replace("'", r"\'") + "'"
         if _is_readable(f"{key}={quoted}"):
             return f"{key}={quoted}"
-    pairs = ("[]", "{}", "()")
+    pairs = (("[", "]"), ("{", "}"), ("(", ")"))
     is_open = any(value.count(left) != value.count(right) for left, right in pairs) or value.count('"') % 2
     if is_open or value.count("'") % 2:
         raise SpecError(f"cannot read {word!r}: do its brackets and quotes match? a list is typed as '{key}=[a,b]'")
