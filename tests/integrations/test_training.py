@@ -220,7 +220,7 @@ def test_a_training_with_evaluations_ends_with_the_same_weights_and_random_state
     logged = [row for row in watched.state.log_history if "openended/distinct_2" in row]
     assert [row["step"] for row in logged] == [0, 2, 4]
     assert {"openended/loop_rate", "openended/loop_rate_human", "openended/distinct_2_human"} <= logged[0].keys()
-    line = r"step \d: distinct_2 [\d.]+, loop_rate [\d.]+, .*loop_rate_human [\d.]+ in [\d.]+ s"
+    line = r"step \d: loop_rate [\d.]+, distinct_2 [\d.]+, .*loop_rate_human [\d.]+, .* in [\d.]+ s"  # as `metric=[…]` lists them
     assert len(re.findall(line, capsys.readouterr().err)) == 3
     frame = read_results([folder / "outputs/runs/watched"]).frame
     model_rows = frame[(frame["system"] == "model") & (frame["key"] == "distinct_2")]

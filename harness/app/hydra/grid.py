@@ -25,6 +25,7 @@ from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import HarnessError, SpecError, find_repeated, format_duration
 from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.results import group_by
+from openended.harness.run import Settings
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +70,9 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
             scorer = settings.scorer.tokenizer_spec() if settings.scorer is not None else None
             if settings.task.tokens is not None or not (settings.max_new_tokens or settings.task.needs_tokenizer()):
                 return jobs
-            if cutter is not None and cutter.find_file("config.json", optional=True) is None:
-                log.warning(
-                    "grid       the tokenizer of %s is not on this machine: if the models have several tokenizers, each"
-                    " cuts texts in its own and has its own table (task.tokens=NAME: all in one)", cutter.path,
-                )  # fmt: skip
+            if cutter is not None and _is_missing(
+                cutter
+            ):  # `warn_of_missing_tokenizers` says so of a grid that can run
                 return jobs
             tokenizers[digest_encoding(cutter) if cutter is not None else None] = None
             scorers += [scorer] if scorer is not None else []
@@ -90,6 +89,26 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
         chosen.title,
     )  # fmt: skip
     return [[*job, quote_for_hydra(f"task.tokens={name}")] for job in jobs]
+
+
+def warn_of_missing_tokenizers(settings: Iterable[Settings]) -> None:
+    """Name a tokenizer that is not on this machine, of a grid whose models may have several."""
+    for group in group_by(settings, lambda s: s.experiment).values():
+        cut = [s for s in group if s.task.tokens is None and (s.max_new_tokens or s.task.needs_tokenizer())]
+        cutters = {s.models.cutting_tokenizer for s in cut}
+        missing = sorted(cutter.path for cutter in cutters if cutter is not None and _is_missing(cutter))
+        if missing and len(cutters) > 1:
+            log.warning(
+                "grid       the tokenizer of %s is not on this machine: if the models have several tokenizers, each"
+                " cuts texts in its own and has its own table (task.tokens=NAME: all in one)", missing[0],
+            )  # fmt: skip
+
+
+def _is_missing(spec: ModelSpec) -> bool:
+    try:
+        return spec.find_file("config.json", optional=True) is None
+    except HarnessError:  # the hub is out of reach
+        return True
 
 
 def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:

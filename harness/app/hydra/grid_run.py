@@ -17,7 +17,14 @@ from omegaconf import DictConfig
 from openended.harness import core, report, run
 from openended.harness.app.hydra.check_grid import check_series
 from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
-from openended.harness.app.hydra.grid import Jobs, compose_series, find_axes, format_title, list_jobs
+from openended.harness.app.hydra.grid import (
+    Jobs,
+    compose_series,
+    find_axes,
+    format_title,
+    list_jobs,
+    warn_of_missing_tokenizers,
+)
 from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted
 from openended.harness.app.hydra.jobs import (
     BasicLauncher,
@@ -64,6 +71,7 @@ class GridRun:
         require_tracker(self.tracker)
         self.launcher = _make_launcher(self.config)
         checked = check_series(self.composer, self.config, jobs)
+        warn_of_missing_tokenizers(job.settings for job in checked)
         self.folder = create_unique_folder(Path(self.config.hydra.sweep.dir))
         try:
             work(checked)

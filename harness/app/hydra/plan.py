@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from openended.harness import core, run
 from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.compose import Composer, to_plain
+from openended.harness.app.hydra.grid import warn_of_missing_tokenizers
 from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
 from openended.harness.report import build_tracker_options
 
@@ -26,6 +27,7 @@ Jobs = Sequence[Sequence[str]]
 def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
     plans, left_out = _plan_all(composer, config, jobs, single=single)
+    warn_of_missing_tokenizers(settings for settings, _ in plans)
     total, rates = run.forecast_plans(plans), _read_rates(config)
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):

@@ -166,6 +166,8 @@ def test_what_a_grid_lacks_is_one_line_before_its_first_job(words, said, tmp_pat
     assert said in done.stderr
     if "gpt2-xl" in said:
         assert "hf download openai-community/gpt2-xl" in done.stderr
+        planned = openended("-m", *SIZES, *words, "plan_only=true", cwd=tmp_path, verbose=False, code=0)
+        assert "the tokenizer of openai-community/gpt2-xl is not on this machine" in planned.stderr
     assert not (tmp_path / "outputs/grids").exists()
 
 
