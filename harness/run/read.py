@@ -205,7 +205,7 @@ class TextReader:
             by_length = model.embed(request, advance)
             embedded = [by_length[length] for length in list_lengths(embedder)]
             truncated = {"truncated": max(each.truncated for each in embedded)}
-            return ReadRows(vectors=[each.vectors for each in embedded], facts=_describe(model) | truncated)
+            return ReadRows(vectors=[each.vectors for each in embedded], facts=self._describe(model) | truncated)
         lm = self.session.model(spec, self.runtime)
         whole, batch = options.scope == "prompt_and_continuation", self._choose_batch(lm)
         if embedder is not None:
@@ -221,7 +221,7 @@ class TextReader:
                 ranks=text_pass.ranks, window=options.window, stride=options.stride, batch_size=batch,
             )  # fmt: skip
             scores = lm.score(request_scores, advance)
-        return ReadRows(scores, vectors, {**_describe(lm), **lm.provenance(), **facts})
+        return ReadRows(scores, vectors, {**self._describe(lm), **lm.provenance(), **facts})
 
     def _embed_texts(self, spec: models.EmbedderSpec, texts: Sequence[str]) -> ReadRows:
         model = self.session.embedder(spec, self.runtime)
@@ -239,6 +239,11 @@ class TextReader:
             is_same_machine = all(entry.maker.get(name) == here[name] for name in ("packages", "hardware"))
             if entry.meta.get("steady") and is_same_machine:
                 yield entry
+
+    def _describe(self, model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
+        # Workers may be on other processors than the one that the manifest names.
+        is_here = isinstance(model, models.LanguageModel) and not self.runtime.spread
+        return {"device": str(model.device), **({"steady": True} if is_here and models.is_steady(model) else {})}
 
     def sketch_gradients(
         self, folder: Path, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, size: int,
@@ -289,11 +294,6 @@ class TextReader:
             return _read_prompt_ids(inputs, spec), rows.token_ids
         tokenizer = self.session.tokenizer(tokenizer_spec)
         return models.tokenize_pairs(tokenizer, rows.prompts, _iterate_continuations(rows, options, tokenizer))
-
-
-def _describe(model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
-    is_steady = isinstance(model, models.LanguageModel) and models.is_steady(model)
-    return {"device": str(model.device), **({"steady": True} if is_steady else {})}
 
 
 def _iterate_continuations(rows: RowFile, options: ScoringOptions, tokenizer: Any) -> Iterator[str]:  # noqa: ANN401 - a `TextTokenizer`
