@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import hydra_plugins.openended
+from hydra_plugins import openended as plugins
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("conf", "harness", "metrics", "tasks", "openended", "hydra_plugins")
@@ -29,7 +29,7 @@ found = Plugins.instance().discover(ConfigSource)
 print(sorted(c.__name__ for c in found if "openended" in c.__module__))
 """
 # A search path is asked for by what it is, not by its name.
-OURS = str(sorted(set(hydra_plugins.openended.__all__) - {"PluginPackages"}))
+OURS = str(sorted(set(plugins.__all__) - {"PluginPackages"}))
 
 
 def call(*words: str | Path, cwd: Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:

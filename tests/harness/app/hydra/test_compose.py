@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from omegaconf import _utils
 
 from openended.harness.app.hydra import config_loader
 from openended.harness.app.hydra.command_line import parse_command_line
@@ -141,29 +140,6 @@ def test_a_model_is_named_by_its_address_where_a_name_of_ours_is(composer, tmp_p
     both = composer._compose_plain([f"scoring={address}"])[0]
     assert [both[role]["path"] for role in ("scorer", "embedder")] == [address] * 2
     assert both["model"]["path"] == "bundled:docs-s"
-
-
-YAML = ["a: [1e3, 1_0, 0o7, 017, 0x1F, .5, 1.e2, .inf, -.inf]", "a: [on, Yes, ~, null, 2020-01-01, 1:30]", "a: &x {b: *x}",
-        "a: &x {b: 1}\nc: {<<: *x}", "", "a: |\n  b\n", "a: {$b: '${c}'}", "'1': 1\n2: 3", "- !!python/tuple [1]"]  # fmt: skip
-FAULTS = ["a: 1\na: 2", "a: [1", "a: @b", "\ta: 1", "a: !!python/name:os.system", "[a]: {", "a: *b"]
-
-
-@pytest.mark.parametrize("text", [*YAML, *FAULTS])
-def test_yaml_is_read_as_omegaconf_reads_it(text):
-    fast = _utils.get_yaml_loader()
-    results = []
-    for loader in (fast, fast.__bases__[1]):
-        try:
-            results.append(repr(yaml.load(text, loader)))
-        except yaml.YAMLError as err:
-            results.append(str(err))
-    assert results[0] == results[1]
-
-
-def test_all_configurations_are_read_as_omegaconf_reads_them():
-    fast = _utils.get_yaml_loader()
-    for text in (path.read_text(encoding="utf-8") for path in (ROOT / "conf").rglob("*.yaml")):
-        assert yaml.load(text, fast) == yaml.load(text, fast.__bases__[1])
 
 
 def test_values_are_composed_from_the_same_files_once(composer, monkeypatch):
