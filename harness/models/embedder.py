@@ -144,7 +144,7 @@ class EmbedderSpec(Spec):
         model = self.model_spec()
         model.check_adapter()
         folder = model.folder
-        if self.traits.kind != "sentence" or folder is None:
+        if folder is None or self.traits.kind != "sentence":
             return model.identity()
         if not (folder / _MODULES).is_file():
             raise DataError(

@@ -510,7 +510,7 @@ def test_a_folder_must_be_that_of_a_run_with_texts(tmp_path):
     check(r"no such file: .*record\.json")
     (tmp_path / "record.json").write_text("[]")
     check("not a run record")
-    record = RunRecord(created="now", spec={}, axes={}, results=(), store=".")
+    record = RunRecord(created="2027-01-31T12:00:00+00:00", spec={}, axes={}, results=(), store=".")
     save_record(tmp_path, replace(record, inputs={"measure:zipf model": "measure/ab/abc"}))
     check("not the folder of a run that generated")
     save_record(tmp_path, replace(record, inputs={"generate:x": "generate/ab/abc"}))
@@ -529,7 +529,7 @@ def test_a_run_is_a_reference_by_its_first_samples(tmp_path):
     ]
     (tmp_path / "generate/ab/abc").mkdir(parents=True)
     write_rows(tmp_path / "generate/ab/abc/data.arrow", rows)
-    record = RunRecord(created="now", spec={}, axes={}, results=(), store=".")
+    record = RunRecord(created="2027-01-31T12:00:00+00:00", spec={}, axes={}, results=(), store=".")
     save_record(tmp_path, replace(record, inputs={"generate:x": "generate/ab/abc"}))
     assert [e.human for e in draw(reference=str(tmp_path))] == [f"{e.id} 0" for e in draws]
 

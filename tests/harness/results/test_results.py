@@ -412,7 +412,7 @@ def test_an_archive_is_named_where_no_run_of_this_machine_is_and_its_layout_is_i
         DataError, match=r"several archives have runs of this name; name one or more of .*a/runs/theirs"
     ):
         resolve_report_request(["theirs"], outputs)
-    with pytest.raises(DataError, match=r"did you mean 'mine'.* known: .*a, b"):
+    with pytest.raises(DataError, match=r"no run folder or run name 'mone'; did you mean 'mine'\?$"):
         resolve_report_request(["mone"], outputs)
 
 

@@ -195,7 +195,7 @@ def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
         "judgments=arena.csv", "metric=[bradley_terry]", "metric.bradley_terry.empty=skip", cwd=tmp_path, code=0
     )
     assert "3 comparisons of 2 players (x, y); 1 tie (half)" in done.stdout
-    assert "1 without an outcome left out" in done.stdout
+    assert "1 without an outcome left out" in " ".join(done.stdout.split())
     assert "Preferred by people" in done.stdout
     assert "[95 % CI]" in done.stdout
     assert "±" not in done.stdout  # one run: no standard deviation over seeds
@@ -207,8 +207,8 @@ def test_columns_of_any_name_are_mapped_and_enter_the_signature(tmp_path):
     done = openended("judgments=own.tsv", words, cwd=tmp_path, code=0)
     assert "3 comparisons of 2 players (x, y)" in done.stdout
     assert "columns:outcome=says+system_a=who+system_b=other" in done.stdout.replace("\n", "").replace(" ", "")
-    done = openended("judgments=own.tsv", words.replace("says", "said"), cwd=tmp_path)
-    assert "judgment_columns: no column 'said'; did you mean 'says'" in done.stderr
+    done = openended("judgments=own.tsv", words.replace("says", "say"), cwd=tmp_path)
+    assert "judgment_columns: no column 'say'; did you mean 'says'" in done.stderr
 
 
 @pytest.mark.slow

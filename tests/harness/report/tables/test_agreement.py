@@ -112,10 +112,10 @@ def test_two_sets_of_options_are_correlated_too(tmp_path):
 
 def test_options_at_their_default_are_not_told_and_no_two_columns_read_alike(tmp_path):
     for rank, decoder in enumerate(DECODERS[:3]):
-        for options in ("quantizer:kmeans|neighbors:50", "quantizer:drmm|neighbors:50", "quantizer:kmeans|neighbors:7"):
+        for options in ("quantizer:kmeans|restarts:5", "quantizer:drmm|restarts:5", "quantizer:kmeans|restarts:7"):
             write(tmp_path, decoder, options=f"|{options}", mauve=rank / 4)
     scores, agreement = build(tmp_path, "variants")
-    titles = ["neighbors=7", "quantizer=drmm", "quantizer=kmeans"]
+    titles = ["quantizer=drmm", "quantizer=kmeans", "restarts=7"]
     assert [c.title for c in scores.columns] == [f"MAUVE ({options})" for options in titles]
     assert [c.title for c in agreement.columns] == titles
 
