@@ -32,7 +32,7 @@ BY_NAME = [words for words in COMMANDS if words and (words[0] in list_commands()
 ALL_RUNS = [words for words in COMMANDS if words and words not in BY_NAME]
 RUNS = [mark_long_grid(words) for words in ALL_RUNS]
 SERVED = {"serve", "judge"}  # they need a server or are one: tests/harness/rating
-FETCHES = re.compile(r"^  (hf download|curl|put|missing:) ", re.MULTILINE)
+FETCHES = re.compile(r"^  (hf download|curl|put|missing:|model \S+: no such folder)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
