@@ -97,18 +97,18 @@ def test_from_python(plugin, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("grid", [False, True])
-def test_one_that_raises_is_a_dash_the_others_stand_and_the_end_is_1(plugin, tmp_path, grid):
+def test_one_that_raises_is_a_note_the_others_stand_and_the_end_is_1(plugin, tmp_path, grid):
     words = ["task=poems", "metric=[raises,distinct_n]", "num_examples=4", "max_new_tokens=4"]
     words = ["-m", "decoder=greedy,lower_p", *words] if grid else ["decoder=greedy", *words]
     done = openended(*words, cwd=tmp_path, code=1)
-    assert "failed with KeyError: 'of the plug-in'" in done.stdout  # under the table
+    printed = " ".join(done.stdout.split())
+    assert "No column, for lack of values: raises: failed with KeyError: 'of the plug-in'" in printed
     assert "metric raises" in done.stderr
     line = BROKEN[: BROKEN.index("raise KeyError")].count("\n") + 1
     assert f"failed with KeyError: 'of the plug-in' (raising.py, line {line})" in done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.strip().startswith(("greedy", "lower_p"))]
     assert len(rows) == 1 + grid
     for row in rows:
-        assert "–" in row
         assert any(cell.startswith(("0.", "1.")) for cell in row)
 
 
