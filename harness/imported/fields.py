@@ -329,7 +329,7 @@ def choose_fields(
     if path is None:
         path, others = choose_field(values, side, position, option)
     elif find_values(first, path.split(".")) is ...:
-        raise SpecError(f"{position}: no field {path!r}{suggest(path, [*map(str, first), *values])}; set {option}NAME")
+        raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
     roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]

@@ -286,9 +286,10 @@ def check_sizes(material: StudyTexts, protocol: StudyProtocol, people: int | Non
         flags["items"] = prompts
     if people is not None and each * protocol.raters > people:
         flags |= {"raters": max(people // each, 1)} | ({"people": each} if people < each else {})
+        subject = f"each of the {each} {unit}s" if each > 1 else f"the {unit}"
         needed = "a rater" if protocol.raters == 1 else f"{protocol.raters} raters"
         problems.append(
-            f"people={people}: each of the {each} {unit}s of a prompt needs {needed}, and nobody sees a prompt twice: "
+            f"people={people}: {subject} of a prompt needs {needed}, and nobody sees a prompt twice: "
             f"that takes {each * protocol.raters} people"
         )
     items, raters = (int(flags.get(name, getattr(protocol, name))) for name in ("items", "raters"))
