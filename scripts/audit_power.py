@@ -6,7 +6,7 @@ The contexts are texts of 64 tokens that the bundled docs-m wrote. At each posit
 own Q, and the audit compares them with the Q that was asked for, given the same context. An audit draws all tokens anew
 (20,480 of 320 texts, four to a context), so that thousands of audits need a few forward passes.
 
-faults: fifteen faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
+faults: sixteen faults, at temperature 1 without truncation unless they need another decoder. honest: engines without
 a fault, for several decoders. half: honest engines in half precision that read one text at a time, against references
 in float32 and in the same precision that read 32.
 """
@@ -84,9 +84,8 @@ class Contexts:
 
     @cached_property
     def rounded(self) -> dict[str, torch.Tensor]:
-        """The logits with int8 weights."""
-        kinds = zip(positions.INT8, (False, True), strict=True)
-        return {name: self.read_logits(positions.round_weights(self.lm, by_channel=channel)) for name, channel in kinds}
+        """The logits with rounded weights."""
+        return {name: self.read_logits(positions.round_weights(self.lm, name)) for name in positions.ROUNDED}
 
     def read_logits(
         self, lm: LanguageModel, batch_size: int = 32, before: tuple[int, ...] = (), after: tuple[int, ...] = ()

@@ -124,7 +124,7 @@ def audit_run(
         reference: Hub id or folder of the reference model, which transformers runs; None: the run's own model.
         device: Of the reference model.
         batch_size: Texts of one forward pass.
-        suspects: Whether to compare with the same model with int8 weights too.
+        suspects: Whether to compare with the same model with rounded weights (int8, 4 bits) too.
         progress: Whether to show progress.
 
     Raises:
@@ -148,6 +148,11 @@ def audit_run(
             f"{folder}: the record leaves out where the model {model['title']} is, because its folder is private; type "
             f"openended audit {folder.name.rpartition('-')[2]} --reference FOLDER, or a hub id"
         )
+    if (quantization := model.get("quantization")) and reference is not None:
+        log.warning(
+            "the texts are of weights in %s: a reference in other weights differs from them even if each token was drawn "
+            "from Q; without --reference the run's own model is read", quantization,
+        )  # fmt: skip
     lm = spec.load(device=device)
     return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
 
@@ -180,7 +185,7 @@ def audit_texts(
         streams = [core.row_uniforms(texts.seed, *key) for key in keys]
     lms = {"reference": lm}
     if suspects:
-        lms |= {name: positions.round_weights(lm, by_channel=i == 1) for i, name in enumerate(positions.INT8)}
+        lms |= {name: positions.round_weights(lm, name) for name in positions.ROUNDED}
     with core.show_progress("audit", len(request.continuations.values), unit="tokens", enabled=progress) as advance:
         facts, totals = positions.measure_positions(
             lms, texts.decoder, request, streams, rounding,

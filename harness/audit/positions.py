@@ -16,8 +16,13 @@ from openended.harness.models import LanguageModel, TextRequest
 
 SPACINGS = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """dtype → relative distance of neighboring numbers: the logits of two engines differ by about so much."""
-INT8 = ("int8 weights", "int8 weights, one scale per channel")
-"""Rounded weights that an audit compares with: one scale for each matrix, or one for each of its outputs."""
+ROUNDED = {
+    "int8 weights": (127, 0),
+    "int8 weights, one scale per channel": (127, -1),
+    "4-bit weights, blocks of 32": (7, 32),
+}
+"""Rounded weights that an audit compares with: levels to each side of zero, and the numbers of an output that share a
+scale; -1: all of an output, 0: the whole matrix. The last is the layout of GGUF's Q4_0 and of most 4-bit formats."""
 
 
 class Rounding(NamedTuple):
@@ -153,16 +158,18 @@ def sum_log_within(q: F64) -> F64:
     return total
 
 
-def round_weights(lm: LanguageModel, *, by_channel: bool) -> LanguageModel:
-    """Return a copy of a model whose matrices are rounded to 255 levels, as by int8 quantization of the weights."""
+def round_weights(lm: LanguageModel, name: str) -> LanguageModel:
+    """Return a copy of a model whose matrices are rounded as `ROUNDED` says under a name."""
     model, done = copy.deepcopy(lm.model), set[int]()
+    levels, block = ROUNDED[name]
     embeddings = {id(p) for m in (model.get_input_embeddings(), model.get_output_embeddings()) for p in m.parameters()}
     transposed = {id(m.weight) for m in model.modules() if type(m).__name__ == "Conv1D"}
     for parameter in model.parameters():
         if parameter.dim() == 2 and id(parameter) not in done:
             done.add(id(parameter))
-            inputs = 0 if id(parameter) in transposed and id(parameter) not in embeddings else 1
-            largest = parameter.abs().amax(inputs, keepdim=True) if by_channel else parameter.abs().amax()
-            scale = (largest / 127).clamp_min(1e-12)
-            parameter.data = (parameter / scale).round().mul(scale)
+            matrix = parameter.data.T if id(parameter) in transposed - embeddings else parameter.data  # (outputs, inputs)
+            for part in matrix.split(block, dim=1) if block > 0 else [matrix]:
+                largest = part.abs().amax(1, keepdim=True) if block else part.abs().amax()
+                scale = (largest / levels).clamp_min(1e-12)
+                part.copy_((part / scale).round().mul(scale))
     return replace(lm, model=model)

@@ -1,6 +1,6 @@
-"""Convert a GPT-2 folder to GGUF and serve it with llama.cpp's own server; run by an environment with xllamacpp and gguf.
+"""Serve a GGUF file, or a GPT-2 folder converted to one, with llama.cpp's own server; run by an environment with xllamacpp and gguf.
 
-python llama_server.py FOLDER PORT
+python llama_server.py MODEL PORT
 """
 
 import json
@@ -67,15 +67,17 @@ def convert(folder: Path, target: Path) -> None:
     writer.close()
 
 
-def serve(folder: Path, port: int) -> None:
+def serve(model: Path, port: int) -> None:
     """Serve until the process is ended; llama.cpp's defaults are left as they are."""
     import xllamacpp
 
-    target = Path(tempfile.mkdtemp()) / f"{folder.name}.gguf"
-    convert(folder, target)
+    target = model
+    if model.is_dir():
+        target = Path(tempfile.mkdtemp()) / f"{model.name}.gguf"
+        convert(model, target)
     params = xllamacpp.CommonParams()
     params.model.path = str(target)
-    params.model_alias = {folder.name}
+    params.model_alias = {model.stem}
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_parallel = AT_ONCE
