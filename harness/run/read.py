@@ -264,7 +264,8 @@ class TextReader:
     ) -> Mapping[str, Any]:  # fmt: skip
         """Write the statistics of a decoder's Q at every token of the rows, or its entropy."""
         lm, rows = self.session.model(spec, self.runtime), RowFile(inputs["rows"])
-        with self._show_progress(title, len(rows), rows.token_ids) as advance:
+        total = len(rows.token_ids.values)
+        with core.show_progress(title, total, unit="tokens", enabled=self.runtime.progress) as advance:
             request = models.QStatisticsRequest(
                 prompts=_read_prompt_ids(inputs, spec), continuations=rows.token_ids, decoders=[decoder],
                 min_new_tokens=min_new_tokens, batch_size=self._choose_batch(lm), entropy=entropy,

@@ -16,7 +16,7 @@ def test_two_models_stand_in_one_table(real_models, tmp_path):
     assert "generated texts are cut in the tokens of the scorer gemma3" in done.stderr.splitlines()[0]
     (table,) = (tmp_path / "outputs/reports/two/tables").glob("*.md")
     labels = [line.split("|")[1].strip() for line in table.read_text().splitlines() if line.startswith("|")][2:]
-    names = ["gemma3 greedy", "gemma3 nucleus p=0.95", "smollm2 greedy", "smollm2 nucleus p=0.95"]
+    names = ["smollm2 greedy", "smollm2 nucleus p=0.95", "gemma3 greedy", "gemma3 nucleus p=0.95"]
     assert labels == ["*human*", *names]
     results = read_results([tmp_path / "outputs/runs"])
     lengths = {value.signature for value in results.values if value.metric == "length"}

@@ -138,7 +138,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_texts(grid, real_models, tmp_pa
     )  # fmt: skip
     deadline = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < deadline:
-        if any((tmp_path / "outputs/store/generate").rglob("block-*.arrow")):
+        if any((tmp_path / "outputs/store").rglob("block-*.arrow")):
             process.send_signal(signal.SIGKILL)
             break
         time.sleep(0.05)

@@ -4,12 +4,14 @@ import json
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from openended.harness import core
 from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
 from openended.harness.run import plan, run, run_judgments, settings as settings_module
@@ -47,6 +49,22 @@ def test_a_plan_lists_what_a_run_makes_and_counts_are_of_artifacts(tmp_path):
     record = read_record(first.folder)
     assert len(record.inputs) == first.num_computed + 1  # and the task's data
     assert record.provenance == {}
+
+
+def test_progress_ends_at_its_total_in_its_unit(tmp_path, monkeypatch):
+    shown = []
+
+    @contextmanager
+    def show(title, total=None, *, unit="", **_):
+        counts = []
+        yield counts.append
+        shown.append((title, unit, total, sum(counts)))
+
+    monkeypatch.setattr(core, "show_progress", show)
+    metrics = "metric=[gen_ppl,sparsemax_score,knn_precision_recall,gradient_moment,q_entropy]"
+    run(settings(tmp_path, *ONE_MODEL, metrics, "metric.gen_ppl.window=16"), open_session(tmp_path))
+    assert {unit for _, unit, total, _ in shown if total} == {"texts", "tokens"}
+    assert not [line for line in shown if line[2] and line[3] > line[2]]
 
 
 def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
