@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.helpers import ROOT, openended
 from tests.real_servers.servers import find_free_port, run_server
 

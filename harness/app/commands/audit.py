@@ -12,10 +12,7 @@ _ARGUMENTS: Arguments = {
     "runs": {"nargs": "+", "metavar": "RUN", "help": "a run's folder, the end of its name, or the name of runs"},
     "--reference": {"metavar": "MODEL", "help": "hub id or folder of the reference model; default: the run's own"},
     "--against": {"metavar": "RUN", "help": "compare the strings with those of another engine; needs no model"},
-    "--no-suspects": {
-        "action": "store_true",
-        "help": "skip the comparison with rounded weights: a quarter of the time",
-    },
+    "--no-suspects": {"action": "store_true", "help": "skip the comparison with rounded weights: a third of the time"},
     "--device": {"default": "cpu", "help": "of the reference model; default: cpu"},
     "--batch-size": {"type": int, "default": 32, "metavar": "N", "help": "texts of one forward pass; default: 32"},
     "--report": {"type": Path, "metavar": "DIR", "help": "write the table and the figure of the transform there"},
