@@ -167,9 +167,8 @@ def round_weights(lm: LanguageModel, name: str) -> LanguageModel:
     for parameter in model.parameters():
         if parameter.dim() == 2 and id(parameter) not in done:
             done.add(id(parameter))
-            matrix = (
-                parameter.data.T if id(parameter) in transposed - embeddings else parameter.data
-            )  # (outputs, inputs)
+            # of shape (outputs, inputs)
+            matrix = parameter.data.T if id(parameter) in transposed - embeddings else parameter.data
             for part in matrix.split(block, dim=1) if block > 0 else [matrix]:
                 largest = part.abs().amax(1, keepdim=True) if block else part.abs().amax()
                 scale = (largest / levels).clamp_min(1e-12)
