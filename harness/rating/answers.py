@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ import pandas as pd
 
 from openended.harness import core
 from openended.harness.core import SIMULATED, DataError
-from openended.harness.rating.design import KEY, StudyKey, find_key, read_key
-from openended.harness.rating.study import FORM, compute_seal
+from openended.harness.rating.design import KEY, StudyKey, read_key
+from openended.harness.rating.study import FORM
 
 MAX_SECONDS = 7 * 24 * 3600  # of visible time per item
 
@@ -77,8 +76,6 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
         raise DataError(f"{path}: changed after it was saved: an item or an answer that sheet {sheet} does not have")
     if len({row["id"] for row in rows}) < len(rows):
         raise DataError(f"{path}: changed after it was saved: an item appears twice")
-    if content.get("seal") != compute_seal(key.study, sheet, key.nonce(sheet), questions, rows):
-        raise DataError(f"{path}: changed after it was saved: its seal does not match its answers")
     items = tuple(AnsweredItem(row["id"], dict(row["answers"]), row["ms"] / 1000) for row in rows)
     rater = f"{SIMULATED}{sheet}" if content.get("simulated") is True else sheet
     return AnsweredSheet(path, rater, items, len(item_ids))
@@ -96,106 +93,55 @@ def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most
     )
 
 
-_HEAD = b"SQLite format 3\x00"
-DATABASE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)  # what reading a tampered database may raise
-_MAX_NAME = 200  # characters of a rater's name
-_MAX_CELL = 1 << 20  # bytes
-_MAX_SECONDS_READING = 60.0
+def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
+    """Read the answers that a server has acknowledged; it may still be running."""
+    if (study := _read_study_id(path)) != key.study:
+        raise DataError(f"{path}: of another study ({study or 'it names none'}, this key is of {key.study})")
+    items: dict[str, list[AnsweredItem]] = {}
+    with _open_database(path) as base:
+        for rater, task, choices, ms in base.execute("SELECT rater, task, choices, ms FROM answers ORDER BY task"):
+            items.setdefault(rater, []).append(AnsweredItem(task, json.loads(choices), ms / 1000))
+    return [AnsweredSheet(path, rater, tuple(answered), 0) for rater, answered in sorted(items.items())]
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is an SQLite database, as `openended rate serve` writes."""
-    if not path.is_file():
-        raise DataError(f"cannot read {path}: expected a regular file")
-    try:
-        with path.open("rb") as handle:
-            return handle.read(len(_HEAD)) == _HEAD
-    except OSError as err:
-        raise DataError(f"cannot read {path}: {err.strerror or err}") from err
+    """Return whether a file is one that `openended rate serve` writes."""
+    return path.suffix == ".db"
 
 
 @contextmanager
-def open_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database of unknown origin to read from; queries are limited in time, and cells in size."""
-    deadline = time.monotonic() + _MAX_SECONDS_READING
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as base:
-        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_CELL)
-        base.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
-        yield base
-
-
-def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
-    """Read the answers that a server has acknowledged; it may still be running."""
+def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
     try:
-        with open_database(path) as base:
-            study = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
-            query = "SELECT rater, task, choices, ms FROM answers LIMIT ?"
-            rows = base.execute(query, (len(key.tasks) + 1,)).fetchall()
-    except DATABASE_ERRORS as err:
-        raise DataError(f"{path}: not a database of answers ({core.escape_controls(str(err))})") from err
-    if study is None or study[0] != key.study:
-        raise DataError(
-            f"{path}: of another study ({core.escape_controls(str(study and study[0]))}, this key is of {key.study})"
-        )
-    items: dict[str, dict[str, AnsweredItem]] = {}
-    seen: set[str] = set()
-    questions = tuple(key.protocol.questions)
-    for rater, task, choices, ms in rows:  # a database can hold anything in any column
-        if not isinstance(rater, str) or not rater.isprintable() or not 0 < len(rater) <= _MAX_NAME:
-            raise DataError(f"{path}: rater {rater!r:.60}: expected a name of printable characters")
-        if not isinstance(task, str) or task not in key.by_id:
-            raise DataError(f"{path}: answer of {rater}: this study has no item {task!r:.60}")
-        if not is_time(ms):
-            raise DataError(
-                f"{path}: answer of {rater}: ms={ms!r:.60}: expected 0 to {1000 * MAX_SECONDS} milliseconds"
-            )
-        try:
-            answers = json.loads(choices)
-        except (TypeError, ValueError, RecursionError):
-            answers = None
-        if not isinstance(answers, dict) or not are_valid_choices(answers, questions, len(key.protocol.choices)):
-            raise DataError(
-                f"{path}: answer of {rater}: choices={choices!r:.60}: expected JSON with a number from 1 to "
-                f"{len(key.protocol.choices)} for {', '.join(questions)}"
-            )
-        if task in seen:
-            raise DataError(f"{path}: item {task} is answered twice; expected one answer per item")
-        seen.add(task)
-        items.setdefault(rater, {})[task] = AnsweredItem(task, answers, ms / 1000)
-    return [
-        AnsweredSheet(path, rater, tuple(by_task[task] for task in sorted(by_task)), 0)
-        for rater, by_task in sorted(items.items())
-    ]
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as base:
+            yield base
+    except sqlite3.Error as err:
+        raise DataError(f"{path}: not a database of answers ({err})") from err
 
 
 def group_files_by_study(
     files: Sequence[Path], search_paths: Sequence[Path], named: Sequence[Path] | None
 ) -> list[tuple[StudyKey, list[Path]]]:
     """Return each study's key with its files; a file of no known study goes to the first key, which refuses it."""
-    keys = {key.study: key for key in map(read_key, named or ())}
-    for paths in ([path for path in search_paths if path.is_dir()], search_paths):  # a named study is the only one
-        for path in () if keys else paths:
-            with suppress(DataError):
-                study_key = find_key(path)
-                keys.setdefault(study_key.study, study_key)
+    above = (folder for file in files for folder in file.resolve().parents[:4])
+    folders = named or [path for path in search_paths if (path / KEY).is_file()] or [*dict.fromkeys(above)]
+    keys = {key.study: key for key in map(read_key, folders if named else (f for f in folders if (f / KEY).is_file()))}
     if not keys:
         raise DataError(f"no {KEY} next to these files: name the folder of the study with --key STUDY")
     files_by_study: dict[str, list[Path]] = {study: [] for study in keys}
     for file in files:
-        study = _read_study_id(file)
+        study = ""
+        with suppress(DataError):  # reading its answers says what is wrong
+            study = _read_study_id(file)
         files_by_study[study if study in keys else next(iter(keys))].append(file)
     return [(key, files_by_study[study]) for study, key in keys.items() if files_by_study[study]]
 
 
 def _read_study_id(path: Path) -> str:
-    try:
-        if is_database(path):
-            with open_database(path) as base:
-                row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
-            return str(row[0]) if row else ""
-        content = core.read_json(path)
-    except (DataError, *DATABASE_ERRORS):
-        return ""
+    if is_database(path):
+        with _open_database(path) as base:
+            row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
+        return str(row[0]) if row else ""
+    content = core.read_json(path)
     return str(content.get("study", "")) if isinstance(content, dict) else ""
 
 

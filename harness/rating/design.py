@@ -438,9 +438,6 @@ class StudyKey:
     def by_id(self) -> Mapping[str, RatingTask]:
         return {task.id: task for task in self.tasks}
 
-    def nonce(self, sheet: str) -> str:
-        return derive_opaque_id(self.secret, "seal", sheet)
-
     def show_item(self, task: RatingTask) -> tuple[str, tuple[str, ...]]:
         """Return the prompt and the texts of an item, as raters see them, stripped of surrounding blanks."""
         if task.is_control:
@@ -453,12 +450,10 @@ class StudyKey:
         return self.controls[int(task.example.removeprefix(CONTROL))]
 
     def to_json(self) -> dict[str, Any]:
-        m = self.material
         return {
             "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
             "protocol": self.protocol.to_json(), "made_of": list(self.made_of),
-            "players": list(m.players), "prompts": dict(m.prompts), "texts": {e: dict(t) for e, t in m.texts.items()},
-            "texts_ids": dict(m.texts_ids), "runs": dict(m.runs),
+            "material": asdict(self.material),
             "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
             "sheets": {name: list(ids) for name, ids in self.sheets.items()},
             "controls": [asdict(control) for control in self.controls],
@@ -478,26 +473,19 @@ class StudyKey:
         if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
             raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
         try:
-            texts: Mapping[str, Mapping[str, str]] = node["texts"]
+            material = StudyTexts(**node["material"])
             return cls(
                 study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
                 protocol=make_protocol(node["protocol"], where), made_of=tuple(node["made_of"]),
-                material=StudyTexts(
-                    tuple(node["players"]), node["prompts"], texts, texts_ids=node["texts_ids"], runs=node["runs"]
+                material=replace(
+                    material, players=tuple(material.players), remarks=tuple(material.remarks)
                 ),
                 tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
-                sheets={_check_name(name): tuple(ids) for name, ids in node["sheets"].items()},
+                sheets={name: tuple(ids) for name, ids in node["sheets"].items()},
                 controls=tuple(Control(**{**c, "texts": tuple(c["texts"])}) for c in node["controls"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
             raise DataError(f"{where}: damaged key ({type(err).__name__}: {err})") from err
-
-
-def _check_name(name: str) -> str:
-    """Return the name of a sheet, which is also the name of a file and of a rater."""
-    if not name.isprintable() or "/" in name:
-        raise ValueError(f"sheet {name!r:.60}: expected printable characters without /")
-    return name
 
 
 def make_private(handle: IO[Any]) -> None:
@@ -511,11 +499,3 @@ def read_key(path: Path) -> StudyKey:
     if path.is_dir() and not file.exists():
         raise DataError(f"{path}: is no study, it has no {KEY}; openended rate make writes one")
     return StudyKey.from_json(core.read_json(file), str(file))
-
-
-def find_key(path: Path) -> StudyKey:
-    """Read the key next to a file, in a folder or above it."""
-    for folder in (path if path.is_dir() else path.parent, *list(path.resolve().parents)[:3]):
-        if (folder / KEY).is_file():
-            return read_key(folder)
-    raise DataError(f"no {KEY} next to these files: name the folder of the study with --key STUDY")

@@ -14,8 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import DataError, escape_controls
-from openended.harness.rating.answers import DATABASE_ERRORS, are_valid_choices, is_time
+from openended.harness.core import DataError
+from openended.harness.rating.answers import are_valid_choices, is_time
 from openended.harness.rating.design import StudyKey
 
 ANSWERS = "answers.db"
@@ -70,23 +70,13 @@ class ItemPool:
         self.path, self.key, self.clock = path, key, clock
         if not path.exists():
             self._create()
-        if not path.is_file():
-            raise DataError(f"{path}: expected a regular file, the answers of a study; move it away")
         try:
-            with self._open_transaction() as base:  # every column must exist
-                base.execute("SELECT lease, leased_at, until, example, control, place FROM tasks LIMIT 0")
-                base.execute("SELECT task, rater, lease, choices, ms, at FROM answers LIMIT 0")
-                base.execute("SELECT name, token FROM raters LIMIT 0")
+            with self._open_transaction() as base:
                 row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
-                names = {name for (name,) in base.execute("SELECT id FROM tasks")}
-        except DATABASE_ERRORS as err:
-            raise DataError(
-                f"{path}: not a database of answers ({escape_controls(str(err))}); move it away, or restore a copy"
-            ) from err
+        except sqlite3.Error as err:
+            raise DataError(f"{path}: not a database of answers ({err}); move it away, or restore a copy") from err
         if row is None or row[0] != key.study:
             raise DataError(f"{path}: holds the answers of another study; move it away, or serve its own folder")
-        if names != set(key.by_id):
-            raise DataError(f"{path}: its items are not those of {key.study}; move it away, or restore a copy")
 
     def _create(self) -> None:
         """Create the database under a temporary name and rename it, so that a kill leaves no partial file."""

@@ -1,12 +1,9 @@
 """Serve a study over HTTP: the form, the next item, storing an answer. Every request needs a token."""
 
-import asyncio
 import json
 import logging
-import math
+import sqlite3
 import sys
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +17,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from openended.harness.core import SpecError, open_for_replacement
-from openended.harness.rating.answers import DATABASE_ERRORS
 from openended.harness.rating.design import StudyKey, make_private
 from openended.harness.rating.item_pool import ANSWERS, AnswerRefused, ItemPool
 from openended.harness.rating.study import build_form_policy, build_items, render_form
@@ -31,82 +26,22 @@ from openended.harness.rating.study import build_form_policy, build_items, rende
 log = logging.getLogger(__name__)
 
 LINKS = "links.txt"
-_MOST_KEPT = 10_000  # buckets; the oldest are dropped
-
-
-class RateLimit:
-    """`burst` requests at once, then `rate` a second, for each name."""
-
-    def __init__(self, *, burst: float, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.burst, self.rate, self.clock = burst, rate, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, name: str) -> float:
-        """Take a token and return 0, or return the seconds until one is available."""
-        now = self.clock()
-        level, then = self._buckets.pop(name, (self.burst, now))
-        level = min(self.burst, level + (now - then) * self.rate)
-        allowed = level >= 1.0
-        self._buckets[name] = (level - 1.0 if allowed else level, now)
-        while len(self._buckets) > _MOST_KEPT:
-            self._buckets.popitem(last=False)
-        return 0.0 if allowed else math.ceil((1.0 - level) / self.rate)
-
-
-class TimedProtocol(H11Protocol):
-    """Closes a connection if a request, headers and body, takes longer than `request_seconds` to arrive."""
-
-    request_seconds = 20.0
-    _request_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        super().connection_made(transport)
-        self._update_timer()
-
-    def data_received(self, data: bytes) -> None:
-        """Start the timer of a request at its first byte, and stop it at the last."""
-        super().data_received(data)
-        self._update_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _update_timer(self) -> None:
-        is_complete = self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
-        if is_complete:
-            self._stop_timer()
-        elif self._request_timer is None:
-            self._request_timer = self.loop.call_later(self.request_seconds, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
-
-
 _LARGEST = 64 * 1024  # bytes of a request
 _UNKNOWN = "This link is not known. Ask the person who sent it to you."
-_BUSY = "Too many requests."
 _FRONT_PAGE = "Raters use their personal link, http://…/s/…/. Ask the person who runs this study for yours.\n"
 Handler = Callable[[Request], Awaitable[Response]]
 RaterHandler = Callable[[Request, ItemPool, str], Awaitable[Response]]
 
 
 def make_app(pool: ItemPool, host: str) -> Starlette:
-    """Return the application: tokens are checked and request rates limited, strictly for unknown clients."""
-    raters, strangers = RateLimit(burst=40, rate=10), RateLimit(burst=20, rate=0.2)
+    """Return the application: every request needs a token, which has 256 random bits."""
 
     def require_rater(answer: RaterHandler) -> Handler:
         async def handle(request: Request) -> Response:
             try:
                 rater = await run_in_threadpool(pool.find_rater, request.path_params["token"])
-                if rater is None:
-                    wait = strangers.wait(request.client.host if request.client else "")
-                    return _make_error(429, _BUSY, wait) if wait else _make_error(404, _UNKNOWN)
-                wait = raters.wait(rater)
-                return _make_error(429, _BUSY, wait) if wait else await answer(request, pool, rater)
-            except DATABASE_ERRORS as err:
+                return _make_error(404, _UNKNOWN) if rater is None else await answer(request, pool, rater)
+            except sqlite3.Error as err:
                 log.error("%s: %s: the request was refused, the rater's page sends it again", pool.path, err)
                 return _make_error(503, "The answers cannot be stored right now.")
 
@@ -159,9 +94,8 @@ def _refuse(request: Request) -> Response | None:
     return None
 
 
-def _make_error(status: int, why: str, wait: float = 0.0) -> JSONResponse:
-    headers = {"retry-after": f"{wait:.0f}"} if wait else None
-    return JSONResponse({"error": why}, status_code=status, headers=headers)
+def _make_error(status: int, why: str) -> JSONResponse:
+    return JSONResponse({"error": why}, status_code=status)
 
 
 async def _send_page(_: Request, pool: ItemPool, rater: str) -> Response:
@@ -201,7 +135,7 @@ def serve_study(key: StudyKey, folder: Path, *, host: str, port: int, raters: in
     pool = ItemPool(folder / ANSWERS, key)
     config = uvicorn.Config(
         make_app(pool, host), host=host, port=port, access_log=False, log_level="warning", server_header=False,
-        http=TimedProtocol, timeout_keep_alive=30, timeout_graceful_shutdown=5,
+        timeout_keep_alive=30, timeout_graceful_shutdown=5,
         lifespan="off",  # the application has none, and Ctrl-C while it starts would print a traceback
     )  # fmt: skip
     try:

@@ -46,7 +46,7 @@ def render_form(key: StudyKey, sheet: str, items: Sequence[Mapping[str, Any]] | 
     """Return the page of a sheet."""
     protocol = key.protocol
     study_data = {
-        "form": FORM, "study": key.study, "sheet": sheet, "nonce": key.nonce(sheet) if items is not None else "",
+        "form": FORM, "study": key.study, "sheet": sheet,
         "title": protocol.title, "guidelines": protocol.guidelines, "examples": protocol.examples,
         "prompt": protocol.prompt, "prompt_label": protocol.prompt_label,
         "text": protocol.text, "text_label": protocol.text_label, "questions": dict(protocol.questions),
@@ -76,20 +76,6 @@ def build_items(key: StudyKey, ids: Sequence[str]) -> list[dict[str, Any]]:
         prompt, texts = key.show_item(key.by_id[name])
         items.append({"id": name, "prompt": prompt, "texts": list(texts)})
     return items
-
-
-def compute_seal(
-    study: str, sheet: str, nonce: str, questions: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return the seal of answers, FNV-1a of 64 bits as in the form: it detects accidental edits, not forgery."""
-    lines = [study, sheet, nonce]
-    for row in rows:
-        cells = [row["id"], row["ms"], *(row["answers"].get(name, 0) for name in questions)]
-        lines.append(",".join(map(str, cells)))
-    value = 0xCBF29CE484222325
-    for byte in "\n".join(lines).encode():
-        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +123,7 @@ class RaterModel:
         return chosen
 
     def fill(self, key: StudyKey, sheet: str) -> dict[str, Any]:
-        """Return the answers to a sheet in the form that a sheet saves, sealed, and marked as simulated."""
+        """Return the answers to a sheet in the form that a sheet saves, marked as simulated."""
         rows = []
         for name in key.sheets[sheet]:
             task = key.by_id[name]
@@ -147,7 +133,6 @@ class RaterModel:
         return {
             "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
             "complete": True, "simulated": True, "answers": rows,
-            "seal": compute_seal(key.study, sheet, key.nonce(sheet), tuple(key.protocol.questions), rows),
         }  # fmt: skip
 
 
@@ -197,7 +182,6 @@ class StudyForecast(NamedTuple):
 
     what: str  # name of the value that the interval is for
     width: float  # mean width of a 95 % interval; NaN if undefined
-    coverage: float  # share of simulated intervals that contain the truth; NaN if not measured
     assumed: str
 
 
@@ -228,12 +212,9 @@ class Study:
             yield f"pay{by_hour}: {p.pay:.2f} per item, {len(self.key.tasks) * p.pay:,.2f} in all"
         for exclusion in p.exclusions:
             yield f"the published study left out {exclusion}"
-        what, width, coverage, assumed = self.forecast
-        if math.isnan(width):
-            yield f"{what}: no interval: {assumed}"
-            return
-        truth = "" if math.isnan(coverage) else f"; {coverage:.0%} of {_STUDIES} simulated studies held the truth"
-        yield f"{what}: 95 % interval of width {width:.2f} (±{width / 2:.2f}){truth}; assumed: {assumed}"
+        what, width, assumed = self.forecast
+        interval = "no interval" if math.isnan(width) else f"95 % interval of width {width:.2f} (±{width / 2:.2f})"
+        yield f"{what}: {interval}; {'' if math.isnan(width) else 'assumed: '}{assumed}"
 
 
 def write_datasheet(study: Study) -> Iterator[str]:
@@ -283,8 +264,8 @@ def make_study(
         protocol=protocol, material=material, tasks=tasks, controls=tuple(controls), made_of=tuple(made_of),
         sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)},
     )  # fmt: skip
-    simulate = _simulate_abilities if protocol.kind == "pairs" else _simulate_typicality
-    return Study(key, simulate(protocol, tasks))
+    forecast = _forecast_abilities if protocol.kind == "pairs" else _simulate_typicality
+    return Study(key, forecast(protocol, tasks))
 
 
 def write_study(study: Study, folder: Path) -> list[Path]:
@@ -299,50 +280,34 @@ def write_study(study: Study, folder: Path) -> list[Path]:
     return list(paths)
 
 
-def _simulate_abilities(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -> StudyForecast:
+def _forecast_abilities(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -> StudyForecast:
+    """Fit the wins that are expected of raters with known abilities."""
     what = "Bradley-Terry score"
     met = Counter(tuple(sorted(t.sides)) for t in tasks if not t.is_control)
     players = sorted({player for pair in met for player in pair}, key=lambda p: (p != HUMAN, p))
     raters = make_forecast_raters(protocol, players, 0)
     truth = np.array([raters.strengths[player] for player in players])
-    pairs = list(itertools.combinations(enumerate(players), 2))
-    counts = {(i, j): met[(a, b) if a < b else (b, a)] for (i, a), (j, b) in pairs}
-    chances = {(i, j): 1.0 / (1.0 + math.exp(truth[j] - truth[i])) for i, j in counts}
     expected = np.zeros((len(players), len(players)))
-    for (i, j), n in counts.items():
-        share = raters.ties / 2 + (1 - raters.ties) * chances[i, j]
-        expected[i, j], expected[j, i] = n * share, n * (1 - share)
-    # The limit for infinitely many answers: counting ties as half wins shrinks the scores.
-    limit = bradley_terry(expected, players=players).scores if counts else truth
-    widths, coverages = [], []
-    for number in range(_STUDIES):
-        rng = make_random_stream(0, "forecast", number)
-        wins = np.zeros_like(expected)
-        for (i, j), n in counts.items():
-            tied = int(rng.binomial(n, raters.ties))
-            won = int(rng.binomial(n - tied, chances[i, j]))
-            wins[i, j], wins[j, i] = won + tied / 2, n - tied - won + tied / 2
-        try:
-            fit = bradley_terry(wins, players=players)
-        except UndefinedMetric:
-            continue
-        widths.append(2 * Z95 * float(fit.std_errors.mean()))
-        coverages.append(float((np.abs(fit.scores - limit) <= Z95 * fit.std_errors).mean()))
-    if 2 * len(widths) < _STUDIES:
-        return StudyForecast(what, math.nan, math.nan, f"{len(counts)} pairs are compared too rarely; raise items")
+    for (i, a), (j, b) in itertools.combinations(enumerate(players), 2):
+        share = raters.ties / 2 + (1 - raters.ties) / (1.0 + math.exp(truth[j] - truth[i]))
+        expected[i, j], expected[j, i] = met[min(a, b), max(a, b)] * np.array([share, 1 - share])
+    try:
+        width = 2 * Z95 * float(bradley_terry(expected, players=players).std_errors.mean())
+    except UndefinedMetric as err:
+        return StudyForecast(what, math.nan, f"{err}; raise items")
     assumed = f"abilities with standard deviation {truth.std():.2g}, {raters.ties:.0%} ties counted half"
-    return StudyForecast(what, float(np.mean(widths)), float(np.mean(coverages)), f"{assumed}, independent answers")
+    return StudyForecast(what, width, f"{assumed}, independent answers")
 
 
 def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -> StudyForecast:
     levels = np.array([answer.rating for answer in protocol.choices], dtype=np.float64)
     players = list(dict.fromkeys(p for t in tasks for p in t.sides))
     if HUMAN not in players or len(players) < 2:
-        return StudyForecast("HUSE", math.nan, math.nan, "it needs texts of people and of a system")
+        return StudyForecast("HUSE", math.nan, "it needs texts of people and of a system")
     raters = make_forecast_raters(protocol, [HUMAN, "model"], 0)
     n, k = protocol.items, 16
     if 2 * n <= k:
-        return StudyForecast("HUSE", math.nan, math.nan, f"it needs more than {k} texts; raise items")
+        return StudyForecast("HUSE", math.nan, f"it needs more than {k} texts; raise items")
     values = []
     for number in range(_STUDIES):
         rng = make_random_stream(0, "forecast", number)
@@ -361,4 +326,4 @@ def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -
         values.append(result.huse)
     assumed = f"two sides {2 * raters.strengths[HUMAN]:.1f} steps apart, sd {raters.text_spread:g} over texts"
     width = 2 * Z95 * float(np.std(values, ddof=1))
-    return StudyForecast("HUSE", width, math.nan, f"{assumed} and {raters.noise:g} over raters")
+    return StudyForecast("HUSE", width, f"{assumed} and {raters.noise:g} over raters")

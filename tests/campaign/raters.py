@@ -1,10 +1,8 @@
-"""Hostile raters and tampered databases: every case ends in an answer of the server or in an error of one line."""
+"""Hostile raters: every case ends in an answer of the server or in an error of one line."""
 
 import json
 import random
 import shutil
-import sqlite3
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from openended.harness.rating.design import StudyKey
 from openended.harness.rating.item_pool import AnswerRefused, ItemPool
 from openended.harness.rating.study import fill_all_sheets
 from openended.harness.report.tables.raters import build_rater_frame
-from tests.campaign.searches import tamper
 from tests.campaign.world import Tally, World, check_line
 from tests.harness.rating.studies import study
 
@@ -22,24 +19,14 @@ VALUES: tuple[Any, ...] = (
     None, -5, 0, 1, 2**40, 2**62, 1e308, float("nan"), True, "", "x", "\x1b[31m\n", "\x00", "9" * 5000, b"\xff\x00",
     "[" * 20_000, "{}", "[]", "null", '{"sensible": 9}', '{"sensible": [1]}', '{"sensible": true}', "é" * 300,
 )  # fmt: skip
-ENDLESS = "CREATE VIEW answers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT "
 
 
 class Raters:
-    """A study with some answers in a database and in files, copied anew for each case."""
+    """A study with answers in files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.key: StudyKey = study(folder / "study", items=12, items_a_sheet=12)
-        self.path = folder / "study" / "answers.db"
-        pool = ItemPool(self.path, self.key)
-        self.rater = pool.add_raters(2)[0][0]
-        for _ in range(4):
-            item = pool.next_item(self.rater)
-            pool.store(self.rater, item.task, item.lease, dict.fromkeys(self.key.protocol.questions, 1), 5)
-        with closing(sqlite3.connect(self.path)) as base:
-            base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            base.execute("PRAGMA journal_mode = DELETE")
         fill_all_sheets(self.key, folder / "sheets")
 
     def run_case(self, number: int, draw: random.Random) -> None:
@@ -47,27 +34,11 @@ class Raters:
         work = self.folder / f"case-{number}"
         work.mkdir()
         try:
-            kinds = (*[self.tamper_with_database] * 3, self.write_endless_answers, self.change_file, self.post)
-            draw.choice(kinds)(work, draw)
+            draw.choice((self.change_file, self.post))(work, draw)
         except (HarnessError, AnswerRefused) as err:
             check_line(err, 2000)
         finally:
             shutil.rmtree(work)
-
-    def tamper_with_database(self, work: Path, draw: random.Random) -> None:
-        """Change cells, the schema or bytes of the database."""
-        path = Path(shutil.copy(self.path, work))
-        tamper(path, draw, ("answers", "raters", "tasks"), VALUES)
-        self.read(path)
-
-    def write_endless_answers(self, work: Path, draw: random.Random) -> None:
-        """Put an endless view in place of the answers."""
-        path = Path(shutil.copy(self.path, work))
-        with closing(sqlite3.connect(path)) as base:
-            base.execute("DROP TABLE answers")
-            base.execute(f"{ENDLESS} i AS task, 'a' AS rater, '{{}}' AS choices, 1 AS ms FROM n")
-            base.commit()
-        self.read(path)
 
     def change_file(self, work: Path, draw: random.Random) -> None:
         """Replace a value of a rater's file."""
@@ -94,21 +65,16 @@ class Raters:
         raise AssertionError(f"stored: {sent!r:.200}")
 
     def read(self, path: Path) -> None:
-        """Collect a file, as `openended rate collect` does, and open a database, as `rate serve` does."""
+        """Collect a file, as `openended rate collect` does."""
         ((key, files),) = group_files_by_study([path], [], [self.folder / "study"])
-        if path.suffix == ".db":
-            with suppress(HarnessError):
-                pool = ItemPool(path, key)
-                with suppress(sqlite3.Error):  # of a server that runs: answered by status 503
-                    pool.next_item(self.rater)
         gathered = gather_answers(files, key, leave_out=False)
         build_judgment_rows(gathered)
         build_rater_frame(tabulate_answers(gathered), "quality", "Raters", 25.0)
 
 
 def hostile_raters(world: World, count: int, draw: random.Random) -> Tally:
-    """Try answers, files and databases of raters that are wrong: one line each, and none of them is stored."""
-    tally, raters = Tally("hostile raters and databases of answers"), Raters(world.folder / "raters")
+    """Try answers and files of raters that are wrong: one line each, and none of them is stored."""
+    tally, raters = Tally("hostile raters"), Raters(world.folder / "raters")
     for number in range(count):
         with tally.one(f"case {number}"):
             raters.run_case(number, draw)

@@ -175,19 +175,12 @@
     at("said").textContent = "All " + study.items.length + " items are answered. One step is left: download the file.";
     screen("end");
   }
-  function seal(rows) {
-    // FNV-1a, 64 bits: against slips and edits by hand.
-    const text = [study.study, study.sheet, study.nonce, ...rows.map(r => [r.id, r.ms, ...asked.map(([n]) => r.answers[n] || 0)].join(","))].join("\n");
-    let hash = 0xcbf29ce484222325n;
-    for (const byte of new TextEncoder().encode(text)) hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & 0xffffffffffffffffn;
-    return hash.toString(16).padStart(16, "0");
-  }
   function download() {
     pause(); keep(); resume();
     const rows = study.items.filter(item => state.answers[item.id]).map(({ id }) =>
       ({ id, answers: state.answers[id], ms: state.ms[id] || 0 }));
     const file = { form: study.form, study: study.study, sheet: study.sheet, started: state.started,
-      saved: new Date().toISOString(), complete: done() === study.items.length, answers: rows, seal: seal(rows) };
+      saved: new Date().toISOString(), complete: done() === study.items.length, answers: rows };
     const link = make("a");
     link.href = URL.createObjectURL(new Blob([JSON.stringify(file, null, 1)], { type: "application/json" }));
     link.download = "answers-" + study.sheet + ".json";
@@ -200,7 +193,6 @@
     try {
       const found = JSON.parse(await file.text());
       if (found.study !== study.study || found.sheet !== study.sheet) throw new Error("it is of another sheet");
-      if (seal(found.answers) !== found.seal) throw new Error("it was changed after it was saved");
       const own = new Set(study.items.map(item => item.id));
       for (const row of found.answers.filter(r => own.has(r.id))) { state.answers[row.id] = row.answers; state.ms[row.id] = row.ms; }
       state.started = String(found.started);
@@ -218,8 +210,7 @@
       try {
         const reply = await fetch(location.pathname.replace(/\/$/, "") + "/" + what, {
           method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body || {}), credentials: "omit" });
-        if (reply.ok || ![429, 500, 502, 503, 504].includes(reply.status)) { tell(""); return [reply.status, await reply.json()]; }
-        wait = Math.max(wait, 1000 * Number(reply.headers.get("retry-after") || 0));
+        if (reply.ok || ![500, 502, 503, 504].includes(reply.status)) { tell(""); return [reply.status, await reply.json()]; }
       } catch { /* the server is away: the answer stays here until it is stored there */ }
       tell("The server does not answer. Your answer is kept here and sent again; leave this page open.");
       await new Promise(later => setTimeout(later, wait));

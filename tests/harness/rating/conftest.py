@@ -1,6 +1,5 @@
 """A served study and a client of it."""
 
-import functools
 import shutil
 
 import pytest
@@ -26,11 +25,9 @@ def pool(written, tmp_path):
 
 
 @pytest.fixture
-def client(pool, monkeypatch):
-    """A client of the server, for whose rates of requests no time passes."""
+def client(pool):
     from starlette.testclient import TestClient
 
     from openended.harness.rating import server
 
-    monkeypatch.setattr(server, "RateLimit", functools.partial(server.RateLimit, clock=Clock()))
     return TestClient(server.make_app(pool, "127.0.0.1"), base_url="http://127.0.0.1:8123")

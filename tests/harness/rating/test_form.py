@@ -145,7 +145,7 @@ def test_hostile_texts_run_nothing_and_stand_there_as_they_are(page, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser, tmp_path):
+def test_a_saved_copy_goes_on_elsewhere_and_that_of_another_sheet_does_not(page, browser, tmp_path):
     key = study(tmp_path)
     sheet, other = list(key.sheets)[:2]
     url = (tmp_path / "sheets" / f"{sheet}.html").as_uri()
@@ -155,10 +155,6 @@ def test_a_saved_copy_goes_on_elsewhere_and_an_edited_one_does_not(page, browser
     copy = downloaded(page, "#save", tmp_path / "copy.json")
     elsewhere = browser.new_context().new_page()
     elsewhere.goto(url)
-    edited = tmp_path / "edited.json"
-    edited.write_text(copy.read_text().replace('"sensible": 5', '"sensible": 1'))
-    elsewhere.set_input_files("#load", edited)
-    elsewhere.wait_for_selector("text=it was changed after it was saved")
     elsewhere.set_input_files("#load", copy)
     elsewhere.wait_for_selector("#item:visible")
     assert elsewhere.locator("#count").text_content() == "1 of 6 done"
