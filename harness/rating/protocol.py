@@ -93,9 +93,7 @@ class StudyProtocol(core.Spec):
     hourly_pay: float | None = _size(None, 0, "what a rater is paid per hour; for the forecast of costs")
     item_pay: float | None = _size(None, 0, "what a rater is paid per item, where it is not by the hour")
     selection: str = field(default="", metadata={"help": "who may rate, for the datasheet"})
-    min_seconds: float = _size(
-        0.0, 0, "faster answers are left out of the scores of pairs"
-    )
+    min_seconds: float = _size(0.0, 0, "faster answers are left out of the scores of pairs")
     exclusions: tuple[str, ...] = ()
     """What the published study left out and no option does: shown before a study is made, and on the datasheet."""
     metrics: Mapping[str, Any] = field(default_factory=dict)
