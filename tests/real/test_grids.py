@@ -1,5 +1,7 @@
 """A grid of two pretrained models with different tokenizers: one table, from the command line."""
 
+import shutil
+
 from openended.harness.core import parse_signature
 from openended.harness.models import ModelSpec, load_tokenizer
 from openended.harness.results import read_results
@@ -38,3 +40,28 @@ def test_own_texts_whose_beginning_is_the_prompt(real_models, tmp_path):
     words += ["model=folder", "decoder=greedy", "num_examples=3", "max_new_tokens=8", "scoring=none", "metric=[length]"]
     done = openended("task=jsonl", *words, cwd=tmp_path, code=0)
     assert "human" in done.stdout
+
+
+def test_a_hub_cache_gives_the_same_values_as_the_folder_and_no_adapter_passes(real_models, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "hub/models--someone--smollm2/snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    for file in (real_models / "smollm2").iterdir():
+        (snapshot / file.name).symlink_to(file)
+    (tmp_path / "hub/models--someone--smollm2/refs").mkdir()
+    (tmp_path / "hub/models--someone--smollm2/refs/main").write_text("a" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    words = ["task=jsonl", f"task.path={real_models}/texts/sotu.jsonl", "task.prompt_length=20", "decoder=greedy"]
+    words += ["num_examples=3", "max_new_tokens=8", "embedder=none", "metric=[gen_ppl]"]
+    values = []
+    for name in ("someone/smollm2", f"{real_models}/smollm2"):
+        openended(*words, f"model={name}", f"scorer={name}", "name=cached", cwd=tmp_path, code=0)
+        frame = read_results([tmp_path / "outputs/runs"]).frame
+        values.append(frame[frame["metric"] == "gen_ppl"].set_index(["system", "key"])["value"].to_dict())
+        shutil.rmtree(tmp_path / "outputs")
+    assert values[0] == values[1] != {}
+    (snapshot / "adapter_config.json").write_text("{}")
+    done = openended(*words, "model=someone/smollm2", f"scorer={real_models}/smollm2", cwd=tmp_path, code=2)
+    assert "adapter_config.json belongs to an adapter" in done.stderr
