@@ -43,7 +43,6 @@ from .systems import (
     parse_naive_system as parse_naive_system,
 )
 from .texts import (
-    compute_fingerprint as compute_fingerprint,
     digest_corpus as digest_corpus,
     load_corpus as load_corpus,
     number_texts as number_texts,

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 _NO_FILES_OF_TEXTS = (
-    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy"
+    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy", ".p",
+    ".pkl", ".pickle",
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"

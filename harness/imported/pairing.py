@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from openended.harness import models
 from openended.harness.core import DataError, Generation, Stop, Thinking, Tokenizer
@@ -18,8 +18,6 @@ from openended.harness.models import LengthLimit, cut_continuation, tokenize_con
 from openended.harness.storage import Row, RowFile
 
 LINE_DIGITS = 6  # tasks name a record that has no id by its number, `jsonl/000041`
-MEMORY_SHARE = 4  # the texts of a file may take one fourth of the free memory, because they are held several times
-TEXT_OVERHEAD = 1 << 10  # bytes that a text takes in addition to its characters
 _PROMPTS_REMOVED = "every text began with its prompt, which was cut off"
 
 IdSource = Literal["generated", "mixed", "retokenized"]
@@ -56,7 +54,7 @@ def import_rows(
         selection: What of a record is scored.
     """
     summary = ReadSummary()
-    texts = load_within_memory(read_texts(path, selection, summary), path)
+    texts = list(read_texts(path, selection, summary))
     source = FileFacts(path.name, selection.thinking, recognize_format(path))
     return _pair_and_import(texts, path, prompts, tokenizer, limit, source, summary.lines())
 
@@ -219,101 +217,87 @@ class ImportedRows:
 
 def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
     """Return (example, text) pairs and how they were paired: by ids or prompts if there are any, else in order."""
-    if not texts[0].paired:
-        _check_count(len(texts), len(examples), path)
-        pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]
-        return pairs, ["the texts answer no prompt: row i is compared with human text i, without prompts"]
-    nameless = [text for text in texts if text.identity is None]
-    has_prompts = all(text.prompt is not None for text in texts)
-    if nameless and len(nameless) < len(texts) and not has_prompts:
-        raise DataError(f"{nameless[0].where}: no id, though other lines have one; give every line its `id`, or none")
-    by_name = {name: e for e in examples for name in _list_names(e.generation.example_id)}
-    named = [(by_name[text.identity], text) for text in texts if text.identity in by_name]
+    ids = [e.generation.example_id for e in examples]
+    by_name = {name: i for i in ids for name in _list_names(i)}
     by_prompt: dict[str, list[Row]] = {}
     for e in examples:
         by_prompt.setdefault(e.prompt, []).append(e)
-    is_comparable = any(text.prompt in by_prompt for text in texts if text.prompt)
+    nameless = next((text for text in texts if text.identity is None), None)
+    has_prompts = all(text.prompt is not None for text in texts)
+    has_our_prompts = any(text.prompt in by_prompt for text in texts if text.prompt)
+    named = [text for text in texts if text.identity in by_name]
     # Ids that count from another start would pair wrongly, so prompts decide where they are the task's.
-    other = (
-        next((pair for pair in named if pair[1].prompt not in (None, pair[0].prompt)), None) if is_comparable else None
-    )
+    prompt_of = {e.generation.example_id: e.prompt for e in examples}
+    other = next((t for t in named if t.prompt not in (None, prompt_of[by_name[str(t.identity)]])), None)
+    other = other if has_our_prompts else None
+    groups: Mapping[Any, Sequence[Row]] = {i: [e] for i, e in zip(ids, examples, strict=True)}
     notes: list[str] = []
-    can_pair = has_prompts and (is_comparable or not named) and bool(nameless or other or not named)
-    if can_pair and (nameless or len(by_prompt) == len(examples)):
-        pairs = _pair_by_prompt(texts, by_prompt, path)
-        notes = [] if nameless else ["its ids do not match the task: paired by prompt"]
+    if not texts[0].paired:
+        _check_count(len(texts), len(examples), path)
+        groups = {i: [replace(e, prompt="", prompt_ids=())] for i, e in enumerate(examples)}
+        keys: Iterable[Any] = groups
+        texts = texts[: len(groups)]
+        notes.append("the texts answer no prompt: row i is compared with human text i, without prompts")
+    elif nameless and any(text.identity is not None for text in texts) and not has_prompts:
+        raise DataError(f"{nameless.where}: no id, though other lines have one; give every line its `id`, or none")
+    elif has_prompts and (has_our_prompts or not named) and (nameless or other or not named) and (
+        nameless or len(by_prompt) == len(examples)
+    ):  # fmt: skip
+        groups, keys = by_prompt, [text.prompt for text in texts]
+        notes += [] if nameless else ["its ids do not match the task: paired by prompt"]
+        if not has_our_prompts:
+            raise DataError(f"{path}: neither ids nor prompts match the task")
     elif other:
-        name = other[0].generation.example_id
-        raise DataError(f"{other[1].where}: its prompt is not that of {name}; give both files the same ids")
+        name = by_name[str(other.identity)]
+        raise DataError(f"{other.where}: its prompt is not that of {name}; give both files the same ids")
     elif nameless:
-        return _pair_in_order(texts, examples, path)
+        if not all(map(_is_record_number, ids)):
+            raise DataError(
+                f"{path}: the examples have ids ({_format_ids(ids)}), its lines have neither `id` nor `prompt`; add "
+                "`id` to each line"
+            )
+        groups = {int(_list_names(i)[-1]): of_example for i, of_example in groups.items()}
+        keys = [text.line for text in texts]
+        notes.append("paired by order: neither file has ids, so line i answers record i")
+        _check_count(len({*keys}), max(groups) + 1, path)
     else:
-        pairs = named
-        by_line = all(_is_record_number(e.generation.example_id) for e in examples)
-        if by_line and any(text.identity != e.generation.example_id for e, text in pairs):
-            notes = ["its ids were read as record numbers of the task, counted from 0"]
-        if _find_missing(examples, pairs):
-            _refuse_missing(texts, examples, pairs, path)
-    left = len(texts) - len(pairs)
-    return pairs, [*notes, f"{left} texts of the file match no example of this run"] if left else notes
+        keys = [by_name.get(str(text.identity)) for text in texts]
+        if all(map(_is_record_number, ids)) and any(t.identity != by_name[str(t.identity)] for t in named):
+            notes.append("its ids were read as record numbers of the task, counted from 0")
+        copies = len(named) - len({(t.identity, t.sample, t.prompt, t.text) for t in named})
+        if copies:
+            notes.append(f"{copies} texts repeat another of the same id, and each counts: delete those that are copies")
+    pairs, strange = _deal(zip(keys, texts, strict=True), groups, path)
+    return pairs, [*notes, *([f"{len(strange)} texts of the file match no example of this run"] if strange else [])]
 
 
-def _refuse_missing(texts: Sequence[ImportedText], examples: Sequence[Row], pairs: Sequence[Pair], path: Path) -> None:
-    """Raise `DataError` for examples of which the file has no text."""
-    missing, paired = _find_missing(examples, pairs), {id(text) for _, text in pairs}
-    strange = [str(text.identity) for text in texts if id(text) not in paired]
-    of_file = f"; ids of the file that the task does not have: {_format_ids(strange)}" if strange else ""
-    raise DataError(
-        f"{path}: no text for {len(missing)} of {len(examples)} examples: {_format_ids(missing)}{of_file}; "
-        "give both files the same ids (task.id_field names the task's)"
-        + ("" if pairs else "; texts without prompts are compared by task=texts task.path=HUMAN")
-    )
-
-
-def _pair_in_order(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
-    if not all(_is_record_number(e.generation.example_id) for e in examples):
+def _deal(
+    texts: Iterable[tuple[Any, ImportedText]], groups: Mapping[Any, Sequence[Row]], path: Path
+) -> tuple[list[Pair], list[ImportedText]]:
+    """Deal the texts of a key out to its examples, in order; return texts of other keys apart."""
+    answers: dict[Any, list[ImportedText]] = {}
+    strange: list[ImportedText] = []
+    for key, text in texts:
+        (answers.setdefault(key, []) if key in groups else strange).append(text)
+    ids = [e.generation.example_id for rows in groups.values() for e in rows]
+    if missing := sorted(e.generation.example_id for key in groups if key not in answers for e in groups[key]):
+        names = [str(text.identity) for text in strange if text.identity is not None]
         raise DataError(
-            f"{path}: the examples have ids ({_format_ids([e.generation.example_id for e in examples])}), its "
-            "lines have neither `id` nor `prompt`; add `id` to each line"
-        )
-    by_line = {line: list(group) for line, group in groupby(texts, lambda text: text.line)}
-    numbers = [int(_list_names(e.generation.example_id)[-1]) for e in examples]
-    _check_count(len(by_line), max(numbers) + 1, path)
-    pairs = [(e, text) for e, number in zip(examples, numbers, strict=True) for text in by_line.get(number, ())]
-    left = len(texts) - len(pairs)
-    notes = ["paired by order: neither file has ids, so line i answers record i"]
-    return pairs, [*notes, f"{left} texts of the file match no example of this run"] if left else notes
-
-
-def _pair_by_prompt(texts: Sequence[ImportedText], by_prompt: Mapping[str, Sequence[Row]], path: Path) -> list[Pair]:
-    """Pair texts with the examples of their prompts; where some have one prompt, the texts are dealt out in order."""
-    answers: dict[str, list[ImportedText]] = {}
-    for text in texts:
-        if text.prompt is not None and text.prompt in by_prompt:
-            answers.setdefault(text.prompt, []).append(text)
-    if not answers:
-        raise DataError(f"{path}: neither ids nor prompts match the task")
-    if missing := sorted(e.generation.example_id for p, rows in by_prompt.items() if p not in answers for e in rows):
-        count = sum(map(len, by_prompt.values()))
-        raise DataError(
-            f"{path}: no text for the prompts of {len(missing)} of {count} examples: {_format_ids(missing)}"
+            f"{path}: no text for {len(missing)} of {len(ids)} examples: {_format_ids(missing)}"
+            + (f"; ids of the file that the task does not have: {_format_ids(names)}" if names else "")
+            + "; give both files the same ids (task.id_field names the task's)"
+            + ("" if answers else "; texts without prompts are compared by task=texts task.path=HUMAN")
         )
     pairs: list[Pair] = []
-    for prompt, several in answers.items():
-        rows = by_prompt[prompt]
+    for key, several in answers.items():
+        rows = groups[key]
         if len(several) % len(rows):
-            name = rows[0].generation.example_id
             raise DataError(
-                f"{path}: {len(several)} texts for {len(rows)} examples that have the prompt of {name}; give both "
-                "files ids"
+                f"{path}: {len(several)} texts for {len(rows)} examples that have the prompt of "
+                f"{rows[0].generation.example_id}; give both files ids"
             )
-        each = len(several) // len(rows)
-        pairs += [(rows[at // each], text) for at, text in enumerate(several)]
-    return pairs
-
-
-def _find_missing(examples: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
-    return sorted({e.generation.example_id for e in examples} - {e.generation.example_id for e, _ in pairs})
+        pairs += [(rows[at * len(rows) // len(several)], text) for at, text in enumerate(several)]
+    return pairs, strange
 
 
 def _format_ids(ids: Sequence[str]) -> str:
@@ -350,30 +334,6 @@ def _sort_pairs(pairs: Sequence[Pair]) -> list[Pair]:
         numbered = zip(numbers, several, strict=True)
         out += [(e, replace(text, sample=n)) for n, (e, text) in sorted(numbered, key=lambda item: item[0])]
     return out
-
-
-def load_within_memory(texts: Iterable[ImportedText], path: Path) -> list[ImportedText]:
-    """Load all texts if they fit into the free memory; their number has no fixed limit."""
-    loaded: list[ImportedText] = []
-    free = measure_free_memory() // MEMORY_SHARE
-    for text in texts:
-        free -= TEXT_OVERHEAD + 4 * len(text.text or "") + 36 * len(text.token_ids or ())
-        if free < 0:
-            raise DataError(
-                f"{path}: the texts do not fit into memory (stopped after {len(loaded):,}); "
-                "reduce it to the examples of the run"
-            )
-        loaded.append(text)
-    return loaded
-
-
-def measure_free_memory() -> int:
-    """Return the bytes of free memory; 1 TiB if the system does not report them."""
-    try:
-        meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
-        return 1024 * int(meminfo.partition("MemAvailable:")[2].split()[0])
-    except (OSError, ValueError, IndexError):
-        return 1 << 40
 
 
 def decode_text(text: ImportedText, tokenizer: Tokenizer | None) -> ImportedText:

@@ -1,79 +1,26 @@
-"""Read texts from records of any origin, Grover's files, GPT-2's output dataset and the archive of MAUVE's authors."""
+"""Read texts from records of any origin, Grover's files and GPT-2's output dataset."""
 
-import hashlib
-import io
-import pickle
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any
 
-from openended.harness.core import DataError, Stop, check_regular_file, describe_read_errors, digest
+from openended.harness.core import DataError, Stop
 from openended.harness.imported import fields, files, formats
 from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value, find_values
 from openended.harness.imported.files import TextRecord, check_text
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
-from openended.harness.models import (
-    REASONING_FIELDS,
-    MarkupSearch,
-    find_message,
-    limit_memory,
-    read_message,
-    read_messages,
-)
+from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_message, read_message, read_messages
 
-# Memory that reading may take: a list of small numbers takes 8 bytes for every 2 or 3 bytes of the file, but a few
-# bytes that name the memo's index two billion would take 16 GiB.
-FREE, RATIO = 256 << 20, 64
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
-        raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}")
-
-    def persistent_load(self, pid: Any, /) -> NoReturn:  # noqa: ANN401
-        raise pickle.UnpicklingError(f"it asks for the persistent object {pid!r}")
-
-
-def load_plain_pickle(stream: IO[bytes], path: Path) -> Any:  # noqa: ANN401 - nested plain data
-    """Return the lists, numbers, booleans and strings of a pickle stream; `path` is for the errors."""
-    size = stream.seek(0, 2)
-    stream.seek(0)
-    try:
-        with limit_memory(FREE + RATIO * size):
-            value = _PlainUnpickler(stream).load()
-    except pickle.UnpicklingError as err:
-        raise DataError(f"{path}: not read, because the pickle holds more than plain lists ({err})") from err
-    except (EOFError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as err:
-        raise DataError(f"{path}: not a readable pickle ({type(err).__name__}: {err})") from err
-    except (MemoryError, RecursionError) as err:
-        raise DataError(f"{path}: not read, because the pickle expands beyond the memory allowed for its size") from err
-    seen: set[int] = set()  # lists: one that contains itself is visited once
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, list):
-            if id(item) not in seen:
-                seen.add(id(item))
-                waiting.extend(part for part in item if type(part) is not int)  # most of a file is lists of integers
-        elif not isinstance(item, (bool, int, float, str)):
-            raise DataError(f"{path}: not read, because it holds a {type(item).__name__}")
-    return value
-
-
-MAUVE_MD5 = "63bae977e3ce5f3c86d9e35188c1b8e6"  # of mauve_generations.tgz, stated by its authors
 _GROVER = ({"article", "label", "ind30k"}, {"gens_article"})  # formats in which other fields also mark model texts
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
-_PICKLES = (".p", ".pkl", ".pickle")
 _ENDS: Mapping[str, Stop] = {
     "eos": "eos", "stop": "eos", "end_turn": "eos", "stop_sequence": "eos", "STOP": "eos", "length": "length",
     "max_tokens": "length", "MAX_TOKENS": "length",
 }  # fmt: skip
-_GPT2_END = 50256
 _GPT2_OUTPUT = {"ended", "length", "text"}
 
 
@@ -89,7 +36,7 @@ class ImportedText:
     sample: int | None = None
     stop: Stop | None = None
     token_ids: tuple[int, ...] | None = None
-    """Token ids of the text as generated; those of the MAUVE archive include the prompt."""
+    """Token ids of the text as generated."""
     paired: bool = True  # false: the text answers no prompt
     reasoning: str | None = None  # what the model reasoned before, where the record has it apart
     turn: int | None = None  # of a conversation, whose turns of one role are its samples
@@ -160,17 +107,13 @@ def read_texts(
     """Yield the texts of a file in its order; format and fields are found in its first records.
 
     Args:
-        path: A file or a folder of them, see `files.list_files`; or a pickle of the MAUVE authors' archive.
+        path: A file or a folder of them, see `files.list_files`.
         selection: What of a record is read.
         summary: Counts what is left out.
 
     Raises:
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
     """
-    archive, member = split_member(path)
-    if member is not None or path.suffix in _PICKLES:
-        yield from _read_mauve(archive, member)
-        return
     reading = find_fields(path, selection)
     counts = summary if summary is not None else ReadSummary()
     for record in files.read_records(path, summary, selection.field):
@@ -209,14 +152,13 @@ def find_fields(path: Path, selection: TextSelection) -> FieldChoice | None:
 
 def select_role(path: Path, selection: TextSelection, role: str | None) -> TextSelection:
     """Return a selection of the turns of a role, where the file has turns; else the same."""
-    is_table = split_member(path)[1] is not None or path.suffix in _PICKLES
-    reading = None if role is None or is_table else find_fields(path, selection)
+    reading = None if role is None else find_fields(path, selection)
     return replace(selection, role=role) if reading is not None and reading.has_roles else selection
 
 
 def _stamp(path: Path) -> tuple[Any, ...]:
     """Return what changes if a file or a folder does."""
-    stats = [file.stat() for file in files.list_files(split_member(path)[0])]
+    stats = [file.stat() for file in files.list_files(path)]
     return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
@@ -228,7 +170,7 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
 @lru_cache(maxsize=32)
 def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> TextSurvey:
     del stamp
-    reading = None if split_member(path)[1] is not None or path.suffix in _PICKLES else find_fields(path, selection)
+    reading = find_fields(path, selection)
     survey = TextSurvey(reading, recognize_format(path), role=selection.role or "assistant")
     if reading is not None:
         records = files.read_first_records(path, selection.field, fields.SAMPLED)
@@ -299,33 +241,12 @@ def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple
 
 def recognize_format(path: Path) -> str | None:
     """Name the format of a file of a paper or of another framework; None for the other formats."""
-    archive, member = split_member(path)
-    if member is not None or archive.is_dir() or path.suffix in _PICKLES:
+    if path.is_dir():
         return None
     title, records = files.open_records(path, ReadSummary())
     if title is None and fields.IDS_FIELD in next(records, ("", {}))[1]:
         return f"JSON lines, texts with {fields.IDS_FIELD!r}"
     return title
-
-
-def split_member(path: Path) -> tuple[Path, str | None]:
-    """Return (file, member) of `ARCHIVE#MEMBER`; the member of a plain file is None."""
-    archive, mark, member = str(path).partition("#")
-    return (Path(archive), member) if mark and not path.exists() else (path, None)
-
-
-def compute_fingerprint(path: Path) -> str:
-    """Compute the SHA-256 fingerprint of a file, or of an archive's member."""
-    archive, member = split_member(path)
-    if not archive.is_file() and (member is not None or not archive.is_dir()):
-        raise DataError(f"generations: no such file: {archive}")
-    if member is None:
-        return files.digest_files(archive)
-    with archive.open("rb") as handle:
-        md5 = hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if md5 != MAUVE_MD5:
-        raise DataError(f"{archive}: its MD5 is {md5}, its authors state {MAUVE_MD5}; fetch it again")
-    return digest(["mauve archive", md5, member])
 
 
 def _read_record(
@@ -463,44 +384,11 @@ def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | Non
     return tuple(value)
 
 
-def _read_mauve(path: Path, member: str | None) -> Iterator[ImportedText]:
-    if member is None:
-        check_regular_file(path)
-        with describe_read_errors(path), path.open("rb") as handle:
-            value = load_plain_pickle(handle, path)
-    else:
-        value = load_plain_pickle(_open_member(path, member), path)
-    name = f"{path}#{member}" if member else str(path)
-    rows = value[0] if isinstance(value, list) and value else None
-    if not isinstance(rows, list):
-        raise DataError(f"{name}: expected a list whose first item is a list of texts as token ids")
-    for line, ids in enumerate(rows):
-        where = f"{name}, text {line}"
-        if not isinstance(ids, list) or not all(type(i) is int and 0 <= i <= _GPT2_END for i in ids):
-            raise DataError(f"{where}: expected a list of GPT-2 token ids")
-        # The end token also fills up shorter texts: what follows the first one is no text.
-        end = ids.index(_GPT2_END, 1) if _GPT2_END in ids[1:] else len(ids)
-        token_ids = tuple(i for i in ids[:end] if i != _GPT2_END)
-        yield ImportedText(where, line, None, token_ids=token_ids, stop="eos" if end < len(ids) else "length")
-
-
-def _open_member(path: Path, member: str) -> io.BytesIO:
-    try:
-        with tarfile.open(path, "r:*") as archive:
-            for entry in archive:
-                if entry.isfile() and (entry.name == member or entry.name.endswith("/" + member)):
-                    stream = archive.extractfile(entry)
-                    return io.BytesIO(stream.read() if stream else b"")
-    except (OSError, EOFError, tarfile.TarError) as err:
-        raise DataError(f"{path}: not a readable archive ({err})") from err
-    raise DataError(f"{path}: holds no {member}")
-
-
 def digest_corpus(path: Path) -> str:
     """Return the digest of the file or folder that the user names for metrics of novelty."""
     if not path.exists():
         raise DataError(f"metric.novelty.corpus: no such file: {path}; expected references, or a file of texts")
-    return compute_fingerprint(path)
+    return files.digest_files(path)
 
 
 def load_corpus(path: Path) -> list[str]:

@@ -85,9 +85,7 @@ def _collect_import_axes(
     if imported.is_built_in_system(file) or task.open_bundled_system(file) is not None:
         content = core.digest([fingerprint, file])
     else:
-        content = imported.compute_fingerprint(
-            imported.find_generations(file, planning=True)
-        )  # independent of the path
+        content = imported.digest_files(imported.find_generations(file, planning=True))  # independent of the path
     return {
         "model": system or derive_system_name(Path(file)), "decoder": "imported", "generations": _shorten(content)
     }  # fmt: skip

@@ -109,7 +109,7 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
             spec["format"] = file_format
         return spec | ({"count": most, "names": task.name} if unpaired else {})
 
-    file: Any = partial(imported.compute_fingerprint, path) if source is not None else None
+    file: Any = partial(imported.digest_files, path) if source is not None else None
     if load_system is not None:
         file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
     return path.name, build_spec, file, make_rows

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import pickle
 import random
 import tempfile
 import time
@@ -120,11 +119,6 @@ def _csv(draw: random.Random) -> bytes:
     return "\n".join([",".join(names), *(",".join(draw.choices(cells, k=len(names))) for _ in range(5))]).encode()
 
 
-def _pickle(draw: random.Random) -> bytes:
-    value = [[draw.choice([[1, 2, 50256], [], ["a"], None, [10**30], [True]]) for _ in range(3)]]
-    return draw.choice([pickle.dumps(value), b"\x80\x04Nr\xff\xff\xff\x7f.", b"\x80\x04\x8e" + b"\xff" * 8])
-
-
 def _model(draw: random.Random) -> bytes:
     fields = "n_layer vocab_size n_embd n_positions eos_token_id bos_token_id text_config model_type".split()
     sound = {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "vocab_size": 257, "n_positions": 64}
@@ -140,7 +134,7 @@ def _record(draw: random.Random) -> bytes:
 
 FILES: tuple[tuple[str, Callable[[random.Random], bytes], Callable[[Path], object]], ...] = (
     ("g.jsonl", _jsonl, _generations), ("t.jsonl", _jsonl, _task), ("j.jsonl", _jsonl, read_judgments),
-    ("j.csv", _csv, read_judgments), ("c.csv", _csv, read_comparisons), ("g.p", _pickle, _generations),
+    ("j.csv", _csv, read_judgments), ("c.csv", _csv, read_comparisons),
     ("config.json", _model, _config), ("record.json", _record, read_record),
 )  # fmt: skip
 

@@ -1,10 +1,7 @@
 """Imported texts as systems: the pairing with examples, texts without prompts, token ids and real texts."""
 
 import gzip
-import hashlib
 import json
-import pickle
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +10,8 @@ import numpy as np
 import pytest
 
 from openended.harness.core import DataError, Generation
-from openended.harness.imported import (
-    TextSelection,
-    compute_fingerprint,
-    import_rows,
-    import_unpaired,
-    pairing,
-    texts as reader,
-)
-from openended.harness.imported.pairing import decode_text, find_ids, load_within_memory, measure_free_memory
+from openended.harness.imported import TextSelection, import_rows, import_unpaired
+from openended.harness.imported.pairing import decode_text, find_ids
 from openended.harness.imported.texts import ImportedText
 from openended.harness.models import LengthLimit, ModelSpec, load_tokenizer
 from openended.harness.storage.rows import Row, write_rows
@@ -161,6 +151,13 @@ def test_tokens_and_the_length_limit(tmp_path, prompts):
     assert notes[1:] == ["1 of 3 generations are empty"]
 
 
+def test_copies_of_a_record_are_noted(tmp_path, prompts):
+    rows = [{"id": i, "text": f" g{i}"} for i in range(3)]
+    found, notes = take(lines(tmp_path, [*rows, rows[1]]), prompts)
+    assert texts(found) == [" g0", " g1", " g1", " g2"]
+    assert "1 texts repeat another of the same id, and each counts: delete those that are copies" in notes
+
+
 def test_several_texts_of_one_prompt_are_numbered(tmp_path):
     prompts = prompts_file(tmp_path, {"jsonl/000000": "P", "jsonl/000001": "Q"})
     path = lines(tmp_path, [{"id": i, "sample": s, "text": f"{i}{s}"} for i in (1, 0) for s in (1, 0)])
@@ -207,58 +204,6 @@ def test_grover_machine_articles(tmp_path):
     rows = [{"title": "T", "text": "h", "inst_index": 7, "gens_article": ["a", "b"], "top_ps": [0.9, 0.9]}]
     imported, _ = take(lines(tmp_path, rows), prompts)
     assert [(r.generation.sample, r.generation.text) for r in imported] == [(0, "a"), (1, "b")]
-
-
-MAUVE_IDS = [[80, 48, 97, 98, 50256, 50256], [80, 49, 99, 100, 101, 102], [80, 50, 50256]]
-
-
-def pickle_file(tmp_path: Path, value: Any, protocol: int | None = None) -> Path:
-    path = tmp_path / "sample_test_p0.95_k0_t1.0_seed1.p"
-    path.write_bytes(pickle.dumps(value, protocol=protocol))
-    return path
-
-
-@pytest.mark.parametrize("protocol", range(6))
-def test_the_mauve_archive(tmp_path, prompts, protocol):
-    path = pickle_file(tmp_path, [MAUVE_IDS, [True, False, True], 0.5, "x"], protocol)
-    rows, notes = take(path, prompts, Codes(), 1024)
-    assert texts(rows) == ["ab", "cdef", ""]
-    assert rows[1].generation.token_ids == (99, 100, 101, 102)
-    assert [r.generation.stop for r in rows] == ["eos", "length", "eos"]
-    assert notes[1:] == ["1 of 3 generations are empty"]
-
-
-def test_the_mauve_archive_needs_a_tokenizer_and_the_official_prompts(tmp_path, prompts):
-    path = pickle_file(tmp_path, [MAUVE_IDS])
-    with pytest.raises(DataError, match="GPT-2 tokenizer"):
-        take(path, prompts)
-    other = prompts_file(tmp_path, {f"webtext/{i:06d}": "Q" for i in range(3)})
-    with pytest.raises(DataError, match="do not begin with the prompts"):
-        take(path, other, Codes())
-
-
-@pytest.mark.parametrize("value", [[], "text", [1], [["x"]], [[[1, 60000]]], [[[True]]], [[1]]])
-def test_pickles_of_another_shape_are_refused(tmp_path, prompts, value):
-    with pytest.raises(DataError, match="expected a list"):
-        take(pickle_file(tmp_path, value), prompts, Codes())
-
-
-def test_a_member_is_read_from_the_verified_archive(tmp_path, prompts, monkeypatch):
-    inner = pickle_file(tmp_path, [MAUVE_IDS])
-    packed = tmp_path / "mauve_generations.tgz"
-    with tarfile.open(packed, "w:gz") as archive:
-        archive.add(inner, f"mauve_generations/webtext_gpt2/{inner.name}")
-    path, other = Path(f"{packed}#webtext_gpt2/{inner.name}"), Path(f"{packed}#other.p")
-    with pytest.raises(DataError, match=r"its MD5 is .* its authors state 63bae977e3ce5f3c86d9e35188c1b8e6"):
-        compute_fingerprint(path)
-    monkeypatch.setattr(reader, "MAUVE_MD5", hashlib.md5(packed.read_bytes()).hexdigest())
-    assert compute_fingerprint(path) != compute_fingerprint(other)
-    assert texts(take(path, prompts, Codes())[0]) == ["ab", "cdef", ""]
-    with pytest.raises(DataError, match=r"holds no other\.p"):
-        take(other, prompts, Codes())
-    packed.write_bytes(packed.read_bytes()[:-30])
-    with pytest.raises(DataError):
-        take(path, prompts, Codes())
 
 
 # The published forms, three texts each, all for the prompts of the fixture.
@@ -406,15 +351,3 @@ def test_ids_of_a_continuation_or_of_prompt_and_continuation_are_found():
     assert find_ids(example, replace(item, token_ids=prompt + ids), TOKENIZER) == ids
     assert find_ids(example, item, None) is None
     assert decode_text(item, None).token_ids is None
-
-
-@pytest.mark.slow
-def test_texts_are_limited_by_memory_and_not_by_number(monkeypatch):
-    def items(count: int) -> Any:
-        return (ImportedText(f"x:{i}", i, "a text") for i in range(count))
-
-    assert measure_free_memory() > 1 << 20
-    assert len(load_within_memory(items(600_000), Path("x.jsonl"))) == 600_000
-    monkeypatch.setattr(pairing, "measure_free_memory", lambda: 1 << 20)
-    with pytest.raises(DataError, match=r"x\.jsonl: the texts do not fit into memory \(stopped after \d+\)"):
-        load_within_memory(items(10_000), Path("x.jsonl"))

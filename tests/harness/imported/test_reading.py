@@ -4,10 +4,6 @@ import copy
 import csv
 import gzip
 import json
-import os
-import pickle
-import resource
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ import pytest
 from openended.harness import imported
 from openended.harness.core import DataError, SpecError
 from openended.harness.imported import ReadSummary, TextSelection
-from openended.harness.imported.texts import find_fields, load_plain_pickle
+from openended.harness.imported.texts import find_fields
 from tests.helpers import ROOT, write_jsonl
 
 ROWS = [{"id": "a", "text": 'one, "two"\nthree; four'}, {"id": "b", "text": "fünf"}]
@@ -260,7 +256,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.json", {"instruction": "x"}, "a.json, record 1: no field with the text: 'instruction' .1 word: “x”. is a prompt"),
     ("a.json", "[1, 2]", "a.json: expected a JSON object, or a list of objects or texts, got .1, 2."),
     ("a.npz", {"samples": np.array([{"a": 1}], dtype=object)}, r"a\.npz: not a readable \.npz of plain numbers"),
-    ("a.npz", pickle.dumps([1]), "not a readable"),
+    ("a.npz", b"\x80\x04]\x94K\x01a.", "not a readable"),
     ("a.npz", {"texts": np.zeros((1, 2))}, "expected an array 'samples' of token ids, got texts"),
     ("a.npz", {"samples": np.zeros((1, 2))}, "expected whole numbers of shape"),
     ("a.parquet", b"no parquet", r"a\.parquet: not a readable Parquet file"),
@@ -276,7 +272,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a.eval", ([sample("a"), sample("a")], HEADER), "'samples/a_epoch_1.json' appears more than once in this archive"),
     ("a.csv", [{"id": "a", "prompt": "b", "sample": "0"}], r"a\.csv:2: no field with the text"),
     ("a.txt.gz", gzip.compress(b"a text\n" * 99, mtime=0)[:10] + b"\xff" * 20, r"a\.txt\.gz: cannot be read to its end"),
-    ("a.p", b"", "not a readable pickle"),
+    ("a.p", b"", "no file of texts; expected"),
 ]  # fmt: skip
 
 
@@ -345,24 +341,19 @@ def test_an_archive_whose_members_unpack_to_gigabytes_is_refused_before_they_are
         next(imported.read_texts(path))
 
 
-def test_a_small_parquet_file_takes_no_gigabytes(tmp_path):
+@pytest.mark.parametrize(("count", "text"), [(100, "x" * (17 << 20)), (20_000, "x " * 50_000)], ids=["long", "many"])
+def test_a_small_parquet_file_takes_no_gigabytes(tmp_path, count, text):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array(["x" * (17 << 20)]))
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", dictionary_pagesize_limit=1 << 30)
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+    pq.write_table(
+        pa.table({"text": texts}), tmp_path / "a.parquet", compression="zstd", dictionary_pagesize_limit=1 << 30
+    )
     assert (tmp_path / "a.parquet").stat().st_size < 4 << 20
-    with pytest.raises(DataError, match="64 rows after row 0 take more than 1 GiB"):
-        list(imported.read_texts(tmp_path / "a.parquet"))
-
-
-def test_a_file_that_repeats_one_text_very_often_is_refused_before_it_fills_the_memory(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000, np.int32)), pa.array(["x " * 50_000]))
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", compression="zstd")
-    with pytest.raises(DataError, match=r"rows of texts take \d+ MiB, more than 500 times the file"):
+    with pytest.raises(
+        DataError, match=r"64 rows after row 0 take more|rows of texts take \d+ MiB, more than 500 times"
+    ):
         list(imported.read_texts(tmp_path / "a.parquet"))
 
 
@@ -383,70 +374,3 @@ def test_an_archive_packed_with_zstandard_is_read_and_its_damage_named(tmp_path)
     path = write(tmp_path / "b.eval", packed[: frame + 20] + b"damaged" + packed[frame + 27 :])
     with pytest.raises(DataError, match=r"b.eval, header.json: cannot be read"):
         list(imported.read_texts(path))
-
-
-def load(path: Path) -> Any:
-    with path.open("rb") as handle:
-        return load_plain_pickle(handle, path)
-
-
-class Hostile:
-    def __init__(self, *call: Any) -> None:
-        self.call = call
-
-    def __reduce__(self) -> Any:
-        return self.call[0], self.call[1:]
-
-
-def _touch(path: str) -> None:
-    Path(path).touch()
-
-
-@pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_hostile_pickle_runs_nothing(tmp_path, protocol):
-    victim = tmp_path / "victim"
-    for evil in (
-        Hostile(os.system, f"touch {victim}"), Hostile(eval, f"open({str(victim)!r}, 'w')"),
-        Hostile(subprocess.Popen, ["touch", str(victim)]), [[1, 2, Hostile(_touch, str(victim))]],
-        Hostile(getattr, "x", "upper"), Path("x"), {1, 2}, bytearray(b"x"), range(3), 1j,
-    ):  # fmt: skip
-        with pytest.raises(DataError, match="not read, because"):
-            load(write(tmp_path / "evil.p", pickle.dumps(evil, protocol=protocol)))
-    assert not victim.exists()
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        b"cos\nsystem\n(S'true'\ntR.",  # GLOBAL and REDUCE
-        b"(S'true'\nios\nsystem\n.",  # INST
-        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",  # STACK_GLOBAL
-        b"\x80\x02\x82\x01.",  # EXT1
-        b"Pid\n.",  # PERSID
-        b"\x80\x05\x97.",  # NEXT_BUFFER
-        b"",
-        b"no pickle at all",
-        b"\x80\x04]\x94(K\x01",  # cut short
-        b"\x80\x04N.",  # None
-        b"\x80\x04}.",  # a dict
-        b"\x80\x04).",  # a tuple
-        b"\x80\x04C\x01a.",  # bytes
-        b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fa.",  # a string of absurd size
-        b"\x80\x04e.",
-        b"\x80\x04h\x05.",
-    ],
-)
-def test_streams_that_are_no_plain_lists_are_refused(tmp_path, stream):
-    with pytest.raises(DataError, match=r"x\.p"):
-        load(write(tmp_path / "x.p", stream))
-
-
-def test_a_small_pickle_takes_no_gigabytes_and_a_large_one_is_read(tmp_path):
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    with pytest.raises(DataError, match="not read, because the pickle expands beyond the memory allowed for its size"):
-        load(write(tmp_path / "x.p", b"Nr\xff\xff\xff\x7f."))  # the memo's index two billion
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
-    value: list[Any] = [[[1, 2, 50256] * 1000 for _ in range(100)], [0.5], 1, 2.5, "s", True]
-    assert load(write(tmp_path / "x.p", pickle.dumps(value))) == value
-    value.append(value)  # a list that contains itself
-    assert load(write(tmp_path / "x.p", pickle.dumps(value)))[:6] == value[:6]
