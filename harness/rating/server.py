@@ -156,12 +156,9 @@ def serve_study(key: StudyKey, folder: Path, *, host: str, port: int, raters: in
 
 
 def write_links(folder: Path, pool: ItemPool, raters: int, base: str) -> Path:
-    """Write the raters' links, readable by the owner alone; tokens of an earlier start stay valid."""
+    """Write the raters' links, readable by the owner alone."""
     path = folder / LINKS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    tokens = {name: link.rstrip("/").rpartition("/")[2] for name, _, link in (line.partition(" ") for line in lines)}
-    tokens |= pool.add_raters(raters, tokens)
     with open_for_replacement(path) as handle:
         make_private(handle)
-        handle.writelines(f"{name} {base}/s/{token}/\n" for name, token in sorted(tokens.items()))
+        handle.writelines(f"{name} {base}/s/{token}/\n" for name, token in pool.add_raters(raters))
     return path

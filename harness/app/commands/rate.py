@@ -5,8 +5,7 @@ import dataclasses
 import itertools
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,104 +24,6 @@ Examples:
   openended rate judge study model=openai model.path=my-judge --people judgments.csv
 `openended rate COMMAND --help` lists a command's options.
 """
-_STUDY = {"study": {"type": Path, "help": "the folder of a study"}}
-_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "make": {
-        "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
-        "-o --out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
-        "--outputs": {
-            "type": Path, "default": Path("outputs"), "metavar": "DIR", "help": "where names are looked up",
-        },
-        "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
-        "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: %(default)s"},
-        "--by": {"metavar": "AXES", "help": "name systems by these axes, as model,decoder.p; default: as in tables"},
-        "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one per person"},
-        "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
-        "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
-        "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
-    },
-    "score": _STUDY | {
-        "words": {
-            "nargs": "*", "metavar": "FILES",
-            "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set in "
-                    "the runs that HUSE reads, as model.path=FOLDER",
-        },
-        "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"},
-        "-o --out": {"type": Path, "metavar": "DIR", "help": "of the report; default: STUDY/report"},
-    },
-    "collect": {
-        "files": {
-            "nargs": "+", "type": Path, "metavar": "FILES",
-            "help": "answers-….json, a server's answers.db, or folders of them",
-        },
-        "-o --out": {"type": Path, "default": Path("judgments.csv"), "metavar": "FILE", "help": "default: %(default)s"},
-        "--key": {
-            "type": Path, "action": "append", "metavar": "STUDY",
-            "help": "a study's folder or its key.json; else looked for",
-        },
-        "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"},
-    },
-    "simulate": _STUDY | {
-        "-o --out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
-        "--seed": {"type": int, "default": 0},
-        "--strength": {
-            "action": "append", "default": [], "metavar": "PLAYER=NUMBER", "help": "abilities of your own",
-        },
-    },
-    "judge": {
-        "words": {
-            "nargs": "+", "metavar": "STUDY",
-            "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
-                    "model.path=my-judge model.base_url=http://localhost:8000",
-        },
-        "-o --out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
-        "--people": {
-            "type": Path, "metavar": "FILE", "help": "judgments of people, to measure the judge's agreement with them",
-        },
-        "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
-    },
-    "frequency": {
-        "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
-        "--corpus": {"type": Path, "required": True, "metavar": "FILE", "help": "sentences, one per line or record"},
-        "-o --out": {"type": Path, "default": Path("frequency.csv"), "metavar": "FILE", "help": "default: %(default)s"},
-    },
-    "serve": _STUDY | {
-        "--raters": {"type": int, "metavar": "N", "help": "links to make; default: as many as the study has sheets"},
-        "--host": {"default": "127.0.0.1", "help": "the address that raters type; default: localhost"},
-        "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
-    },
-}  # fmt: skip
-
-
-def _add_options(parser: core.CommandParser, command: str) -> None:
-    """Add the options of a command; those of a spec that were not typed stay out of the namespace."""
-    parser.epilog = COMMANDS[command].epilog or None
-    for flags, options in _OPTIONS[command].items():
-        parser.add_argument(*flags.split(), **options)
-    if command == "make":
-        from openended.harness.rating import StudyProtocol, list_protocol_names
-
-        names = ", ".join(list_protocol_names())
-        parser.epilog = f"Protocols: {names}, or a YAML of your own (docs/human_studies.md)."
-        title = "options of the protocol, in place of its own (values as in YAML)"
-        fields = {field.name: field.metadata.get("help") for field in dataclasses.fields(StudyProtocol)}
-    else:
-        return
-    import yaml
-
-    def parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
-        try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError as err:
-            message = f"{text!r} cannot be read as YAML ({core.format_error(err)})"
-            raise argparse.ArgumentTypeError(message) from err
-
-    group = parser.add_argument_group(title)
-    for name, help_line in fields.items():
-        group.add_argument(
-            f"--{name.replace('_', '-')}", dest=name, type=parse_yaml, default=argparse.SUPPRESS, metavar="VALUE",
-            help=help_line,
-        )  # fmt: skip
 
 
 def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
@@ -241,18 +142,8 @@ def simulate(args: argparse.Namespace) -> None:
     from openended.harness.rating import fill_all_sheets, read_key
 
     key = read_key(args.study)
-    strengths = {}
-    for word in args.strength:
-        player, sign, number = word.rpartition("=")
-        try:
-            strengths[player] = float(number if sign else "")
-        except ValueError as err:
-            raise SpecError(f"--strength {word}: expected PLAYER=NUMBER") from err
-    players = key.material.players
-    if strengths and set(strengths) != set(players):
-        raise DataError(f"--strength: expected a number for each of {', '.join(players)}, got {sorted(strengths)}")
     folder = args.out or args.study / "simulated"
-    count = fill_all_sheets(key, folder, strengths=strengths or None, seed=args.seed)
+    count = fill_all_sheets(key, folder, seed=args.seed)
     sys.stdout.write(
         f"{folder}: {count} sheets filled in by simulated raters; no person rated anything\n"
         f"next: openended rate score {args.study}\n"
@@ -308,16 +199,10 @@ def serve(args: argparse.Namespace) -> None:
         raise SpecError(f"--host {args.host}: expected the address that raters will type, for example 192.168.1.20")
     if not 0 <= args.port <= 65535:
         raise SpecError(f"--port {args.port}: expected 0 to 65535 (0: a free one)")
-    if args.raters is not None and args.raters < 1:
-        raise SpecError(f"--raters: expected 1 or more, got {args.raters}")
-    from openended.harness.rating import KEY, read_key
+    from openended.harness.rating import read_key, serve_study
 
     key = read_key(args.study)
     folder = args.study if args.study.is_dir() else args.study.parent
-    if not (folder / KEY).exists():
-        raise DataError(f"{folder}: no {KEY}: `openended rate make` writes a study")
-    from openended.harness.rating import serve_study
-
     serve_study(key, folder, host=args.host, port=args.port, raters=args.raters)
 
 
@@ -331,51 +216,157 @@ def frequency(args: argparse.Namespace) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
+def _declare_protocol_flags() -> core.Arguments:
+    """Declare a flag for each field of a protocol; those that are not typed stay out of the namespace."""
+    import yaml
+
+    from openended.harness.rating import StudyProtocol
+
+    def parse_yaml(text: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as err:
+            message = f"{text!r} cannot be read as YAML ({core.format_error(err)})"
+            raise argparse.ArgumentTypeError(message) from err
+
+    return {
+        f"--{field.name.replace('_', '-')}": {
+            "dest": field.name, "type": parse_yaml, "default": argparse.SUPPRESS, "metavar": "VALUE",
+            "help": field.metadata.get("help") or "of the protocol, as in YAML",
+        }
+        for field in dataclasses.fields(StudyProtocol)
+    }  # fmt: skip
+
+
 class Command(NamedTuple):
     """A subcommand of `openended rate`; the docstring of its function is its line in the list of commands."""
 
-    description: str
     work: Callable[[argparse.Namespace], None]
-    after_interrupt: str  # what remains if it is interrupted
-    example: str
-    epilog: str = ""
+    description: str
+    arguments: core.Arguments
+    after: str  # what remains if it is interrupted
+    example: str = ""
+    epilog: str | None = None
 
 
+_STUDY: core.Arguments = {"study": {"type": Path, "help": "the folder of a study"}}
+_LEAVE_OUT: core.Arguments = {
+    "--leave-out": {"action": "store_true", "help": "skip files that cannot be used, and list them"}
+}
 COMMANDS = {
     "make": Command(
+        make,
         "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
         "you.",
-        make, "no key was written, so the sheets that exist cannot be used", "",
+        {
+            "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
+            "-o/--out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
+            **core.OUTPUTS,
+            "--dry": {"action": "store_true", "help": "print hours and intervals, and write nothing"},
+            "--protocol": {"default": "mauve", "metavar": "NAME", "help": "what raters are asked; default: mauve"},
+            "--by": {
+                "metavar": "AXES", "help": "name systems by these axes, as model,decoder.p; default: as in tables",
+            },
+            "--people": {"type": core.positive_int, "metavar": "N", "help": "deal all items to N sheets, one each"},
+            "--controls": {"type": Path, "metavar": "FILE", "help": "items with known answers, mixed in"},
+            "--exclude": {"type": Path, "metavar": "FILE", "help": "ids of examples to leave out, one per line"},
+            "--seed": {"type": int, "metavar": "N", "help": "of the order of items; default: drawn anew"},
+        },
+        "no key was written, so the sheets that exist cannot be used",
+        epilog="Protocols: {names}, or a YAML of your own (docs/human_studies.md).",
     ),
     "score": Command(
+        score,
         "`openended rate score STUDY [FILES…]`: the table of a study, with intervals, page and figures.",
-        score, "the judgments are collected; the same command resumes", "openended rate score study answers/*.json",
+        _STUDY | {
+            "words": {
+                "nargs": "*", "metavar": "FILES",
+                "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set "
+                        "in the runs that HUSE reads, as model.path=FOLDER",
+            },
+            **_LEAVE_OUT,
+            "-o/--out": {"type": Path, "metavar": "DIR", "help": "of the report; default: STUDY/report"},
+        },
+        "the judgments are collected; the same command resumes", "openended rate score study answers/*.json",
         "HUSE reads the model's probabilities: its runs are done again with metric=[huse], from the store.",
     ),
     "collect": Command(
+        collect,
         "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
-        collect, "files are replaced as a whole; none is half-written",
+        {
+            "files": {
+                "nargs": "+", "type": Path, "metavar": "FILES",
+                "help": "answers-….json, a server's answers.db, or folders of them",
+            },
+            "-o/--out": {
+                "type": Path, "default": Path("judgments.csv"), "metavar": "FILE", "help": "default: judgments.csv",
+            },
+            "--key": {
+                "type": Path, "action": "append", "metavar": "STUDY",
+                "help": "a study's folder or its key.json; else looked for",
+            },
+            **_LEAVE_OUT,
+        },
+        "files are replaced as a whole; none is half-written",
         "openended rate collect study answers/*.json -o judgments.csv",
     ),
     "simulate": Command(
+        simulate,
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
-        simulate, "the files written so far are complete", "openended rate simulate study",
-        "By default a player with less repetition in its texts is preferred.",
+        _STUDY | {
+            "-o/--out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
+            "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
+        },
+        "the files written so far are complete", "openended rate simulate study",
+        "A player with less repetition in its texts is preferred.",
     ),
     "judge": Command(
+        judge,
         "`openended rate judge STUDY model=… [OPTION=VALUE…]`: a language model rates in place of people.",
-        judge, "every reply is in the store; the same command resumes",
+        {
+            "words": {
+                "nargs": "+", "metavar": "STUDY",
+                "help": "folders of studies of the same systems, and options of the judge's run: model=openai "
+                        "model.path=my-judge model.base_url=http://localhost:8000",
+            },
+            "-o/--out": {"type": Path, "metavar": "FILE", "help": "default: judge.csv in the first study"},
+            "--people": {
+                "type": Path, "metavar": "FILE",
+                "help": "judgments of people, to measure the judge's agreement with them",
+            },
+            "--limit": {"type": core.positive_int, "metavar": "N", "help": "the first N items; default: all"},
+        },
+        "every reply is in the store; the same command resumes",
         "openended rate judge study model=openai model.path=my-judge model.base_url=http://localhost:8000",
         "The judge answers greedily, by any model and engine that generates; see openended --help.",
     ),
     "frequency": Command(
+        frequency,
         "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",
-        frequency, "files are replaced as a whole; none is half-written",
+        {
+            "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
+            "--corpus": {
+                "type": Path, "required": True, "metavar": "FILE", "help": "sentences, one per line or record",
+            },
+            "-o/--out": {
+                "type": Path, "default": Path("frequency.csv"), "metavar": "FILE", "help": "default: frequency.csv",
+            },
+        },
+        "files are replaced as a whole; none is half-written",
         "openended rate frequency ratings.csv --corpus sentences.txt",
     ),
     "serve": Command(
+        serve,
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
-        serve, "every acknowledged answer is in answers.db", "openended rate serve study",
+        _STUDY | {
+            "--raters": {
+                "type": core.positive_int, "metavar": "N",
+                "help": "links to make; default: as many as the study has sheets",
+            },
+            "--host": {"default": "127.0.0.1", "help": "the address that raters type; default: localhost"},
+            "--port": {"type": int, "default": 8123, "help": "default: 8123; 0: a free one"},
+        },
+        "every acknowledged answer is in answers.db", "openended rate serve study",
         "Traffic is not encrypted: on a network of others, put it behind a proxy that speaks HTTPS.",
     ),
 }  # fmt: skip
@@ -386,27 +377,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     core.terminal.set_up()
     words = list(sys.argv[1:] if argv is None else argv)
     listed = "\n".join(f"  {name:9} {command.work.__doc__}" for name, command in COMMANDS.items())
-    parser = core.CommandParser(
-        prog="openended rate", description=f"{__doc__}\n\n{listed}", epilog=EPILOG,
-        example="openended rate make quickstart --protocol mauve",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
+    names: core.Arguments = {"command": {"choices": COMMANDS, "metavar": "COMMAND"}}
+    parser = core.make_parser(
+        "rate", f"{__doc__}\n\n{listed}", names, "openended rate make quickstart --protocol mauve", EPILOG
+    )
     name = parser.parse_args(words[:1]).command
-    prog, command = f"openended rate {name}", COMMANDS[name]
-    parsed: list[argparse.Namespace] = []
+    command = COMMANDS[name]
+    arguments, epilog = command.arguments, command.epilog
+    if name == "make":
+        from openended.harness.rating import list_protocol_names
 
-    def parse() -> None:
-        command_parser = core.CommandParser(prog=prog, description=command.description, example=command.example)
-        _add_options(command_parser, name)
-        args = command_parser.parse_intermixed_args(words[1:])
-        args.typed = words[1:]
-        parsed.append(args)
-
-    code = core.run_command(prog, parse, after_interrupt="nothing was started")
-    for args in parsed:
-        code = core.run_command(prog, partial(command.work, args), after_interrupt=command.after_interrupt)
-    return code
+        arguments = {**arguments, **_declare_protocol_flags()}
+        epilog = str(epilog).format(names=", ".join(list_protocol_names()))
+    parser = core.make_parser(f"rate {name}", command.description, arguments, command.example, epilog)
+    args = parser.parse_intermixed_args(words[1:])
+    args.typed = words[1:]
+    return core.run_command(parser.prog, lambda: command.work(args), after_interrupt=command.after)
 
 
 if __name__ == "__main__":

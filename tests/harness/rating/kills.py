@@ -63,9 +63,7 @@ def rate(link: str, seed: int, tally: Tally) -> None:
                 except httpx.TransportError:
                     time.sleep(0.05)
                     continue
-                if reply.status_code != 429:
-                    return reply
-                time.sleep(0.2)
+                return reply
             return None
 
         while (told := ask("next", {})) is not None:

@@ -116,15 +116,6 @@ def test_every_command_has_help():
         assert left.value.code == 0
 
 
-def test_ctrl_c_while_a_command_is_loading_is_one_line(monkeypatch, capsys):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("openended.harness.app.commands.rate._add_options", interrupt)
-    assert main(["serve", "study"]) == 130
-    assert capsys.readouterr().err == "\nopenended rate serve: interrupted; nothing was started\n"
-
-
 def test_texts_are_cut_left_out_or_refused_aloud(tmp_path):
     prompts = {"a": "A", "b": "B", "c": "C"}
     found = {"human": {"a": " one two three", "b": "one", "c": "x y"}, "m": {"a": "four five six", "b": "x y z"}}

@@ -29,16 +29,6 @@ def token(pool):
     return next(iter(pool.tokens.values()))
 
 
-def test_a_time_longer_than_since_the_item_was_leased_is_refused(pool):
-    rater, item = take_item(pool)
-    with pytest.raises(AnswerRefused, match="longer than the 0 seconds since you got this item"):
-        pool.store(rater, item.task, item.lease, whole(pool), 30_000)
-    pool.clock.now += 20
-    pool.next_item(rater)  # a page that is loaded again does not restart the time
-    pool.clock.now += 10
-    assert pool.store(rater, item.task, item.lease, whole(pool), 30_000)
-
-
 def test_an_item_is_dealt_to_one_rater_and_no_prompt_twice_to_any(pool):
     raters = list(pool.tokens)
     seen = {rater: set() for rater in raters}
@@ -133,20 +123,13 @@ def test_another_study_and_lost_links(tmp_path, pool):
         with pytest.raises(DataError, match="not a database of answers"):
             read(broken, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
-    path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")  # the fixture's links were written nowhere
+    path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")
     links = dict(line.split(" ") for line in path.read_text().splitlines())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(links) == 4
-    assert {pool.find_rater(link.rstrip("/").rpartition("/")[2]) for link in links.values()} == set(links)
-    assert all(pool.find_rater(token) is None for token in pool.tokens.values())
-    again = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:2").read_text()
-    assert again == path.read_text()
-    assert [link.rpartition("/s/")[2] for link in again.split()[1::2]] == [
-        v.rpartition("/s/")[2] for v in links.values()
-    ]
-    with sqlite3.connect(pool.path) as base:
-        stored = str(base.execute("SELECT * FROM raters").fetchall())
-    assert not any(link.rpartition("/s/")[2].rstrip("/") in stored for link in links.values())
+    tokens = {name: link.rstrip("/").rpartition("/")[2] for name, link in links.items()}
+    assert {name: pool.find_rater(token) for name, token in tokens.items()} == {name: name for name in links}
+    assert tokens.items() >= pool.tokens.items()  # a link stays valid when the server starts again
 
 
 def test_no_item_without_a_token_and_none_on_the_page(pool, client, token):
