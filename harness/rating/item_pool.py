@@ -109,11 +109,9 @@ class ItemPool:
     def add_raters(self, count: int) -> list[tuple[str, str]]:
         """Return the raters and their tokens, `count` of them or more; those of an earlier start stay."""
         wide = max(2, len(str(count)))
-        names = (f"served-{number:0{wide}d}" for number in range(1, count + 1))
+        raters = [(f"served-{number:0{wide}d}", secrets.token_urlsafe(32)) for number in range(1, count + 1)]
         with self._open_transaction() as base:
-            base.executemany(
-                "INSERT OR IGNORE INTO raters VALUES (?, ?)", [(n, secrets.token_urlsafe(32)) for n in names]
-            )
+            base.executemany("INSERT OR IGNORE INTO raters VALUES (?, ?)", raters)
             return base.execute("SELECT name, token FROM raters ORDER BY name").fetchall()
 
     def find_rater(self, token: str) -> str | None:

@@ -59,7 +59,7 @@ class Raters:
         sent = {
             "task": item.task, "lease": item.lease, "choices": dict.fromkeys(self.key.protocol.questions, 1), "ms": 60_000
         }  # fmt: skip
-        for name in draw.sample(list(sent), draw.randint(0, 2)):
+        for name in draw.sample(list(sent), draw.randint(1, 2)):
             sent[name] = draw.choice([v for v in VALUES if name != "ms" or v not in (0, 1)])
         pool.store("served-01", **sent)
         raise AssertionError(f"stored: {sent!r:.200}")
