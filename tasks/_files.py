@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from openended.harness.core import DataError, SourceFile, Task, digest_file, open_bytes, strip_packing, suggest
+from openended.harness.core import (
+    DataError,
+    SourceFile,
+    Task,
+    digest_file,
+    open_bytes,
+    option,
+    strip_packing,
+    suggest,
+)  # fmt: skip
 from openended.harness.imported import Remote, check_text, fetch, find_value, is_valid_text, refuse_missing, verify
 
 T = TypeVar("T")
@@ -43,6 +52,38 @@ class UserFileTask(Task):
         except (EOFError, zlib.error, OSError):  # reading the examples says what is wrong, and where
             return digest_file(path)
         return seen.hexdigest()
+
+
+def is_null_or_text(value: str | None) -> bool:
+    """Return false for the empty text: the rule of options that may be null."""
+    return value != ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTask(Task):
+    """A task that may take the records of one group alone."""
+
+    group_field: str | None = option(None, is_null_or_text, "a field name or null")
+    """A column of groups; task.group_value=female,male: one run per value."""
+    group_value: str | None = None
+    """Its value in the examples that are used."""
+
+    def check(self) -> None:
+        is_whole = (self.group_value is None) == (self.group_field is None)
+        self.require(is_whole, "group_value", "a value where group_field is set")
+        super().check()
+
+    def is_in_group(self, row: Mapping[str, Any], where: str, skipped: Counter[str]) -> bool:
+        """Return whether a record is of the chosen group; count it if not."""
+        if self.group_field is None:
+            return True
+        value = find_value(row, self.group_field)
+        if value is None:
+            named = suggest(self.group_field, map(str, row))
+            raise DataError(f"{where}: no field {self.group_field!r}{named}; set task.group_field")
+        is_chosen = str(value) == self.group_value
+        skipped.update({f"{self.group_field} is not {self.group_value}": 1} if not is_chosen else {})
+        return is_chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +125,6 @@ class PublicFileTask(UserFileTask):
         if not path.is_file():
             refuse_missing(remote, path, offline=self.offline, planning=True)
         return verify(remote, cache_dir=self.cache_dir, quick=True)
-
-
-def is_null_or_text(value: str | None) -> bool:
-    """Return false for the empty text: the rule of options that may be null."""
-    return value != ""
-
-
-def is_in_group(
-    row: Mapping[str, Any], field: str | None, group: str | None, where: str, skipped: Counter[str]
-) -> bool:
-    """Return whether a record has the chosen value in the column of groups; count it if not."""
-    if field is None:
-        return True
-    value = find_value(row, field)
-    if value is None:
-        raise DataError(f"{where}: no field {field!r}{suggest(field, map(str, row))}; set task.group_field")
-    if str(value) != group:
-        skipped[f"{field} is not {group}"] += 1
-    return str(value) == group
 
 
 ID_FIELDS = ("id", "example_id")

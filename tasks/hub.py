@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from openended.harness import core
 from openended.harness.core import DataError, Example, find_cache_root, sort_by_hash, suggest
 from openended.harness.imported import LEDGER, edit_ledger, find_value, is_offline, read_ledger
-from openended.tasks._files import choose_id_field, is_in_group, is_null_or_text, read_id, read_usable_text
+from openended.tasks._files import GroupedTask, choose_id_field, read_id, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -26,7 +26,7 @@ class _HubRow(NamedTuple):
 
 
 @core.task
-class Hub(CutTask):
+class Hub(GroupedTask, CutTask):
     """Any dataset on the Hugging Face hub; its commit is recorded at first use and kept."""
 
     name = "hub"
@@ -54,10 +54,6 @@ class Hub(CutTask):
     """The field with the human continuation; null: the text is cut."""
     id_field: str | None = "auto"
     """`id` or `example_id` if present; a field name; null: the row number."""
-    group_field: str | None = core.option(None, is_null_or_text, "a field name or null")
-    """A column of groups; task.group_value=female,male: one run per value."""
-    group_value: str | None = None
-    """Its value in the examples that are used."""
     prompt_unit: PromptUnit = "tokens"
     """Of the model under test; `words` to compare models with different tokenizers."""
     prompt_length: int = 35
@@ -72,9 +68,6 @@ class Hub(CutTask):
     """true: download nothing."""
 
     def check(self) -> None:
-        self.require(
-            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
-        )
         has_pair = self.prompt_field is not None and self.human_field is not None
         self.require(
             has_pair != (self.text_field is not None), "text_field", "null exactly if the two fields are given"
@@ -129,7 +122,7 @@ class Hub(CutTask):
             where = f"dataset {self.path}, split {self.split}, row {number}"
             identity = read_id(row, id_column, where) if id_column else f"{number:06d}"
             text = read_usable_text(row, self.text_field or str(self.human_field), where, skipped)
-            if text is not None and is_in_group(row, self.group_field, self.group_value, where, skipped):
+            if text is not None and self.is_in_group(row, where, skipped):
                 yield _HubRow(identity, text, row)
 
     @property

@@ -26,7 +26,7 @@ _HUMAN, _MESSAGES = "human", "messages"
 
 
 @task
-class JsonLines(CutTask, _files.UserFileTask):
+class JsonLines(_files.GroupedTask, CutTask, _files.UserFileTask):
     """Your own prompts and human continuations, or texts to be cut, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"
@@ -52,10 +52,6 @@ class JsonLines(CutTask, _files.UserFileTask):
     """The one text; null: detected from the first line."""
     id_field: str | None = option("auto", _files.is_null_or_text, "a field name or null")
     """`id` or `example_id` if present; a field name; null: the line number, from 0."""
-    group_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
-    """A column of groups; task.group_value=female,male: one run per value."""
-    group_value: str | None = None
-    """Its value in the examples that are used."""
     references_field: str | None = option(None, _files.is_null_or_text, "a field name or null")
     """A field with a list of human texts: their human row in metrics of several texts per prompt."""
     least_references: int = ranged(0, "[0, inf)", "0 or more")
@@ -63,9 +59,6 @@ class JsonLines(CutTask, _files.UserFileTask):
 
     def check(self) -> None:
         self.require(self.human_field != self.prompt_field, "human_field", "another field than prompt_field")
-        self.require(
-            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
-        )
         unread = self.least_references > 0 and self.references_field is None
         self.require(not unread, "least_references", "0 where references_field is null")
         is_cut = self.prompt_length is not None
@@ -115,7 +108,7 @@ class JsonLines(CutTask, _files.UserFileTask):
                 prompt = _files.read_text_field(row, self.prompt_field, where, "task.prompt_field", (human_field,))
             if len(texts) < self.least_references:
                 skipped[f"fewer than {self.least_references} references"] += 1
-            elif _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
+            elif self.is_in_group(row, where, skipped):
                 yield Example(f"jsonl/{identity}", prompt, human, meta)
 
     def _iterate_documents(self, skipped: Counter[str]) -> Iterator[Document]:
@@ -125,7 +118,7 @@ class JsonLines(CutTask, _files.UserFileTask):
             if field is None:
                 field = choose_fields([row], "human", where, "task.text_field=").field
             text = _files.read_text_field(row, field, where, "task.text_field")
-            if _files.is_in_group(row, self.group_field, self.group_value, where, skipped):
+            if self.is_in_group(row, where, skipped):
                 yield Document(f"jsonl/{identity}", text, {})
 
     def _iterate_rows(self) -> Iterator[tuple[Mapping[str, Any], str, str]]:

@@ -21,14 +21,14 @@ from openended.harness.core import (
     task,
 )
 from openended.harness.imported import digest_files, read_records
-from openended.tasks._files import UserFileTask, is_in_group, is_null_or_text, read_usable_text
+from openended.tasks._files import GroupedTask, UserFileTask, is_null_or_text, read_usable_text
 
 _Pair = tuple[str, str, str]  # line, context, response
 _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
 
 
 @task
-class Pairs(UserFileTask):
+class Pairs(GroupedTask, UserFileTask):
     """Contexts and human responses of a file, or of two files with one line for each pair."""
 
     name = "pairs"
@@ -48,10 +48,6 @@ class Pairs(UserFileTask):
     """The field with the response."""
     template: str = option("{prompt}", lambda text: "{prompt}" in text, "a text with {prompt} in it")
     """How the context is shown to the model."""
-    group_field: str | None = option(None, is_null_or_text, "a field name or null")
-    """A column of groups; task.group_value=female,male: one run per value."""
-    group_value: str | None = None
-    """Its value in the examples that are used."""
     score_fields: tuple[str, ...] = ()
     """Fields of upvotes: pairs with one below min_score are left out."""
     min_score: int = 10
@@ -66,9 +62,7 @@ class Pairs(UserFileTask):
     """A file, one word per line: leave out pairs with one of them."""
 
     def check(self) -> None:
-        self.require(
-            (self.group_value is None) == (self.group_field is None), "group_value", "a value where group_field is set"
-        )
+        super().check()
         has_fields = self.human_path is None or not (self.score_fields or self.group_field)
         self.require(
             has_fields, "human_path", "null where score_fields or group_field is set (its lines have no fields)"
@@ -151,8 +145,6 @@ class Pairs(UserFileTask):
             texts = [read_usable_text(record.cells, field, record.where, skipped) for field in fields]
             if not self._has_score(record.cells, record.where):
                 skipped[f"a score is below {self.min_score}"] += 1
-            elif None not in texts and is_in_group(
-                record.cells, self.group_field, self.group_value, record.where, skipped
-            ):
+            elif None not in texts and self.is_in_group(record.cells, record.where, skipped):
                 *context, response = (str(text).strip() for text in texts)
                 yield f"{record.line:08d}", " ".join(context), response

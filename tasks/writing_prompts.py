@@ -4,18 +4,19 @@ The document is the situation, an empty line and the story. Source: https://gith
 (examples/stories), MIT license (code); the texts are their authors' on reddit.com/r/WritingPrompts.
 """
 
+import io
 import re
 import tarfile
 import zlib
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
-from openended.harness.core import MAX_LINE, DataError, Example, Tokenizer, digest, sort_by_hash, task
+from openended.harness.core import DataError, Example, Tokenizer, digest, sort_by_hash, task
+from openended.harness.imported import is_valid_text
 from openended.tasks._files import PublicFileTask
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
@@ -67,64 +68,44 @@ class WritingPrompts(CutTask, PublicFileTask):
     def documents(self, skipped: Counter[str]) -> Iterator[tuple[int, str]]:
         """Yield (line from 0, document) in file order, a bounded number in memory."""
         path = self.data_path()
-        with ExitStack() as stack:
-            sources, targets = (
-                _read_lines(stack.enter_context(_open(path, name)), f"{path}: {name}") for name in self._members
-            )
-            try:
-                for number, (source, target) in enumerate(zip_longest(sources, targets)):
-                    if source is None or target is None:
-                        where = f"{path}: {self.split}, line {number + 1}"
-                        raise DataError(f"{where}: only one of wp_source and wp_target has this line")
-                    try:
-                        situation, story = source.decode(), detokenize(target.decode())
-                    except UnicodeDecodeError:
-                        skipped["not UTF-8"] += 1
-                        continue
-                    if not story:
-                        skipped["story is empty"] += 1
-                        continue
-                    situation = detokenize(strip_tag(situation)) if self.situation else ""
-                    yield number, f"{situation}\n\n{story}" if situation else story
-            except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
-                raise DataError(f"{path}: cannot be read to its end ({err})") from err
-
-
-def _read_lines(handle: IO[bytes], where: str) -> Iterator[bytes]:
-    """Yield lines, a byte order mark dropped; refuse one that is longer than any story."""
-    number = 0
-    while line := handle.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE:
-            raise DataError(f"{where}:{number}: a line of more than {MAX_LINE >> 20} MiB")
-        yield line.removeprefix(BOM_UTF8) if number == 1 else line
+        with ExitStack() as stack, describe_errors(path):
+            sources, targets = (stack.enter_context(_open(path, name)) for name in self._members)
+            for number, (source, target) in enumerate(zip_longest(sources, targets)):
+                if source is None or target is None:
+                    where = f"{path}: {self.split}, line {number + 1}"
+                    raise DataError(f"{where}: only one of wp_source and wp_target has this line")
+                story = detokenize(target)
+                if not is_valid_text(source + target) or not story:
+                    skipped["story is empty" if is_valid_text(source + target) else "not UTF-8"] += 1
+                    continue
+                situation = detokenize(strip_tag(source)) if self.situation else ""
+                yield number, f"{situation}\n\n{story}" if situation else story
 
 
 @contextmanager
-def _open(path: Path, name: str) -> Iterator[IO[bytes]]:
-    """Open a file of the folder, or a member of the archive as a stream."""
-    if path.is_dir():
-        if not (path / name).is_file():
-            raise DataError(f"missing file: {path / name}; get {WritingPrompts.address} and unpack it there")
-        with (path / name).open("rb") as handle:
-            yield handle
-        return
+def describe_errors(path: Path) -> Iterator[None]:
+    """Turn errors of reading into one line."""
     try:
-        archive = tarfile.open(path, "r:*")  # noqa: SIM115 - closed below
+        yield
     except FileNotFoundError as err:
-        raise DataError(f"missing file: {path}; get it from {WritingPrompts.address}") from err
-    except (OSError, EOFError, tarfile.TarError) as err:
-        raise DataError(f"{path}: not a readable archive ({err})") from err
-    with archive:
-        try:
+        raise DataError(f"missing file: {err.filename}; get it from {WritingPrompts.address}") from err
+    except (EOFError, OSError, tarfile.TarError, zlib.error) as err:
+        raise DataError(f"{path}: cannot be read to its end ({err})") from err
+
+
+@contextmanager
+def _open(path: Path, name: str) -> Iterator[IO[str]]:
+    """Open a file of the folder, or a member of the archive as a stream; bytes that are no text become surrogates."""
+    with ExitStack() as stack:
+        if path.is_dir():
+            stream: Any = stack.enter_context((path / name).open("rb"))
+        else:
+            archive = stack.enter_context(tarfile.open(path, "r:*"))
             member = next((m for m in archive if m.isfile() and Path(m.name).name == name), None)
-        except (OSError, EOFError, tarfile.TarError, zlib.error) as err:
-            raise DataError(f"{path}: cannot be read to its end ({err})") from err
-        stream = archive.extractfile(member) if member is not None else None
-        if stream is None:
-            raise DataError(f"{path}: holds no {name}")
-        with stream:
-            yield stream
+            if member is None:
+                raise DataError(f"{path}: holds no {name}")
+            stream = archive.extractfile(member)
+        yield io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="\n")
 
 
 _TAG = re.compile(r"^\s*\[\s*[A-Za-z]{2,4}\s*\]\s*")

@@ -273,7 +273,6 @@ def test_bytes_that_are_no_text_are_counted_and_odd_line_ends_change_nothing(tmp
     [
         (SOURCES, TARGETS[:3], r"test, line 4: only one of wp_source and wp_target"),
         (SOURCES, [*TARGETS, "more"], r"test, line 5: only one of"),
-        (SOURCES, ["x" * 50_000_000], r"wp_target:1: a line of more than 16 MiB"),
     ],
 )
 def test_files_that_do_not_belong_together(tmp_path, sources, targets, message):
@@ -292,10 +291,10 @@ def test_missing_and_broken_archives(tmp_path):
     archive.write_bytes(archive.read_bytes()[:-60])
     check(archive, "to its end", split="valid")
     archive.write_bytes(b"no archive")
-    check(archive, "not a readable archive")
+    check(archive, "cannot be read to its end")
     folder = write_folder(tmp_path)
     (folder / "test.wp_source").unlink()
-    check(folder, r"missing file: .*test\.wp_source; get https://.* and unpack it there")
+    check(folder, r"missing file: .*test\.wp_source; get it from https://")
     task = WritingPrompts(cache_dir=str(tmp_path), offline=True)
     assert task.needs_tokenizer()
     with pytest.raises(DataError, match=r"writingPrompts\.tar\.gz"):

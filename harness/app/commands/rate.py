@@ -278,7 +278,7 @@ COMMANDS = {
     "score": Command(
         score,
         "`openended rate score STUDY [FILES…]`: the table of a study, with intervals, page and figures.",
-        _STUDY | {
+        {**_STUDY,
             "words": {
                 "nargs": "*", "metavar": "FILES",
                 "help": "answers-….json or folders of them; default: those in the study's folder. OPTION=VALUE is set "
@@ -313,7 +313,7 @@ COMMANDS = {
     "simulate": Command(
         simulate,
         "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
-        _STUDY | {
+        {**_STUDY,
             "-o/--out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
             "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
         },
@@ -358,7 +358,7 @@ COMMANDS = {
     "serve": Command(
         serve,
         "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
-        _STUDY | {
+        {**_STUDY,
             "--raters": {
                 "type": core.positive_int, "metavar": "N",
                 "help": "links to make; default: as many as the study has sheets",
