@@ -1,8 +1,8 @@
 """Read and write texts as memory-mapped Arrow streams, which `datasets.Dataset.from_file` can open."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,7 +18,6 @@ from openended.harness.core import DataError, Example, Generation, Json, Ragged,
 _CHUNK = 8192
 REASONING = "reasoning"  # a column of rows of which some have reasoning apart from their text
 _FACTS = b"facts"  # in the metadata of a file's schema
-_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +68,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> int:
         {"id": e.id, "prompt": e.prompt, "human": e.human, "meta": json.dumps(dict(e.meta), sort_keys=True)}
         for e in examples
     )
-    return _write(path, _make_example_schema(), rows)
-
-
-def _make_example_schema() -> pa.Schema:
-    return pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")])
+    return _write(path, pa.schema([(name, pa.string()) for name in ("id", "prompt", "human", "meta")]), rows)
 
 
 def read_examples(path: Path) -> Iterator[Example]:
@@ -129,35 +124,23 @@ def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch.replace_schema_metadata(None)
 
 
-def check_rows(path: Path, *, examples: bool = False) -> None:
-    """Check that a file of rows, or of examples, can be read to its end and has their columns."""
+@contextmanager
+def _open_stream(path: Path) -> Iterator[Any]:
     try:
-        for batch in _open(path):
-            batch.validate(full=True)
-        schema = _read_schema(path)
-        expected = _make_example_schema() if examples else make_row_schema(reasoning=REASONING in schema.names)
-        with path.open("rb") as handle:
-            handle.seek(-len(_END_OF_STREAM), os.SEEK_END)
-            complete = handle.read() == _END_OF_STREAM
-    except (pa.ArrowException, ValueError, OSError) as err:
-        raise DataError(f"{path.name}: not an Arrow stream ({err})") from err
-    if not complete:
-        raise DataError(f"{path.name}: the Arrow stream is cut off")
-    if not schema.equals(expected):
-        raise DataError(f"{path.name}: expected columns {', '.join(expected.names)}, got {', '.join(schema.names)}")
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            yield reader
+    except (pa.ArrowException, OSError) as err:
+        raise DataError(f"{path}: not an Arrow stream ({err})") from err
 
 
 def _read_schema(path: Path) -> pa.Schema:
-    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+    with _open_stream(path) as reader:
         return reader.schema
 
 
 def _open(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            yield from reader
-    except (pa.ArrowInvalid, OSError) as err:
-        raise DataError(f"{path}: not an Arrow stream ({err})") from err
+    with _open_stream(path) as reader:
+        yield from reader
 
 
 class RowFile:
@@ -168,8 +151,14 @@ class RowFile:
 
     @cached_property
     def _table(self) -> pa.Table:
-        schema = make_row_schema(reasoning=REASONING in _read_schema(self.path).names)
-        return pa.Table.from_batches(list(_open(self.path)), schema=schema)
+        with _open_stream(self.path) as reader:
+            table = reader.read_all()
+        expected = make_row_schema(reasoning=REASONING in table.column_names)
+        if not table.schema.equals(expected):
+            raise DataError(
+                f"{self.path}: expected columns {', '.join(expected.names)}, got {', '.join(table.column_names)}"
+            )
+        return table
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -251,7 +240,7 @@ class RowFile:
         return column
 
     def __iter__(self) -> Iterator[Row]:
-        for batch in _open(self.path):
+        for batch in self._table.to_batches():
             for start in range(0, batch.num_rows, _CHUNK):
                 for r in batch.slice(start, _CHUNK).to_pylist():
                     stop, score = r["stop"], r["log_prob"]

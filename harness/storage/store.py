@@ -13,17 +13,14 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from openended.harness import core
 from openended.harness.storage.provenance import describe_environment
-from openended.harness.storage.rows import check_rows
 
 log = logging.getLogger(__name__)
 
@@ -68,106 +65,6 @@ def check_entry_name(name: str, where: str) -> None:
     """Check that a name from a record is `stage/ab/key`, so that it cannot lead out of the store."""
     if not _INSIDE.fullmatch(name):
         raise core.DataError(f"{where}: expected a store entry `stage/ab/key`, got {name[:80]!r}")
-
-
-STAGE_FILES: Mapping[str, tuple[str, ...]] = {
-    "examples": ("examples.arrow", "spare.arrow"),
-    "human": ("human.arrow", "more.arrow", "prompts.arrow"),
-    "chat": ("chat.arrow",),
-    "generate": ("data.arrow",),
-    "answers": ("data.arrow",),
-    "import": ("data.arrow",),
-    "tokens": ("offsets.npy", "values.npy"),
-    "read": ("rows.npy",),
-    "gradients": ("embeddings.npy",),
-    "entropy": ("offsets.npy", "values.npy"),
-    "next_token": (
-        "argmax.npy", "context_offsets.npy", "context_values.npy", "gold.npy", "gold_prob.npy", "offsets.npy",
-        "sum_sq.npy", "support.npy", "vocab_size.npy",
-    ),
-    "measure": ("arrays.safetensors", "result.json"),
-    "audit": ("audit.json",),
-}  # fmt: skip
-"""Stage → files that each of its entries has."""
-EXAMPLE_FILES = STAGE_FILES["examples"]
-"""Arrow files of examples; all others hold texts."""
-STAGE_FACTS: Mapping[str, Mapping[str, type]] = {
-    "examples": {"n": int, "spare": int, "skipped": dict},
-    "human": {"n": int, "longest_prompt": int, "more": int},
-    "chat": {"n": int, "longest_prompt": int},
-    "answers": {"n": int, "notes": list},
-    "import": {"n": int, "notes": list},
-    "next_token": {"vocab_size": int, "n": int},
-}
-"""Stage → facts that the manifest of each of its entries states, with their types."""
-_RESULT_FIELDS = {"metric": str, "signature": str, "primary": str, "values": dict, "sd": dict, "n_human": int,
-                  "n_model": int, "status": str, "notes": list}  # fmt: skip
-
-
-def check_stage_files(stage: str, names: Collection[str]) -> None:
-    """Check that an entry has all files of its stage."""
-    for name in STAGE_FILES.get(stage, ()):
-        if name not in names:
-            raise core.DataError(f"an entry of stage {stage} has {name}, this one does not")
-
-
-def check_stage_facts(stage: str, meta: Mapping[str, Any]) -> None:
-    """Check that an entry states all facts of its stage."""
-    for name, kind in STAGE_FACTS.get(stage, {}).items():
-        value = meta.get(name)
-        if type(value) is not kind or (isinstance(value, int) and value < 0):
-            raise core.DataError(
-                f"an entry of stage {stage} states {name} as {kind.__name__}, this one has {value!r:.40}"
-            )
-    for name in ("skipped", "notes"):
-        parts: Any = meta.get(name, ())
-        numbers = parts.values() if isinstance(parts, dict) else ()
-        if not isinstance(parts, (dict, list, tuple)) or not all(type(count) is int for count in numbers):
-            raise core.DataError(f"an entry of stage {stage} has {name} {parts!r:.40}")
-    if not all(isinstance(note, str) for note in meta.get("notes", ())):
-        raise core.DataError(f"an entry of stage {stage} has notes that are not texts")
-
-
-def check_contents(folder: Path, names: Collection[str]) -> None:
-    """Check that the Arrow, array and result files of an entry can be read."""
-    for name in names:
-        path = folder / name
-        if path.suffix == ".arrow":
-            check_rows(path, examples=name in EXAMPLE_FILES)
-        elif path.suffix == ".npy":
-            _read_array(path)
-        elif path.suffix == ".safetensors":
-            from safetensors import SafetensorError, safe_open
-
-            try:
-                with safe_open(str(path), framework="np") as arrays:
-                    for array in arrays.keys():  # noqa: SIM118 - not a dict
-                        arrays.get_slice(array).get_shape()
-            except (SafetensorError, OSError, ValueError) as err:
-                raise core.DataError(f"{name}: not a safetensors file ({err})") from err
-        elif name == "result.json":
-            row = core.read_json(path)
-            for fact, kind in _RESULT_FIELDS.items():
-                if not isinstance(row, dict) or not isinstance(row.get(fact), kind):
-                    raise core.DataError(f"{name}: expected a result whose {fact} is of type {kind.__name__}")
-            numbers = [*row["values"].values(), *row["sd"].values()]
-            if not all(number is None or isinstance(number, (int, float)) for number in numbers):
-                raise core.DataError(f"{name}: expected numbers as values")
-    for prefix in ("", "context_", "nll_", "rank_"):
-        if {f"{prefix}offsets.npy", f"{prefix}values.npy"} <= set(names):
-            offsets, values = (_read_array(folder / f"{prefix}{name}.npy") for name in ("offsets", "values"))
-            if offsets.size == 0 or offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
-                raise core.DataError(f"{prefix}offsets.npy does not fit {prefix}values.npy")
-
-
-def _read_array(path: Path) -> np.ndarray[Any, Any]:
-    try:
-        array: np.ndarray[Any, Any] = np.load(path, mmap_mode="r" if path.stat().st_size > 4096 else None)
-    except (ValueError, OSError, EOFError, SyntaxError) as err:
-        raise core.DataError(f"{path.name}: not an array ({err})") from err
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or array.ndim == 0:
-        raise core.DataError(f"{path.name}: expected an array of numbers")
-    return array
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +125,6 @@ def _read(folder: Path, only: str | None) -> tuple[Entry, Any]:
         raise core.DataError(f"{MANIFEST} ({type(err).__name__}: {err})") from err
     if wrong:
         raise core.DataError(", ".join(wrong))
-    if only is None:
-        check_stage_files(stage, files)
-        check_stage_facts(stage, meta)
-    check_contents(folder, files if only is None else [only])
     return Entry(stage, key, folder, files, meta, maker=environment), recipe
 
 

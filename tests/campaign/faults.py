@@ -26,7 +26,7 @@ import psutil
 from openended.harness.core import HarnessError, temporary_files
 from openended.harness.run import Session, run
 from openended.harness.storage.store import Store
-from tests.campaign.forged import forged_archives, forged_entries
+from tests.campaign.forged import forged_archives
 from tests.campaign.fuzz import fuzz, hostile_configurations
 from tests.campaign.raters import hostile_raters
 from tests.campaign.searches import forged_searches
@@ -268,7 +268,7 @@ def _fork(work: Callable[[], Any]) -> int:
 
 KINDS: dict[str, tuple[Callable[[World, int, random.Random], Tally], int]] = {
     "kills": (kills, 200), "grids": (grids, 200), "corruptions": (corruptions, 2000), "parts": (parts, 200),
-    "races": (races, 100), "jobs": (jobs, 2000), "fuzz": (fuzz, 2000), "entries": (forged_entries, 200),
+    "races": (races, 100), "jobs": (jobs, 2000), "fuzz": (fuzz, 2000),
     "archives": (forged_archives, 100), "configurations": (hostile_configurations, 100), "servers": (hostile_servers, 150),
     "raters": (hostile_raters, 300), "searches": (forged_searches, 60),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Forged and sealed store entries, and forged archives: computed again or refused in one line, never believed."""
+"""Forged archives: refused in one line, or of no effect on the runs of this machine."""
 
 import contextlib
 import importlib
@@ -8,11 +8,9 @@ import random
 import shutil
 import zipfile
 from pathlib import Path
-from typing import Any
 
-from openended.harness.core import digest, read_json, write_json
+from openended.harness.core import digest
 from openended.harness.storage import MANIFEST
-from openended.harness.storage.store import EXAMPLE_FILES, STAGE_FACTS, write_manifest
 from tests.campaign.world import Tally, World
 
 import_command = importlib.import_module("openended.harness.app.commands.import_")
@@ -22,60 +20,6 @@ NAMES = (
     "../x", "/etc/x", "runs/../../x", "store/x", "elsewhere/x", "runs/.locks/x", "runs/a\\x", "reports/a\nb", ".x",
     "store/generate/ab/short/x", "store/.locks/ab/x/y", "runs", "reports/\x1b[2J/../x", "reports/./../../x",
 )  # fmt: skip
-
-
-def forged_entries(world: World, count: int, draw: random.Random) -> Tally:
-    """Replace a file of an entry by something else and seal the manifest again: the run must compute the entry again."""
-    tally, calm = Tally("forged and sealed entries"), world.run("honest")
-    shutil.copytree(world.folder / "honest", world.folder / "original", symlinks=True)
-    for number in range(count):
-        shutil.rmtree(world.folder / "honest")
-        shutil.copytree(world.folder / "original", world.folder / "honest", symlinks=True)
-        what = forge_entry(world.folder / "honest" / "store", draw)
-        with tally.one(f"{number}: {what}"):
-            world.report("honest")
-            assert world.run("honest") == calm, "another result"
-            assert world.run("honest") == calm, "another result, the second time"
-    return tally
-
-
-def forge_entry(store: Path, draw: random.Random) -> str:
-    """Make one entry unreadable or incomplete, with digests that agree; return what was done."""
-    entry = draw.choice(sorted(p.parent for p in store.glob(f"*/*/*/{MANIFEST}")))
-    manifest = read_json(entry / MANIFEST)
-    path = entry / draw.choice(sorted(manifest["files"]))
-    how = draw.choice(["junk", "junk", "cut", "delete", "other file", "fields", "rename"])
-    if how == "junk":
-        path.write_bytes(draw.choice(JUNK))
-    elif how == "cut":
-        path.write_bytes(path.read_bytes()[: draw.randrange(path.stat().st_size)])
-    elif how == "delete":
-        path.unlink()
-    elif how == "rename":
-        path.rename(path.with_name("renamed"))
-    elif how == "other file":
-        others = [p for p in sorted(store.glob("*/*/*/*")) if p.suffix != path.suffix or is_other_table(p, path)]
-        shutil.copyfile(draw.choice(others), path)
-    if how == "fields":
-        field, value = (
-            draw.choice(["files", "meta", "maker", "recipe", "key"]),
-            draw.choice([None, [], {}, 3, "x", [1]]),
-        )
-        forged: dict[str, Any] = {k: v for k, v in manifest.items() if k != "digest"} | {field: value}
-        if field == "meta" and value == {} and entry.parts[-3] not in STAGE_FACTS:  # valid there
-            forged["meta"] = None
-        if field == "maker" and value == {}:
-            forged["maker"] = 3
-        write_json(entry / MANIFEST, {**forged, "digest": digest(forged)})
-    else:
-        facts = {name: manifest[name] for name in ("maker", "seconds")}
-        write_manifest(entry, manifest["recipe"], manifest["key"], manifest["meta"], **facts)
-    return f"{how} {path.relative_to(store).parts[0]}/…/{path.name}"
-
-
-def is_other_table(other: Path, path: Path) -> bool:
-    """Check whether one of two Arrow files holds examples and the other one texts."""
-    return other.suffix == path.suffix == ".arrow" and (other.name in EXAMPLE_FILES) != (path.name in EXAMPLE_FILES)
 
 
 def forged_archives(world: World, count: int, draw: random.Random) -> Tally:

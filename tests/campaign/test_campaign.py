@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import ROOT
 
 COUNTS = {
-    "kills": 2, "corruptions": 12, "parts": 3, "races": 3, "jobs": 24, "fuzz": 120, "entries": 12, "archives": 20,
+    "kills": 2, "corruptions": 12, "parts": 3, "races": 3, "jobs": 24, "fuzz": 120, "archives": 20,
     "configurations": 20, "servers": 20, "raters": 60, "searches": 4,
 }  # fmt: skip
 

@@ -124,17 +124,6 @@ def test_nothing_but_damaged_records_is_an_error_of_one_line(runs):
         report(runs)
 
 
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("data", [b"", b"{}", bytes(4096)])
-@pytest.mark.parametrize("name", ["human.arrow", "data.arrow", "arrays.safetensors"])
-def test_unreadable_files_with_digests_that_agree_are_passed_over(name, data, runs, caplog):
-    for path in runs.glob(f"store/*/*/*/{name}"):
-        path.write_bytes(data)
-        seal(path.parent)
-    assert "damaged artifacts skipped" in report(runs)
-    assert "is damaged" in caplog.text
-
-
 WORDS = ("num_examples=12", "human_examples=all", "metric=[mauve,kid]")
 
 
