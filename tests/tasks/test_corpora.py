@@ -30,7 +30,7 @@ from openended.tasks.open_questions import InfinityChat, NoveltyBench
 from openended.tasks.realnews import RealNews, render_metadata_prompt
 from openended.tasks.unconditional import Unconditional, wrap
 from openended.tasks.webtext import WebText
-from openended.tasks.writing_prompts import WritingPrompts, detokenize, detokenize_lm1b, strip_tag
+from openended.tasks.writing_prompts import WritingPrompts, detokenize, strip_tag
 from tests.harness.report.synthetic import write_run
 from tests.helpers import run_settings, write_jsonl
 from tests.tasks.reading import read, read_counted
@@ -621,10 +621,6 @@ def test_systems_share_no_text_with_the_reference(task):
     assert not reference & system
     assert len(reference | system) == 80
     assert {text.split()[0] for text in task.open_bundled_system("topics:scipy")()} == {"scipy"}
-    assert task.open_bundled_system("file.jsonl") is None
-
-
-def test_a_topic_is_a_package():
     with pytest.raises(SpecError, match="topics: expected some of python, numpy"):
         DocsTopics(topics=("tensorflow",))
 
@@ -827,20 +823,6 @@ def test_pieces_of_the_bundled_docs_have_the_length_and_are_tokenized_back_to_th
     assert not Unconditional(text="openwebtext").has_docs_prose()
 
 
-def test_a_folder_of_the_hubs_format(tmp_path, monkeypatch):
-    import datasets
-
-    (tmp_path / "set").mkdir()
-    write_jsonl(tmp_path / "set" / "test.jsonl", [{"body": f"text {i}"} for i in range(4)])
-    cache = str(tmp_path / "cache")
-    monkeypatch.setenv("HF_DATASETS_CACHE", cache)
-    monkeypatch.setattr(
-        Hub, "_load", lambda self, commit: datasets.load_dataset(self.path, split=self.split, cache_dir=cache)
-    )
-    texts = read_texts(text="hub", path=str(tmp_path / "set"), field="body", layout="documents")
-    assert sorted(texts) == [f"text {i}" for i in range(4)]
-
-
 def test_the_splits_are_those_of_the_papers(monkeypatch):
     corpus = Unconditional(text="openwebtext", field="ignored").corpus()
     assert (corpus.path, corpus.split, corpus.text_field) == ("Skylion007/openwebtext", "train[-100000:]", "text")
@@ -860,11 +842,6 @@ def test_text8_is_cut_by_characters(tmp_path, monkeypatch):
     path.write_bytes(b"no archive")
     with pytest.raises(DataError, match=r"text8\.zip: not the archive"):
         read_texts(text="text8", path=str(path))
-
-
-def test_a_sentence_of_lm1b_is_detokenized():
-    text = 'He said , " It \'s $ 5 ( or so ) . " Really ?'
-    assert detokenize_lm1b(text) == 'He said, "It\'s $5 (or so)." Really?'
 
 
 # Open questions: NoveltyBench and Infinity-Chat

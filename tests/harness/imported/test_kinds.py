@@ -14,6 +14,7 @@ import pytest
 
 from openended.harness.core import DataError, SpecError
 from openended.harness.imported import TextSelection, read_texts, survey_texts
+from tests.harness.imported.test_reading import find_nodes
 from tests.helpers import openended, write_jsonl
 
 TEXTS = [
@@ -262,12 +263,6 @@ def test_describe_scores_nothing_and_shows_the_reading(tmp_path):
 
 
 NASTY = [None, [], {}, 5, -1.5, "x", True, [[]], {"a": []}, "\ud800", 10**30, ["x", {}], "", [["a", "b"]], {"0": "x"}]
-
-
-def find_nodes(value):
-    """All (container, key) inside a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [node for key, part in items for node in ((value, key), *find_nodes(part))]
 
 
 @pytest.mark.slow

@@ -176,26 +176,8 @@ def test_a_text_file_of_a_folder_is_one_text(tmp_path):
         list(imported.read_records(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "side", "field"),
-    [
-        ("a.jsonl", [{"completion": "x", "story": "y"}], "system", "completion"),
-        ("a.jsonl", [{"id": "1", "story": "x", "score": 3}], "system", "story"),
-        ("a.jsonl", [LM_EVAL], "human", "human"),
-        ("a.json", {"text_samples": ["x"]}, "human", "text_samples"),
-    ],
-)
-def test_the_field_is_a_usual_name_or_the_only_text(tmp_path, name, content, side, field):
-    selection = TextSelection(side=side)
-    assert find_fields(write(tmp_path / name, content), selection).field == field
-
-
-def test_a_field_that_cannot_be_guessed_is_asked_for(tmp_path):
+def test_a_field_that_is_not_there_is_suggested(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"one": "x", "two": "y"}])
-    with pytest.raises(
-        DataError, match=r"a\.jsonl:1: no field with the text: 'one' .*, 'two' .*; name it: generations_field=one"
-    ):
-        find_fields(path, TextSelection())
     with pytest.raises(SpecError, match="no field 'tow'; did you mean 'two'"):
         find_fields(path, TextSelection("tow"))
 
@@ -294,10 +276,10 @@ def test_one_line_says_what_is_left_out(tmp_path, caplog, name, content, line):
     assert f"{path}: {line}" in caplog.text
 
 
-def _nodes(value: Any) -> list[tuple[Any, Any]]:
+def find_nodes(value: Any) -> list[tuple[Any, Any]]:
     """All (container, key) inside a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for key, part in items for place in ((value, key), *_nodes(part))]
+    return [place for key, part in items for place in ((value, key), *find_nodes(part))]
 
 
 @pytest.mark.slow
@@ -309,12 +291,12 @@ def test_no_surprise_in_a_foreign_log_is_silent(tmp_path, record):
     others = (None, [], {}, 5, -1.5, "x", True, [[]], {"a": []}, "\ud800", 10**30, ["x", {}])
     is_log = record == "inspect"
     first = {**HEADER, "samples": [sample("b"), sample("a")]} if is_log else record
-    for number, (container, _) in enumerate(_nodes(first)):
+    for number, (container, _) in enumerate(find_nodes(first)):
         if container is first and is_log:  # without these it is another file
             continue
         for other in (..., *others):
             changed = copy.deepcopy(first)
-            container, key = _nodes(changed)[number]
+            container, key = find_nodes(changed)[number]
             if other is ...:
                 del container[key]
             else:
