@@ -133,7 +133,9 @@ def import_unpaired(
             text = decode_text(text, tokenizer)
             start = len(text.prompt or "") if prompted else 0
             example = Row("", (), Generation(name(group), 0, "", (), "length", float("nan")))
-            yield example, replace(text, text=(text.text or "")[start:], sample=sample)
+            if start or sample != (text.sample or 0):
+                text = replace(text, text=(text.text or "")[start:], sample=sample)
+            yield example, text
 
     open_pairs: Callable[[], Iterable[Pair]] = make_pairs
     is_scattered = survey.grouping != "conversation" and survey.samples > 1  # texts of a prompt may stand apart

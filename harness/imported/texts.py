@@ -282,20 +282,24 @@ def _read_record(
         if (message or {}).get("role") != (selection.role or "assistant"):
             summary.dropped[f"rows of other roles than {selection.role or 'assistant'}"] += 1
             return
-    unpaired = set(row) >= _GPT2_OUTPUT and "prompt" not in row
+    unpaired = row.keys() >= _GPT2_OUTPUT and "prompt" not in row
     name = None if unpaired else reading.id
     example = _read_id(row.get(name), where) if name is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
-    parts = [(path, row[path] if path in row else find_value(row, path)) for path in reading.prompt]
-    prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)
-               if part is not None]  # fmt: skip
-    prompt = "\n\n".join(filter(None, prompts)) if prompts else None
+    prompt = None
+    if reading.prompt:
+        parts = [(path, row[path] if path in row else find_value(row, path)) for path in reading.prompt]
+        prompts = [check_text(text, path, where) for path, part in parts for text, _ in _list_pieces(part, path, where)
+                   if part is not None]  # fmt: skip
+        prompt = "\n\n".join(filter(None, prompts)) if prompts else None
     sample, stop, token_ids = (
         _read_sample(row.get("sample"), where),
         _read_stop(row, where),
         _read_token_ids(row, where),
     )
-    pieces = [("", reasoning)] if value is None and reasoning is not None else list(_list_pieces(value, field, where))
+    pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
+    if not isinstance(value, str | None):
+        pieces = list(_list_pieces(value, field, where))
     if not pieces:
         summary.dropped[f"records without a text in {field!r}"] += 1
     for at, (text, thought) in enumerate(pieces):
