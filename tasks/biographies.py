@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile, sort_by_hash
+from openended.harness.imported import read_records
 from openended.tasks._files import UserFileTask, is_null_or_text, read_usable_text
 
 
@@ -95,14 +96,12 @@ class Biographies(UserFileTask):
             yield Example(f"biographies/{biography.number:06d}", prompt, human, meta)
 
     def _read(self, skipped: Counter[str]) -> Iterator[_Biography]:
-        path = Path(str(self.path))
-        for number, row in core.read_jsonl(path):
-            where = f"{path}:{number}"
-            title = read_usable_text(row, self.title_field, where, skipped)
-            content = read_usable_text(row, self.content_field, where, skipped)
+        for record in read_records(Path(str(self.path))):
+            title = read_usable_text(record.cells, self.title_field, record.where, skipped)
+            content = read_usable_text(record.cells, self.content_field, record.where, skipped)
             if title is None or content is None:
                 continue
             if not self.min_words <= len(content.split()) <= self.max_words:
                 skipped[f"not of {self.min_words} to {self.max_words} words"] += 1
                 continue
-            yield _Biography(number - 1, title.strip(), content.strip())
+            yield _Biography(record.line, title.strip(), content.strip())

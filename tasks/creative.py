@@ -6,7 +6,6 @@ Verine, Negrevergne, Chevaleyre & Allauzen 2024, "Exploring Precision and Recall
 LLMs", ACL, https://aclanthology.org/2024.acl-long.616, CC BY 4.0.
 """
 
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files as package_files
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 from openended.harness import core
 from openended.harness.core import DataError, Example, SourceFile, SpecError
+from openended.harness.imported import read_records, read_texts
 from openended.harness.storage import MODEL_STAGES, RowFile, read_record
 from openended.tasks._files import UserFileTask, read_text_field
 
@@ -40,7 +40,7 @@ class Creative(UserFileTask):
     no_human = ": set task.reference to another system's run folder or texts"
 
     path: str | None = None
-    """Instructions, one per line; null: the fifty of the paper's Listing 1."""
+    """Instructions, one per line or record; null: the fifty of the paper's Listing 1."""
     reference: str | None = None
     """Texts of the other system: its run folder, or JSON lines."""
     num_draws: int = core.ranged(4000, "[1, inf)", "1 or more")
@@ -123,19 +123,8 @@ class Creative(UserFileTask):
 
     def _read_instructions(self) -> list[str]:
         if self.path is None:
-            lines = _read_builtin().decode().splitlines()
-        else:
-            try:
-                with core.open_text(Path(self.path)) as handle:
-                    lines = handle.read().splitlines()
-            except UnicodeDecodeError as err:
-                raise DataError(f"{self.path}: not UTF-8 ({err.reason})") from err
-            except (EOFError, zlib.error, OSError) as err:
-                raise DataError(f"{self.path}: cannot be read to its end ({err})") from err
-        instructions = [line.strip() for line in lines if line.strip()]
-        if not instructions:
-            raise DataError(f"{self.path}: holds no instruction")
-        return instructions
+            return _read_builtin().decode().splitlines()
+        return [str(text.text).strip() for text in read_texts(Path(self.path))]
 
     def _read_references(self) -> dict[str, list[_ReferenceText]]:
         """Return the reference's texts by id, or by prompt where lines have no id."""
@@ -147,8 +136,8 @@ class Creative(UserFileTask):
                 if sample == 0:
                     texts[key].append(_ReferenceText(f"{path}, {key}", prompt, text))
         else:
-            for number, row in core.read_jsonl(path):
-                where = f"{path}:{number}"
+            for record in read_records(path):
+                row, where = record.cells, record.where
                 identity = row.get("id", row.get("example_id"))
                 has_prompt = identity is None or row.get("prompt") is not None
                 prompt_text = read_text_field(row, "prompt", where) if has_prompt else None

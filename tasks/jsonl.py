@@ -1,4 +1,4 @@
-"""A user's own prompts and human continuations as JSON lines, read as a stream in file order.
+"""A user's own prompts and human continuations, read as a stream in file order: JSON lines, or any other records.
 
 {"id": "a-1", "prompt": "Once upon a time", "human": " there was a house."}
 
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, read_jsonl, task
-from openended.harness.imported import choose_fields
+from openended.harness.core import REQUIRED, DataError, Example, Json, Tokenizer, option, ranged, task
+from openended.harness.imported import choose_fields, read_records
 from openended.harness.models import Message, make_turns, read_messages
 from openended.tasks import _files
 from openended.tasks._prompts import CutTask, Document, PromptUnit
@@ -71,7 +71,7 @@ class JsonLines(_files.GroupedTask, CutTask, _files.UserFileTask):
         return self.references_field is not None
 
     def has_conversations(self) -> bool:
-        first: Mapping[str, Any] = next(read_jsonl(Path(self.path)), (0, {}))[1]
+        first: Mapping[str, Any] = next((record.cells for record in read_records(Path(self.path))), {})
         return self.prompt_length is None and self.prompt_field not in first and _MESSAGES in first
 
     def examples(self, tokenizer: Tokenizer | None, skipped: Counter[str]) -> Iterator[Example]:
@@ -126,16 +126,16 @@ class JsonLines(_files.GroupedTask, CutTask, _files.UserFileTask):
         path = Path(self.path)
         first_lines: dict[str, int] = {}  # of each id
         id_field: str | None = None
-        for number, row in read_jsonl(path):
-            where = f"{path}:{number}"
+        for record in read_records(path):
+            row, where, number = record.cells, record.where, record.line
             field = _files.choose_id_field(row, self.id_field)
             if not first_lines:
                 id_field = field
             elif field and not id_field:
                 raise DataError(f"{where}: has an id ({field!r}), the first line has none; set task.id_field=null")
-            identity = _files.read_id(row, id_field, where) if id_field else f"{number - 1:06d}"
+            identity = _files.read_id(row, id_field, where) if id_field else f"{number:06d}"
             if first_lines.setdefault(identity, number) != number:
-                raise DataError(f"{where}: duplicate id {identity!r}, first used on line {first_lines[identity]}")
+                raise DataError(f"{where}: duplicate id {identity!r}, first used by record {first_lines[identity] + 1}")
             yield row, identity, where
         if not first_lines:
             raise DataError(f"{path}: holds no example")

@@ -6,11 +6,10 @@ Source: https://github.com/rowanz/grover, Apache-2.0 (code and generations); the
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, option, read_jsonl, sort_by_hash, task
-from openended.harness.imported import GROVER
+from openended.harness.core import DataError, Example, Tokenizer, option, sort_by_hash, task
+from openended.harness.imported import GROVER, TextRecord, read_records
 from openended.tasks._files import PublicFileTask, read_usable_text
 
 
@@ -39,7 +38,7 @@ class RealNews(PublicFileTask):
         """Yield human articles; machine articles and unpaired training articles are another system's."""
         del tokenizer
         path = self.data_path()
-        rows = (self._make_example(row, path, number, skipped) for number, row in read_jsonl(path))
+        rows = (self._make_example(record, skipped) for record in read_records(path))
         examples: Iterator[Example] = (example for example in rows if example is not None)
         if self.order == "hash":
             examples = iter(sort_by_hash(examples, lambda e: e.id))
@@ -48,16 +47,17 @@ class RealNews(PublicFileTask):
             is_empty = False
             yield example
         if is_empty:
-            splits = sorted({str(row.get("split")) for _, row in read_jsonl(path)})
+            splits = sorted({str(record.cells.get("split")) for record in read_records(path)})
             names = " or ".join(f"task.split={split}" for split in splits)
             raise DataError(f"{path}: holds no human article of split {self.split!r}; type {names}")
 
-    def _make_example(self, row: Mapping[str, Any], path: Path, number: int, skipped: Counter[str]) -> Example | None:
+    def _make_example(self, record: TextRecord, skipped: Counter[str]) -> Example | None:
+        row = record.cells
         is_chosen = self.split in ("any", row.get("split"))
         is_paired = row.get("orig_split", "gen") == "gen" or row.get("label") is None
         if not is_chosen or not is_paired or row.get("label", "human") != "human":
             return None
-        text = read_usable_text(row, "article" if "article" in row else "text", f"{path}:{number}", skipped)
+        text = read_usable_text(row, "article" if "article" in row else "text", record.where, skipped)
         if text is None:
             return None
         prompt = render_metadata_prompt(row)
@@ -66,7 +66,7 @@ class RealNews(PublicFileTask):
             return None
         # The number that pairs a human and a machine article, or the line, from 0.
         pairs = [row[field] for field in ("ind30k", "inst_index") if type(row.get(field)) is int]
-        identity = pairs[0] if pairs else number - 1
+        identity = pairs[0] if pairs else record.line
         return Example(f"realnews/{identity:06d}", prompt, text, {"domain": str(row.get("domain"))})
 
 

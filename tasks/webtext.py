@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Literal
 
-from openended.harness.core import DataError, Example, Tokenizer, ranged, read_jsonl, task
-from openended.harness.imported import GPT2_OUTPUT
+from openended.harness.core import DataError, Example, Tokenizer, ranged, task
+from openended.harness.imported import GPT2_OUTPUT, read_records
 from openended.tasks._files import PublicFileTask, read_usable_text
 from openended.tasks._prompts import CutTask, Document, PromptUnit
 
@@ -46,12 +46,12 @@ class WebText(CutTask, PublicFileTask):
         path = self.data_path()
 
         def read_documents() -> Iterator[Document]:
-            number = 0
-            for number, row in read_jsonl(path):
-                text = read_usable_text(row, "text", f"{path}:{number}", skipped)
+            record = None
+            for record in read_records(path):
+                text = read_usable_text(record.cells, "text", record.where, skipped)
                 if text is not None:
-                    yield Document(f"webtext/{number - 1:06d}", text, {"ended": bool(row.get("ended", True))})
-            if not number:
+                    yield Document(f"webtext/{record.line:06d}", text, {"ended": bool(record.cells.get("ended", True))})
+            if record is None:
                 raise DataError(f"{path}: holds no document")
 
         for example in islice(self.cut_documents(read_documents(), tokenizer, skipped), self.start, None):

@@ -14,6 +14,7 @@ from .download import (
 from .fields import ReadSummary as ReadSummary, choose_fields as choose_fields, find_value as find_value
 from .files import (
     KINDS as KINDS,
+    TextRecord as TextRecord,
     check_text as check_text,
     digest_files as digest_files,
     download_if_on_hub as download_if_on_hub,

@@ -539,7 +539,7 @@ def test_own_instructions(tmp_path):
     assert {e.prompt[13:21] for e in draw(path=str(path))} == {"Write X.", "Write Y."}
     assert Creative(path=str(path)).fingerprint() != Creative().fingerprint()
     assert [f.name for f in Creative(path=str(path)).files()] == ["own.txt"]
-    for data, message in ((b"\n", "holds no instruction"), (b"caf\xe9\n", "not UTF-8")):
+    for data, message in ((b"\n", "holds no text"), (b"caf\xe9\n", "not UTF-8")):
         path.write_bytes(data)
         with pytest.raises(DataError, match=message):
             draw(path=str(path))

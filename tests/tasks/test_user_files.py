@@ -98,8 +98,8 @@ def test_either_all_lines_have_an_id_or_none(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (["a", "b", "a"], r":3: duplicate id 'a', first used on line 1"),
-        ([1, "1"], r":2: duplicate id '1', first used on line 1"),
+        (["a", "b", "a"], r":3: duplicate id 'a', first used by record 1"),
+        ([1, "1"], r":2: duplicate id '1', first used by record 1"),
         (["a", None], r":2: field 'id': expected an id .* got null"), (["a", 1.5], r":2: .*got 1.5"),
         (["a", True], r":2: .*got True"), (["a", ""], r":2: .*got ''"), (["a", "\ud800"], r":2: .*surrogate"),
     ],
