@@ -1,6 +1,5 @@
 """What holds for the whole suite: the order of its files, and signals that child processes must not inherit."""
 
-import copy
 import gc
 import logging
 import os
@@ -14,10 +13,8 @@ from typing import Any
 import pytest
 import torch
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository
 from hydra.core.default_element import ResultDefault
-from hydra.core.object_type import ObjectType
-from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
 from openended.harness.core import DeviceMap
@@ -131,40 +128,17 @@ def load_each_bundled_model_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def read_each_configuration_once() -> Iterator[None]:
-    """Remember the files of `conf/`, and what they compose: most of thousands of commands choose the same ones."""
-    load, place = ConfigRepository.load_config, ConfigLoaderImpl._load_single_config
+def merge_each_configuration_once() -> Iterator[None]:
+    """Remember what the files of `conf/` compose: most of thousands of commands choose the same ones."""
     merge = ConfigLoaderImpl._compose_config_from_defaults_list
-    files: dict[tuple[str, str], ConfigResult | None] = {}
-    placed: dict[tuple[Any, ...], ConfigResult] = {}
     merged: dict[tuple[Any, ...], bytes] = {}
-
-    def load_once(repository: ConfigRepository, config_path: str) -> ConfigResult | None:
-        source = repository._find_object_source(config_path, ObjectType.CONFIG)
-        if source is None or source.scheme() == "file":  # a test may write another file of that name
-            return load(repository, config_path)
-        key = f"{source.scheme()}://{source.path}", config_path
-        if key not in files:
-            files[key] = load(repository, config_path)
-        return copy.copy(files[key])
-
-    def identify(default: ResultDefault, repo: CachingConfigRepository) -> tuple[str, str | None, str | None] | None:
-        source = repo.load_config(default.config_path).path
-        return None if source.startswith("file:") else (source, default.config_path, default.package)
-
-    def place_once(loader: ConfigLoaderImpl, default: ResultDefault, repo: CachingConfigRepository) -> ConfigResult:
-        key = identify(default, repo)
-        if key is None:
-            return place(loader, default, repo)
-        if key not in placed:
-            placed[key] = place(loader, default, repo)
-        return copy.copy(placed[key])
 
     def merge_once(
         loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
     ) -> DictConfig:
-        key = tuple(identify(default, repo) for default in defaults)
-        if None in key:
+        sources = [repo.load_config(default.config_path).path for default in defaults]
+        key = tuple((source, d.config_path, d.package) for source, d in zip(sources, defaults, strict=True))
+        if any(source.startswith("file:") for source in sources):  # a test may write another file of that name
             return merge(loader, defaults, repo)
         if key not in merged:
             merged[key] = pickle.dumps(merge(loader, defaults, repo))
@@ -172,7 +146,5 @@ def read_each_configuration_once() -> Iterator[None]:
         return config
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConfigRepository, "load_config", load_once)
-        patch.setattr(ConfigLoaderImpl, "_load_single_config", place_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
         yield

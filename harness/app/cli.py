@@ -93,7 +93,7 @@ def format_help() -> str:
     out += [
         "",
         "Flags: -m (a grid), -v (every step), -q (only what went wrong), --json (a plan for programs), --version,",
-        "       --trust-config (a configuration may name classes that are not ours)",
+        "       --config-dir DIR (your own choices), --trust-config (its files may set any option), --cfg job (print)",
         "",
     ]
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in core.list_options())]

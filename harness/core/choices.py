@@ -3,7 +3,7 @@
 import logging
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
 from itertools import takewhile
@@ -57,20 +57,17 @@ def read_option_yaml(group: str, name: str) -> str:
     return (resources.files(_CONF) / group / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def has_yaml(group: str, name: str) -> bool:
-    """Return whether a choice has a YAML file, in `conf/` or in a plug-in package."""
-    is_bundled = (resources.files(_CONF) / group / f"{name}.yaml").is_file()
-    return is_bundled or read_plugin_yaml(group, name) is not None
+def has_bundled_yaml(group: str, name: str) -> bool:
+    """Return whether a choice has a YAML file in `conf/`."""
+    return (resources.files(_CONF) / group / f"{name}.yaml").is_file()
 
 
 def find_class(group: str, name: str) -> str | None:
     """Return the name of the class whose options a choice without a file is: `NAME`, and `_NAME` for other files."""
     members = registry.list_members(group) if group in registry.CLASS_GROUPS else []
-    return (
-        next((word for word in (name, name.removeprefix("_")) if word in members), None)
-        if not has_yaml(group, name)
-        else None
-    )
+    if has_bundled_yaml(group, name) or read_plugin_yaml(group, name) is not None:
+        return None
+    return next((word for word in (name, name.removeprefix("_")) if word in members), None)
 
 
 def list_config_packages() -> list[str]:
@@ -94,7 +91,7 @@ def read_node(group: str, name: str) -> Mapping[str, Any]:
         node = registry.build_class_node(group, class_name)
         return {class_name: node} if group == "metric" else node
     text = read_plugin_yaml(group, name)
-    if text is None and not has_yaml(group, name):
+    if text is None and not has_bundled_yaml(group, name):
         raise SpecError(f"no {group} {name!r}{suggest(name, list_bundled_choices(group))}")
     written = parse_yaml(text if text is not None else read_option_yaml(group, name)) or {}
     merged: dict[str, Any] = {}
@@ -193,19 +190,21 @@ def read_set(name: str) -> list[str]:
     return list(parse_yaml(read_option_yaml("metric", name))["defaults"])
 
 
+def list_metric_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names of metrics, and those of the metrics that sets among them name."""
+    for name in names:
+        is_set = name in list_bundled_choices("metric") and name not in registry.list_members("metric")
+        yield from list_metric_names(read_set(name)) if is_set else [name]
+
+
 def resolve_metric_names(requested: Iterable[str]) -> list[str]:
     """Expand names of metrics (plug-ins included) and of sets into a sorted list; raise `SpecError` for others."""
-    metrics, sets = registry.list_members("metric"), list_bundled_choices("metric")
-    names: set[str] = set()
-    for word in requested:
-        name = resolve_synonym("metric", word)
-        if name in sets and name not in metrics:
-            names.update(resolve_metric_names(read_set(name)))
-        elif name.endswith(".py"):
+    metrics = registry.list_members("metric")
+    names = {*list_metric_names(resolve_synonym("metric", word) for word in requested)}
+    for name in names:
+        if name.endswith(".py"):
             raise SpecError(f"no metric {name!r}: a metric of your own is a plug-in; docs/examples/plugin has one")
-        elif name not in metrics:
-            raise SpecError(f"no metric {name!r}{suggest(name, {*sets, *metrics})}")
-        else:
-            registry.load_member("metric", name)
-            names.add(name)
+        if name not in metrics:
+            raise SpecError(f"no metric {name!r}{suggest(name, {*list_bundled_choices('metric'), *metrics})}")
+        registry.load_member("metric", name)
     return sorted(names)

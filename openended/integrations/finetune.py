@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 
 from openended.harness import core
-from openended.harness.app import Composer, LogOptions, run_hydra, to_plain
+from openended.harness.app import Composer, run_hydra, to_plain
 from openended.harness.models import (
     LanguageModel,
     ModelSpec,
@@ -161,7 +161,6 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _run(_: Composer, config: DictConfig) -> None:
-    LogOptions.read(config).apply()
     if config.hydra.mode == RunMode.MULTIRUN:
         raise core.SpecError("one model per command, got a grid (-m)")
     names = {f.name for f in dataclasses.fields(FinetuneSpec)}

@@ -66,11 +66,11 @@ def words(draw: random.Random) -> list[str]:
     return one
 
 
-def compose(folder: Path, *words: str) -> Settings:
+def compose(folder: Path, *words: str, config_dir: str | None = None) -> Settings:
     """Compose the settings of a run, as the command does."""
     with translate_config_errors():
         words = (f"outputs_dir={folder / 'fuzz'}", *words)
-        composer = Composer(CommandLine(words))
+        composer = Composer(CommandLine(words, config_dir=config_dir))
         composer.compose_command()
         return composer.compose_job(words).settings
 
@@ -263,7 +263,7 @@ def hostile_configurations(world: World, count: int, draw: random.Random) -> Tal
         start = time.monotonic()
         with tally.one(f"{number}: {what}"):
             try:
-                compose(world.folder, f"hydra.searchpath=[file://{folder}]", "experiment=x")
+                compose(world.folder, "experiment=x", config_dir=str(folder))
             except HarnessError as err:
                 line = check_line(err)
                 assert SECRET not in line, line

@@ -26,25 +26,13 @@ from openended.harness.results import make_natural_sort_key
 
 log = logging.getLogger(__name__)
 
-# Hydra's flags without a value, and with one.
 _MULTIRUN = ("-m", "--multirun")
-_ALONE = ("--resolve", "-sc", "--shell-completion", "--hydra-help", "-h", "--help")
-_FOLDER_FLAGS = ("-cd", "--config-dir")
+_VERBOSE, _QUIET = ("-v", "--verbose"), ("-q", "--quiet")
+_JSON, TRUST = "--json", "--trust-config"
+_FOLDER_FLAGS, _PRINT_FLAGS = ("-cd", "--config-dir"), ("-c", "--cfg")
 _ROOT_FLAGS = ("-cp", "--config-path", "-cn", "--config-name")
-_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-_FLAG_VALUES = {
-    **dict.fromkeys(("-c", "--cfg"), ("job", "hydra", "all")),
-    **dict.fromkeys(("-i", "--info"), _INFO),
-    **dict.fromkeys(("-p", "--package"), GROUPS),
-}
-OWN_FLAGS = {
-    # Of our loggers alone: with `true` Hydra prints itself and its plug-ins first.
-    **dict.fromkeys(("-v", "--verbose"), "hydra.verbose=[openended]"),
-    **dict.fromkeys(("-q", "--quiet"), "hydra/job_logging=quiet"),
-    "--json": "plan_only=json",
-}
-TRUST = "--trust-config"
-_ALL_FLAGS = (*OWN_FLAGS, "--multirun", "--help", "--version", TRUST, "--config-dir", "--cfg", "--info")
+_PARTS = ("job", "hydra", "all")
+FLAGS = ("--verbose", "--quiet", _JSON, "--multirun", "--help", "--version", TRUST, "--config-dir", "--cfg")
 _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine"
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed",
@@ -74,6 +62,24 @@ _TEXT_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What a command and its workers print."""
+
+    verbose: bool = False
+    """Every line of this package, one per artifact, but not those of libraries."""
+    quiet: bool = False
+    """Only what went wrong, and where the report is."""
+
+    def apply(self) -> None:
+        """Configure the loggers: one line per job on standard error; tables alone go to standard output."""
+        logging.basicConfig(format="%(message)s", level=logging.WARNING, force=True)
+        level = logging.DEBUG if self.verbose else logging.WARNING
+        logging.getLogger("openended").setLevel(min(level, logging.WARNING if self.quiet else logging.INFO))
+        for name in ("openended.harness.run", "openended.harness.models.model_cache"):
+            logging.getLogger(name).setLevel(level)
+
+
+@dataclass(frozen=True, slots=True)
 class CommandLine:
     """What was typed after the name of a command."""
 
@@ -81,27 +87,22 @@ class CommandLine:
     multirun: bool = False
     config_dir: str | None = None
     trusted: bool = False
-    print_flags: tuple[str, ...] = ()
-    """Flags with which Hydra prints something and runs nothing: `--cfg job`, `--info`, completion."""
+    log: LogOptions = LogOptions()
+    printed: str | None = None  # the part of the configuration that `--cfg` prints, and nothing runs
 
 
 def parse_command_line(words: Sequence[str]) -> CommandLine:
     """Read what was typed after the name of a command."""
     words = join_lists(words)
-    print_flags: list[str] = []
     options: list[str] = []
-    own_options: dict[str, None] = {}
-    multirun, config_dir = False, None
+    flags: set[str] = set()
+    config_dir = printed = None
     rest = iter(enumerate(words))
     for position, word in rest:
         flag, sign, value = word.partition("=")
-        if word in OWN_FLAGS:
-            own_options[OWN_FLAGS[word]] = None
-        elif word in _MULTIRUN:
-            multirun = True
-        elif word in _ALONE:
-            print_flags.append(word)
-        elif flag in (*_FLAG_VALUES, *_FOLDER_FLAGS, *_ROOT_FLAGS):
+        if word in (*_MULTIRUN, *_VERBOSE, *_QUIET, _JSON, TRUST, "-r", "--run"):
+            flags.add(word)
+        elif flag in (*_FOLDER_FLAGS, *_PRINT_FLAGS, *_ROOT_FLAGS):
             if not sign and position + 1 < len(words):
                 value = next(rest)[1]
             if flag in _ROOT_FLAGS:
@@ -110,13 +111,12 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
                 if not os.path.isdir(value):
                     raise SpecError(f"{flag}: no such folder: {value!r}; {_OWN_CONFIGURATIONS}")
                 config_dir = value
-                continue
-            if value not in (accepted := _FLAG_VALUES[flag]):
-                raise SpecError(f"{flag}: expected one of {', '.join(accepted)}, got {value!r}")
-            print_flags += [flag, value]
+            elif value in _PARTS:
+                printed = value
+            else:
+                raise SpecError(f"{flag}: expected one of {', '.join(_PARTS)}, got {value!r}")
         elif word.startswith("-"):
-            if word not in (TRUST, "-r", "--run"):
-                raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
+            raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
         elif ("=" not in word and not word.startswith("~")) or word.startswith("="):
             raise SpecError(_explain_missing_equals(word))
         else:
@@ -128,10 +128,13 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
     options = _translate_options([_translate_choices(word) for word in options])
-    options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
+    options = apply_using([_expand_wildcards(word, multirun=bool(flags & {*_MULTIRUN})) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [quote_for_hydra(_to_sweeper_override(word)) for word in options]
-    return CommandLine((*options, *own_options), multirun, config_dir, TRUST in words, tuple(print_flags))
+    return CommandLine(
+        (*options, *(["plan_only=json"] if _JSON in flags else [])), bool(flags & {*_MULTIRUN}), config_dir,
+        TRUST in flags, LogOptions(bool(flags & {*_VERBOSE}), bool(flags & {*_QUIET})), printed,
+    )  # fmt: skip
 
 
 def join_lists(words: Sequence[str]) -> list[str]:
@@ -222,7 +225,7 @@ def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     flag, sign, value = word.partition("=")
     options = [*GROUPS, *(line.partition(":")[0] for line in list_options())]
     name = next(iter(difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), options, n=1, cutoff=0.75)), "")
-    close = difflib.get_close_matches(flag, _ALL_FLAGS, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
     if name:
         hint = f"an option is typed as {name}={value};"

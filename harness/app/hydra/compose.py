@@ -1,4 +1,4 @@
-"""Compose the configuration of a command once, and its jobs, typed, from the same files."""
+"""Compose the configuration of a command and of its jobs by `hydra.compose`, each set of choices once."""
 
 import logging
 import re
@@ -6,24 +6,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from hydra.core.hydra_config import HydraConfig
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Glob, Override, OverrideType, Sweep
+from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
-from openended.harness.app.hydra.config_loader import ConfigLoader, copy_plain, limit_interpolations
+from openended.harness.app.hydra.config_folder import check_folder
+from openended.harness.app.hydra.experiments import read_choice
 from openended.harness.app.hydra.grid_state import write_state
-from openended.harness.core import GROUPS, SpecError
+from openended.harness.core import (
+    GROUPS,
+    HarnessError,
+    SpecError,
+    find_repeated,
+    list_bundled_choices,
+    list_metric_names,
+    shorten_error,
+)
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
 from openended.harness.run import NO_JUDGMENTS, Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # no choice sets options of other groups
+_ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
+_LONGEST_NAME = 200
+_READ_BY_US = ("hydra.sweeper", "hydra.launcher", "hydra.sweep.dir", "hydra.mode", "hydra/launcher", "hydra/sweeper")
 GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 
@@ -54,52 +70,93 @@ class Experiment:
     report: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What Hydra composes for some choices, without the node `hydra`; references are not resolved."""
+
+    node: dict[str, Any]
+    sweeper: Mapping[str, Any]
+    choices: Mapping[str, Any]  # group → choice
+
+    @classmethod
+    def read(cls, config: DictConfig) -> Self:
+        node = to_plain(config, resolve=False)
+        sweeper = node.pop("hydra").get("sweeper") or {}
+        return cls(node, sweeper, dict(config.hydra.runtime.choices))
+
+
 class Composer:
-    """Composes configurations from files that are read once."""
+    """Composes configurations; Hydra is asked once for each set of choices, and values are set in a copy."""
 
     def __init__(self, line: CommandLine | None = None, config: str = CONFIG) -> None:
-        self.line = line or CommandLine()
-        self.root = config
-        self.loader = ConfigLoader(self.line.config_dir, self.line.words, trusted=self.line.trusted)
-        self.parser = OverridesParser.create(self.loader)  # `glob(*)` reads its choices
+        self.line, self.root = line or CommandLine(), config
+        folder = self.line.config_dir
+        if folder is not None and not self.line.trusted:
+            check_folder(Path(folder), self.line.words)
+        self._search = [f"hydra.searchpath=['file://{Path(folder).resolve()}']"] if folder is not None else []
+        with initialize_config_module("openended.conf", version_base="1.3"):
+            self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         # Jobs share most of their words.
         self._parse = lru_cache(maxsize=None)(lambda word: self.parser.parse_overrides([word])[0])
-        self._plain: dict[tuple[str, ...], _PlainConfig] = {}
+        self._bases: dict[tuple[str, ...], _Base] = {}
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
+
+    def compose(self, words: Sequence[str]) -> DictConfig:
+        """Let Hydra compose a configuration, with the node `hydra`."""
+        try:
+            with initialize_config_module("openended.conf", version_base="1.3"):
+                config: DictConfig = compose(self.root, [*words, *self._search], return_hydra_config=True)
+                return config
+        except (HarnessError, HydraException, OmegaConfBaseException):
+            raise  # `errors.translate_config_errors` explains them
+        except Exception as err:  # Hydra's own checks of files raise what they like
+            mark = getattr(err, "problem_mark", None)  # of YAML
+            where = f"{mark.name}, line {mark.line + 1}" if mark else type(err).__name__
+            reason = f"{where}: {getattr(err, 'problem', None) or shorten_error(err)}"
+            raise SpecError(f"the configuration cannot be composed: {reason}") from err
 
     def compose_command(self) -> DictConfig:
         """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
         line = self.line
-        mode = RunMode.MULTIRUN if line.multirun else RunMode.RUN
-        config = self.loader.compose(self.root, line.words, mode, sweeps=line.multirun)
-        mode = mode if line.multirun else config.hydra.mode or mode
-        if mode != RunMode.MULTIRUN:
-            parsed = self.parser.parse_overrides(list(line.words))
-            self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
-        config.hydra.mode = mode
+        if unread := next((w for w in line.words if re.match(r"[+~]*hydra\b", w) and not _is_read(w)), None):
+            raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go, -v and -q what is printed")
+        parsed = [self._parse(word) for word in line.words]
+        for override in parsed:
+            self._check_choice(override)
+        plain = [o for o in parsed if not o.is_sweep_override()]
+        choices, values = _split(plain)
+        config = self.compose(choices)
+        self._bases[choices] = _Base.read(config)
+        try:
+            for override in values:
+                OmegaConf.update(config, str(override.key_or_group), override.value())
+        except OmegaConfBaseException:
+            self.compose([str(o.input_line) for o in plain])  # says what is wrong
+        is_grid = line.multirun or config.hydra.mode == RunMode.MULTIRUN
+        if not is_grid and any(o.is_sweep_override() for o in parsed):
+            self.compose(line.words)  # refuses them
+        config.hydra.mode = RunMode.MULTIRUN if is_grid else RunMode.RUN
+        config.hydra.overrides.task = [str(o.input_line) for o in parsed if not o.is_hydra_override()]
         for name in ("launcher", "sweeper"):
             if not isinstance(config.hydra[name], DictConfig):
                 raise SpecError(f"hydra.{name}: expected options; a choice is typed as hydra/{name}=NAME")
-        if unread := next((word for word in line.words if word.lstrip("+").startswith("hydra.run.")), None):
-            raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go")
         typed = [word for word in line.words if word.lstrip("+").startswith("hydra.sweeper.")]
         options = [re.split("[.=]", word)[2] for word in typed]
         search_option = next((option for option in options if option in SEARCH_OPTIONS), None)
-        if typed and mode != RunMode.MULTIRUN and not search_option:
+        if typed and not is_grid and not search_option:
             raise SpecError(f"{typed[0].removeprefix('++hydra.sweeper.'):.80} concerns a grid: add -m")
         decision_option = next((option for option in options if option in DECISION_OPTIONS), None)
         if decision_option and config.hydra.sweeper.get("decide") is None:
             raise SpecError(f"{decision_option}: has no effect without decide='SYSTEM>SYSTEM: METRIC'; leave it out")
         if search_option and config.hydra.runtime.choices.get(SWEEPER) != OPTUNA:
             raise SpecError(f"{search_option}= is an option of a search: add -m {SWEEPER}={OPTUNA}")
-        HydraConfig.instance().set_config(config)
         self._command = config
         return config
 
     def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> Job:
         """Return the job with these overrides; `unnamed` is the name of its runs where none is configured."""
-        node, files = self._compose_plain(words)
+        node, files = self.compose_plain(words)
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
         options = {word.lstrip("+~").partition("=")[0] for word in words}
@@ -129,50 +186,97 @@ class Composer:
         return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
 
     def compose_experiment(self, words: Sequence[str]) -> Experiment:
-        node, files = self._compose_plain(words, complete=False)
-        return Experiment(choose_name(node, files.choices), files.sweeper, node.get("report") or {})
+        node, base = self.compose_plain(words, complete=False)
+        return Experiment(choose_name(node, base.choices), base.sweeper, node.get("report") or {})
 
-    def _compose_plain(self, words: Sequence[str], *, complete: bool = True) -> "tuple[dict[str, Any], _PlainConfig]":
-        """Compose a configuration without the node `hydra`; return its merged files too."""
-        files, values = self._merge_files(words)
-        if not files.overrides and (node := _set_values(files.node, values)) is not None:
-            return node, files
-        config = OmegaConf.create(files.node)
-        OmegaConf.set_struct(config, True)  # as Hydra's own: an unknown option is an error
-        ConfigLoader._apply_overrides_to_config([*files.overrides, *values], config)
+    def compose_plain(self, words: Sequence[str], *, complete: bool = True) -> tuple[dict[str, Any], _Base]:
+        """Compose a configuration without the node `hydra`; return what its choices alone compose too."""
+        choices, values = _split([self._parse(word) for word in words])
+        base = self._compose_base(choices)
+        if (node := _set_values(base.node, values)) is not None:
+            return node, base
+        config = self.compose(words)
         if self._command is not None:
             OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
-        return to_plain(config, complete=complete), files
+        with open_dict(config):
+            del config["hydra"]
+        return to_plain(config, complete=complete), base
 
-    def _merge_files(self, words: Sequence[str]) -> "tuple[_PlainConfig, list[Override]]":
-        """Merge files, once for each choice of options of the groups; return the values to be set in a copy too."""
-        values: list[Override] = []
-        choices: list[str] = []
+    def _compose_base(self, words: tuple[str, ...]) -> _Base:
+        if words not in self._bases:
+            if (base := self._exchange_nodes(words)) is None:
+                base = _Base.read(self.compose(words))
+            self._bases[words] = base
+        return self._bases[words]
+
+    def _exchange_nodes(self, words: tuple[str, ...]) -> _Base | None:
+        """Exchange the nodes of classes in a base with other choices; None where its experiment sets their options."""
+        chosen: dict[str, Any] = {}
+        rest = []
         for override in map(self._parse, words):
-            key = str(override.key_or_group)
-            is_group = override.package is not None or key in GROUPS or re.match(r"hydra\b", key)
-            if is_group or override.type != OverrideType.CHANGE:
-                choices.append(str(override.input_line))
+            group, names = str(override.key_or_group), override.value()
+            names = names if isinstance(names, list) else [names]
+            is_class = group in _CLASSES and group not in chosen and all(isinstance(name, str) for name in names)
+            if is_class and override.type == OverrideType.CHANGE and override.package is None:
+                chosen[group] = override.value()
             else:
-                values.append(override)
-        if (chosen := tuple(choices)) not in self._plain:
-            defaults = self.loader.list_defaults(CONFIG, chosen)
-            node = self.loader.merge_plain(defaults.defaults)
-            all_choices = defaults.overrides.known_choices
-            others = [override for override in defaults.config_overrides if not override.is_hydra_override()]
-            sweeper = (node.pop("hydra", None) or {}).get("sweeper") or {}
-            self._plain[chosen] = _PlainConfig(node, sweeper, all_choices, others)
-        return self._plain[chosen], values
+                rest.append(str(override.input_line))
+        if not chosen or len(rest) + len(chosen) < len(words):
+            return None
+        base = self._compose_base(tuple(rest))
+        node = copy_plain(base.node)
+        for group, choice in chosen.items():
+            current = list(node.get(group) or {}) if group == "metric" else base.choices.get(group)
+            nodes = [_read_choices(group, names) for names in (current, choice)]
+            if None in nodes or nodes[0] != node.get(group):
+                return None
+            node[group] = copy_plain(nodes[1])
+        return _Base(node, base.sweeper, {**base.choices, **chosen})
+
+    def _check_choice(self, override: Override) -> None:
+        """Refuse what is no name for a group: a number, null, a mapping for a group without options."""
+        group, value = override.key_or_group, override.value()
+        if group not in GROUPS or override.is_delete():
+            return
+        for name in value if isinstance(value, list) else [value]:
+            has_options = isinstance(name, dict) and name and group not in _ONLY_NAMES
+            if not (has_options or isinstance(name, str | Sweep | Glob)) or len(str(name)) > _LONGEST_NAME:
+                text = "null" if name is None else f"{name!s:.40}"
+                raise SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")
+        if group == "metric" and isinstance(value, list) and (twice := find_repeated(list(list_metric_names(value)))):
+            raise SpecError(f"metric: {twice} is listed twice, by itself or in a set; name it once")
 
 
-@dataclass(frozen=True, slots=True)
-class _PlainConfig:
-    """The merged files of some choices."""
+def _is_read(word: str) -> bool:
+    return word.lstrip("+~").startswith(_READ_BY_US)
 
-    node: dict[str, Any]
-    sweeper: Mapping[str, Any]
-    choices: Mapping[str, Any]
-    overrides: Sequence[Override]  # what adds or deletes options
+
+def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Override]]:
+    """Split words into those that Hydra composes, and options that are set to a number, a text or null."""
+    choices: list[Override] = []
+    values: list[Override] = []
+    for override in overrides:
+        is_group = override.package is not None or override.key_or_group in GROUPS or override.is_hydra_override()
+        is_scalar = isinstance(override.value(), str | int | float | None) and override.type == OverrideType.CHANGE
+        (values if is_scalar and not is_group else choices).append(override)
+    # Within a node that a word sets, the order of words counts.
+    nodes = tuple(f"{o.key_or_group}." for o in choices if o.key_or_group not in GROUPS)
+    if any(f"{override.key_or_group}.".startswith(nodes) for override in values):
+        choices, values = list(overrides), []
+    return tuple(str(override.input_line) for override in choices), values
+
+
+def _read_choices(group: str, names: Any) -> Mapping[str, Any] | None:  # noqa: ANN401 - as in Hydra
+    """Return the node of one choice or of several; None of a choice that only Hydra can read."""
+    names = names if isinstance(names, list) else [names]
+    accepted = list_bundled_choices(group)
+    is_known = all(name in accepted or ("/" in str(name) and group != "metric") for name in names)
+    if not is_known or find_repeated(names):
+        return None
+    node: dict[str, Any] = {}
+    for name in names:
+        node.update(read_choice(group, name))
+    return node
 
 
 def _set_values(plain: dict[str, Any], values: Sequence[Override]) -> dict[str, Any] | None:
@@ -183,11 +287,9 @@ def _set_values(plain: dict[str, Any], values: Sequence[Override]) -> dict[str, 
         target: Any = node
         for parent in parents:
             target = target.get(parent) if isinstance(target, dict) else None
-        value = override.value()
-        is_plain = isinstance(value, str | int | float | None)
-        if not is_plain or not isinstance(target, dict) or isinstance(target.get(name, {}), dict | list):
+        if not isinstance(target, dict) or isinstance(target.get(name, {}), dict | list):
             return None
-        target[name] = value
+        target[name] = override.value()
     return node if _resolve_references(node, node) else None
 
 
@@ -199,13 +301,33 @@ def _resolve_references(node: dict[Any, Any] | list[Any], root: Mapping[str, Any
             if not _resolve_references(value, root):
                 return False
         elif isinstance(value, str) and ("$" in value or value == "???"):
-            target: Any = root
-            for part in _REFERENCE.sub(r"\1", value).split("."):
-                target = target.get(part) if isinstance(target, dict) else None
-            if not _REFERENCE.fullmatch(value) or not isinstance(target, int | float):
+            names = _REFERENCE.findall(value)
+            targets = [_find_value(name, root) for name in names]
+            is_whole = _REFERENCE.fullmatch(value) and isinstance(targets[0], int | float)
+            is_text = names and "$" not in _REFERENCE.sub("", value) and all(_is_plain_text(t) for t in targets)
+            if not is_whole and not is_text:
                 return False
-            node[key] = target
+            texts = map(str, targets)
+            node[key] = targets[0] if is_whole else _REFERENCE.sub(lambda _: next(texts), value)  # noqa: B023
     return True
+
+
+def _find_value(option: str, root: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    target: Any = root
+    for part in option.split("."):
+        target = target.get(part) if isinstance(target, dict) else None
+    return target
+
+
+def _is_plain_text(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and "$" not in str(value) and value != "???"
+
+
+def copy_plain(value: Any) -> Any:  # noqa: ANN401
+    """Copy plain containers, ten times as fast as `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {key: copy_plain(item) for key, item in value.items()}
+    return [copy_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:
@@ -215,10 +337,11 @@ def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, An
     return typed or str(choices.get("experiment") or "").replace("/", "-")
 
 
-def to_plain(node: DictConfig | None, *, complete: bool = True) -> dict[str, Any]:
-    """Convert a configuration node to plain containers, with interpolations resolved; empty for None."""
-    limit_interpolations()
-    container = OmegaConf.to_container(node, resolve=True, throw_on_missing=complete) if node is not None else {}
+def to_plain(node: DictConfig | None, *, complete: bool = True, resolve: bool = True) -> dict[str, Any]:
+    """Convert a configuration node to plain containers; empty for None."""
+    if node is None:
+        return {}
+    container = OmegaConf.to_container(node, resolve=resolve, throw_on_missing=complete and resolve)
     return {str(key): value for key, value in container.items()} if isinstance(container, dict) else {}
 
 

@@ -8,7 +8,7 @@ experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is als
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +17,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from openended.harness import core
 from openended.harness.models import is_address
@@ -31,6 +31,7 @@ _CLASSES_OF_MODELS = {
     "scorer": ("model", "transformers"),
     "embedder": ("embedder", "_base"),
 }
+_GLOBAL = "# @package _global_"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
 
@@ -74,7 +75,7 @@ def apply_using(words: Sequence[str]) -> list[str]:
 
 
 class ComputedConfigs(ConfigSource):  # type: ignore[misc]
-    """Gives Hydra configurations that no file holds: options of classes, and sections of experiments.
+    """Gives Hydra the files of `conf/`, each read once, options of classes, and sections of experiments.
 
     An experiment with sections is given without them. A class is imported when it is chosen.
     """
@@ -86,30 +87,10 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return SCHEME
 
     def load_config(self, config_path: str) -> ConfigResult:
-        if not self.is_config(config_path):
+        if (found := _read(config_path)) is None:
             raise ConfigLoadError(f"Config not found: {config_path}")
-        group, name = _split_path(config_path)
-        if group in (SCORING, *_CLASSES_OF_MODELS) and is_address(name):
-            return self._give_model(group, name)
-        if group != CHOICE:
-            return self._give(OmegaConf.create(dict(core.read_node(group, name))), package=None)
-        experiment, using = split_name(name)
-        config: Any = OmegaConf.create(core.read_option_yaml(CHOICE, experiment))
-        parts = {option: config.pop(f"{GROUP}={option}") for option in sections(experiment)}
-        if using:
-            base = OmegaConf.create({"defaults": [experiment, f"/{GROUP}/{using}", "_self_"]})
-            config = OmegaConf.merge(base, parts[using] or {})
-        return self._give(config, package="_global_")
-
-    def _give_model(self, group: str, address: str) -> ConfigResult:
-        """Give the configuration of a model that is named by its address."""
-        if group == SCORING:
-            defaults = [{f"override /{role}": address} for role in ("scorer", "embedder")]
-            return self._give(OmegaConf.create({"defaults": defaults}), package="_global_")
-        node = core.read_node(*_CLASSES_OF_MODELS[group])
-        return self._give(OmegaConf.create({**node, "path": address}), package=None)
-
-    def _give(self, config: DictConfig, *, package: str | None) -> ConfigResult:
+        node, package = found
+        config = OmegaConf.create(dict(node))
         return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
 
     def available(self) -> bool:
@@ -119,26 +100,44 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return config_path in core.CLASS_GROUPS
 
     def is_config(self, config_path: str) -> bool:
-        group, name = _split_path(config_path)
-        if group in (SCORING, *_CLASSES_OF_MODELS) and is_address(name):
-            return True
-        if group == CHOICE:
-            return bool(sections(name) or split_name(name)[1])
-        class_name = core.find_class(group, name)
-        return class_name is not None and core.find_member(group, class_name) is not None
+        return _read(config_path) is not None
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         is_listed = config_path in core.CLASS_GROUPS and results_filter != ObjectType.GROUP
         return core.list_members(config_path) if is_listed else []  # all else that can be chosen is listed by `conf/`
 
 
-def _split_path(config_path: str) -> tuple[str, str]:
+def _read(config_path: str) -> tuple[Mapping[str, Any], str | None] | None:
+    """Return the node of a choice, with its `defaults`, and its package; None if it is not ours."""
     path = config_path.removesuffix(".yaml")
-    group, _, rest = path.partition("/")
-    if group in (SCORING, *_CLASSES_OF_MODELS):
-        return group, rest
-    group, _, name = path.rpartition("/")
-    return group, name
+    group, _, address = path.partition("/")
+    if group in (SCORING, *_CLASSES_OF_MODELS) and is_address(address):
+        if group == SCORING:
+            return {"defaults": [{f"override /{role}": address} for role in ("scorer", "embedder")]}, "_global_"
+        return read_choice(group, address), None
+    return _read_named(*path.rpartition("/")[::2])
+
+
+@lru_cache
+def _read_named(group: str, name: str) -> tuple[Mapping[str, Any], str | None] | None:
+    experiment, using = split_name(name) if group == CHOICE else (name, "")
+    if not core.has_bundled_yaml(group, experiment):
+        class_name = core.find_class(group, name)
+        is_ours = class_name is not None and core.find_member(group, class_name) is not None
+        return (core.read_node(group, name), None) if is_ours else None
+    text = core.read_option_yaml(group, experiment)
+    node = core.parse_yaml(text) or {}
+    parts = {option: node.pop(f"{GROUP}={option}") for option in sections(experiment)} if group == CHOICE else {}
+    if using:
+        node = {"defaults": [experiment, f"/{GROUP}/{using}", "_self_"], **(parts[using] or {})}
+    return node, "_global_" if _GLOBAL in text else None
+
+
+def read_choice(group: str, name: str) -> Mapping[str, Any]:
+    """Return the node of a choice with what it inherits; of a model also by its address."""
+    if group in _CLASSES_OF_MODELS and is_address(name):
+        return {**core.read_node(*_CLASSES_OF_MODELS[group]), "path": name}
+    return core.read_node(group, name)
 
 
 class PluginPackages(SearchPathPlugin):  # type: ignore[misc]

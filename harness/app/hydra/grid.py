@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import quote_for_hydra
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
-from openended.harness.app.hydra.config_loader import check_axes
+from openended.harness.app.hydra.config_folder import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import HarnessError, SpecError, find_repeated, format_duration
 from openended.harness.models import ModelSpec, digest_encoding

@@ -30,7 +30,6 @@ from openended.harness.app.hydra.jobs import (
     BasicLauncher,
     JobRunner,
     Launcher,
-    LogOptions,
     build_and_show_report,
     simulate_judgments,
     write_experiment_report,
@@ -49,7 +48,7 @@ class GridRun:
 
     def __init__(self, composer: Composer, config: DictConfig) -> None:
         self.composer, self.config = composer, config
-        self.detail = LogOptions.read(config)
+        self.detail = composer.line.log
         self.typed_name = choose_name(config, config.hydra.runtime.choices)  # refused before there is a folder
         self.folder = Path()
         self.jobs: list[Job] = []

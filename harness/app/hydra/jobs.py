@@ -1,58 +1,25 @@
 """Jobs as any process runs them, what they print, and judgments that are simulated from the texts of a whole grid."""
 
 import logging
-import logging.config
 import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
-
-from omegaconf import DictConfig, ListConfig
+from typing import Any
 
 from openended.harness import report, run, storage
 from openended.harness.app.hydra import grid_state
-from openended.harness.app.hydra.compose import Job, to_plain
-from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, shorten_error, show_progress
+from openended.harness.app.hydra.command_line import LogOptions
+from openended.harness.app.hydra.compose import Job
+from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, show_progress
 from openended.harness.results import build_layout
 
 log = logging.getLogger(__name__)
 _RATING = "openended.harness.rating"  # of `judgments=simulated:…`
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What a command and its workers print."""
-
-    config: Mapping[str, Any]  # for `logging.config.dictConfig`
-    verbose: bool
-    quiet: bool
-    loggers: tuple[str, ...] = ()  # loggers that `hydra.verbose` names
-
-    @classmethod
-    def read(cls, config: DictConfig) -> Self:
-        """Read the options of a composed command: `-q`, neither or `-v`."""
-        verbose = config.hydra.verbose
-        if not isinstance(verbose, bool | str | ListConfig):
-            raise SpecError(f"hydra.verbose: expected true, false or names of loggers, got {verbose!r}")
-        loggers = () if isinstance(verbose, bool) else (verbose,) if isinstance(verbose, str) else tuple(verbose)
-        quiet = config.hydra.runtime.choices.get("hydra/job_logging") == "quiet"
-        return cls(to_plain(config.hydra.job_logging), bool(verbose), quiet, loggers)
-
-    def apply(self) -> None:
-        """Configure the loggers; `-v` shows all lines of this package, one per artifact, but not those of libraries."""
-        try:
-            logging.config.dictConfig(dict(self.config))
-        except (AttributeError, ImportError, KeyError, TypeError, ValueError) as err:
-            reason = shorten_error(err.__cause__ or err)
-            raise SpecError(f"hydra.job_logging: not a configuration of Python's logging: {reason}") from err
-        own_loggers = ("openended", "openended.harness.run", "openended.harness.models.model_cache")
-        for name in (*(own_loggers if self.verbose else ()), *self.loggers):
-            logging.getLogger(name).setLevel(logging.DEBUG)
 
 
 class JobRunner:
@@ -175,7 +142,7 @@ def build_and_show_report(
     folders: list[Path],
     target: Path,
     options: Mapping[str, Any],
-    detail: "LogOptions",
+    detail: LogOptions,
     decisions: "report.DecisionPlan | None" = None,
 ) -> bool:
     """Build the report of some runs and print its tables and where its files are; return whether a part failed."""

@@ -20,9 +20,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.compose import Job, to_plain
 from openended.harness.app.hydra.grid_state import format_progress
-from openended.harness.app.hydra.jobs import JobRunner, Launcher, LogOptions
+from openended.harness.app.hydra.jobs import JobRunner, Launcher
 from openended.harness.core import (
     DataError,
     SpecError,

@@ -32,7 +32,8 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
-    total.outside |= dict.fromkeys(composer.loader.list_outside_files())
+    if (folder := composer.line.config_dir) and not Path(folder).resolve().is_relative_to(Path.cwd()):
+        total.outside[folder] = None
     if config.plan_only == "json":
         reasons = {member: core.format_error(err) for member, err in left_out.items()}
         plan = plan_to_json(total, rates) | ({"left_out": reasons} if reasons else {})

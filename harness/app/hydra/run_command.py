@@ -2,17 +2,20 @@
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from openended.harness.app.hydra.check_grid import check_layout
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, refuse_unused_options
+from openended.harness.app.hydra.config_folder import add_location
 from openended.harness.app.hydra.errors import translate_config_errors
 from openended.harness.app.hydra.grid_run import run_grid
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report, refuse_single_run
+from openended.harness.app.hydra.jobs import JobRunner, build_and_show_report, refuse_single_run
 from openended.harness.core import (
     FAILED,
     HarnessError,
@@ -39,12 +42,15 @@ def run_hydra(
             composer = Composer(parse_command_line(words), config)
         try:
             with translate_config_errors():
-                if composer.line.print_flags:
-                    _print_from_hydra(composer)
-                else:
-                    work(composer, composer.compose_command())
+                composed = composer.compose_command()
+                if composer.line.printed is not None:
+                    _print_configuration(composed, composer.line.printed)
+                    return
+                composer.line.log.apply()
+                work(composer, composed)
         except HarnessError as err:
-            err.args = (composer.loader.locate(str(err)),)
+            if (folder := composer.line.config_dir) is not None:
+                err.args = (add_location(str(err), Path(folder), composer.line.words),)
             raise
 
     after = "finished work is kept: the same command resumes here"
@@ -52,35 +58,19 @@ def run_hydra(
         raise SystemExit(code) from None
 
 
-def _print_from_hydra(composer: Composer) -> None:
-    """Let Hydra print a configuration, its sources, or what completes a command line."""
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import get_args_parser
-
-    parser = get_args_parser()
-    args = parser.parse_args([*composer.line.print_flags, *composer.line.words])
-    hydra, root = Hydra("openended", composer.loader), composer.root
-    with composer.loader.explain_composition():
-        if args.help:
-            hydra.app_help(config_name=root, args_parser=parser, args=args)
-        elif args.hydra_help:
-            hydra.hydra_help(config_name=root, args_parser=parser, args=args)
-        elif args.cfg:
-            hydra.show_cfg(root, args.overrides, args.cfg, package=args.package, resolve=args.resolve)
-        elif args.info:
-            hydra.show_info(args.info, root, args.overrides)
-        elif args.shell_completion:
-            hydra.shell_completion(root, args.overrides)
-        else:
-            raise SpecError(f"{' '.join(composer.line.print_flags)}: add --cfg job, whose output it changes")
+def _print_configuration(config: DictConfig, part: str) -> None:
+    """Print what is composed as YAML: the job's options, those of Hydra, or all."""
+    hydra = config.hydra
+    if part == "job":
+        with open_dict(config):
+            del config["hydra"]
+    sys.stdout.write(OmegaConf.to_yaml({"hydra": hydra} if part == "hydra" else config))
 
 
 def run_options(composer: Composer, config: DictConfig) -> None:
     """Run `openended OPTION=VALUE …`."""
     words = list(config.hydra.overrides.task)
     refuse_unused_options(words)
-    detail = LogOptions.read(config)
-    detail.apply()
     is_search = config.hydra.runtime.choices.get(SWEEPER) == OPTUNA
     decides = config.hydra.sweeper.get("decide") is not None
     if is_search and config.hydra.mode != RunMode.MULTIRUN:
@@ -106,10 +96,10 @@ def run_options(composer: Composer, config: DictConfig) -> None:
 
         plan_jobs(composer, config, [words], single=True)
     else:
-        _run_single(composer, words, detail)
+        _run_single(composer, words)
 
 
-def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) -> None:
+def _run_single(composer: Composer, words: Sequence[str]) -> None:
     job = composer.compose_job(words)
     settings = job.settings
     require_tracker(job.tracker)
@@ -119,7 +109,7 @@ def _run_single(composer: Composer, words: Sequence[str], detail: LogOptions) ->
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)
     report = outcome.folder / "report"
-    is_partial = build_and_show_report([outcome.folder], report, settings.report, detail)
+    is_partial = build_and_show_report([outcome.folder], report, settings.report, composer.line.log)
     track_runs([outcome.folder], job.tracker, settings.outputs_dir)
     track_report(report, job.tracker, settings.outputs_dir)
     if outcome.failed or is_partial:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from openended.harness import run, storage
 from openended.harness.app.hydra.compose import Composer
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions, build_and_show_report
+from openended.harness.app.hydra.jobs import JobRunner, build_and_show_report
 from openended.harness.app.hydra.run_command import run_hydra
 from openended.harness.core import DataError, SpecError, write_text
 from openended.harness.storage import RowFile
@@ -44,9 +44,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
     records = {name: storage.read_record(Path(folder)) for name, folder in runs.items()} if needs_runs else {}
     jobs = [complete_words(name, record.overrides, options) for name, record in records.items()] or [[]]
 
-    def score(composer: Composer, config: DictConfig) -> None:
-        detail = LogOptions.read(config)
-        detail.apply()
+    def score(composer: Composer, _: DictConfig) -> None:
         runner = JobRunner()
         folders = []
         for words in jobs:
@@ -60,7 +58,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
             work = run.run if needs_runs else run.run_judgments
             folders.append(work(settings, runner.get_session(settings), [*words, *shared]).folder)
         layout: Mapping[str, Any] = {"uncertainty": "interval", "title": protocol.title}
-        build_and_show_report(folders, target, layout, detail)
+        build_and_show_report(folders, target, layout, composer.line.log)
 
     run_hydra("openended rate score", shared, score)
 
@@ -109,8 +107,7 @@ def ask_judge(questions: Sequence["JudgeQuestion"], options: Sequence[str], log:
     replies: dict[str, str] = {}
     titles: list[str] = []
 
-    def ask(composer: Composer, config: DictConfig) -> None:
-        LogOptions.read(config).apply()
+    def ask(composer: Composer, _: DictConfig) -> None:
         settings = composer.compose_job(words).settings
         settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge", plan_only=False)
         rows = RowFile(JobRunner().make_texts(settings).path)

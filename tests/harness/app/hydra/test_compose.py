@@ -1,13 +1,11 @@
 """Configurations: typed settings of every option and experiment, and files of somebody else that are kept in bounds."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from openended.harness.app.hydra import config_loader
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
@@ -113,20 +111,20 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
         ["decoder=top_k", "decoder.k=3", "+model.label=x", "seed=4", "embedder=gpt2", "scoring=docs-m"],
         ["experiment=mauve_table3_docs", "decoder=greedy", "~tracker"],
         ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
+        ["experiment=mauve_table7_docs", "decoder=beam", "model=docs-m", "max_new_tokens=9"],
+        ["model={path: x}", "model.path=y", "judgment_players={a: human}", "name=${seed}-${model.path}"],
     ],
 )
 def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
-    from hydra.types import RunMode
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
 
-    whole = composer.loader.compose("config", words, RunMode.RUN)
-    config, files = composer._compose_plain(words)
+    whole = composer.compose(words)
     choices = dict(whole.hydra.runtime.choices)
-    expected = OmegaConf.to_container(
-        OmegaConf.masked_copy(whole, [key for key in whole if key != "hydra"]), resolve=True
-    )
-    assert config == expected
-    assert choices == dict(files.choices)
+    with open_dict(whole):
+        del whole["hydra"]
+    config, base = composer.compose_plain(words)
+    assert config == OmegaConf.to_container(whole, resolve=True)
+    assert {group: choices[group] for group in choices} == {group: base.choices[group] for group in choices}
 
 
 @pytest.mark.parametrize("address", ["./tiny", "{folder}", "tiny", "owner/name", "tiny.gguf", "bundled:docs-m"])
@@ -135,27 +133,29 @@ def test_a_model_is_named_by_its_address_where_a_name_of_ours_is(composer, tmp_p
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny/config.json").write_text("{}")
     address = address.format(folder=tmp_path / "tiny")
-    config = composer._compose_plain([f"model={address}", f"scorer={address}", f"embedder={address}"])[0]
+    config = composer.compose_plain([f"model={address}", f"scorer={address}", f"embedder={address}"])[0]
     assert [config[role]["path"] for role in ("model", "scorer", "embedder")] == [address] * 3
-    both = composer._compose_plain([f"scoring={address}"])[0]
+    both = composer.compose_plain([f"scoring={address}"])[0]
     assert [both[role]["path"] for role in ("scorer", "embedder")] == [address] * 2
     assert both["model"]["path"] == "bundled:docs-s"
 
 
-def test_values_are_composed_from_the_same_files_once(composer, monkeypatch):
-    fresh, count = Composer(), []
-    original = fresh.loader.list_defaults
-    monkeypatch.setattr(fresh.loader, "list_defaults", lambda *words: count.append(words) or original(*words))
+def test_hydra_is_asked_once_where_no_experiment_sets_options_of_a_class(monkeypatch):
+    fresh, asked = Composer(), []
+    original = fresh.compose
+    monkeypatch.setattr(fresh, "compose", lambda words: asked.append(words) or original(words))
     for decoder in ("nucleus", "top_k"):
         for seed in range(3):
             settings = fresh.compose_job([f"decoder={decoder}", f"seed={seed}", "num_examples=9"]).settings
             assert (settings.decoder.name, settings.seed, settings.num_examples) == (decoder, seed, 9)
-    assert len(count) == 2
+    assert asked == [()]
+    fresh.compose_plain(["experiment=mauve_table3", "metric=[mauve]"])
+    assert len(asked) == 3, "this experiment sets options of metrics"
 
 
 def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(composer):
-    paper, _ = composer._compose_plain(["experiment=mauve_table7"])
-    docs, _ = composer._compose_plain(["experiment=mauve_table7_docs"])
+    paper, _ = composer.compose_plain(["experiment=mauve_table7"])
+    docs, _ = composer.compose_plain(["experiment=mauve_table7_docs"])
     assert not [key for key in (*paper, *docs) if "=" in str(key)]
     assert (paper["num_examples"], docs["num_examples"]) == (5000, 400)
     axes = {"decoder": "ancestral,greedy,nucleus", "model": "docs-s,docs-m", "seed": 0, "generations": None}
@@ -206,57 +206,38 @@ def experiment(folder: Path, node: str | dict, defaults: str = "") -> tuple[str,
     return ("--config-dir", str(path.parents[1]), "experiment=x")
 
 
-LOG = {"version": 1, "root": {"level": "INFO", "handlers": ["x"]}, "disable_existing_loggers": False}
 HOSTILE = {
     "callback": {"hydra": {"callbacks": {"x": {"_target_": "pathlib.Path.touch", "self": "PROOF"}}}},
-    "node by interpolation": {"hydra": {"callbacks": {"x": "${report}"}}},
     "launcher": {"hydra": {"launcher": {"_target_": "pandas.read_pickle"}}},
-    "sweeper": {"hydra": {"sweeper": {"_target_": "torch.load"}}},
     "study": {"hydra": {"sweeper": {"storage": "PROOF"}}},
-    "axis": {"hydra": {"sweeper": {"params": {"x": {"_target_": "sympy.sympify", "a": "1"}}}}},
-    "handler": {"hydra": {"job_logging": {**LOG, "handlers": {"x": {"class": "logging.FileHandler"}}}}},
     "axis of a cluster": {"hydra": {"sweeper": {"params": {"runtime.ray_address": "evil:6379"}}}},
     "axis of a node": {"hydra": {"sweeper": {"params": {"runtime": "{ray_address: evil}"}}}},
     "axis of remote code": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code": "true"}]}}},
     "axis of a launcher": {"hydra": {"sweeper": {"params": {"+hydra.launcher.address": "evil:6379"}}}},
     "axis whose key is a word": {"hydra": {"sweeper": {"params": {"model.api_key_env=sort(HOME,reverse": "true)"}}}},
-    "axis whose value is harmless": {"hydra": {"sweeper": {"grids": [{"model.trust_remote_code=true #": False}]}}},
     "axis of a group": {"hydra": {"sweeper": {"params": {"hydra/launcher": "mine"}}}},
     "axis of a choice": {"hydra": {"sweeper": {"spaces": {"openai": {"api_key_env": "HOME,USER"}}}}},
     "pretended words": {"hydra": {"overrides": {"task": ["runtime.ray_address=evil:6379"]}}},
-    "environment": {"hydra": {"job": {"env_set": {"PYTHONPATH": "/somewhere"}}}},
     "folder": {"hydra": {"sweep": {"dir": "/somewhere"}}},
-    "shell": {"hydra": {"launcher": {"parameters": {"local_setup": ["touch PROOF"]}}}},
     "ray": {"runtime": {"ray_address": "evil:6379", "engine": "ray"}},
     "key": {"model": {"api_key_env": "HOME"}},
-    "node of keys": {"model": "${report}"},
     "remote code": {"model": {"trust_remote_code": True}},
     "tracker": {"tracker": {"kind": "mlflow", "uri": "http://evil"}},
     "tracker of ours": {"defaults": [{"override /tracker": "wandb"}]},
     "output": {"outputs_dir": "/somewhere"},
     "axis of a tracker": {"hydra": {"sweeper": {"params": {"tracker.uri": "http://evil,http://worse"}}}},
-    "regular expression": {"metric": {"distinct_k": {"valid": "regex:(a+)+$"}}},
-    "hidden regular expression": {"seed": "rege", "metric": {"distinct_k": {"valid": "${seed}x:(a+)+$"}}},
-    "axis of regular expressions": {"hydra": {"sweeper": {"params": {"metric.distinct_k.valid": "regex:a,number"}}}},
-    "space of a tracker": {"hydra": {"sweeper": {"spaces": {"mlflow": {"tracker.uri": "http://evil,http://b"}}}}},
+    "environment": {"model": {"label": "${oc.env:HF_TOKEN}"}},
+    "environment in a text": {"model": {"label": "x${oc.env:HF_TOKEN,none}"}},
+    "environment by parts": {"generations": "oc.env", "model": {"label": "${${generations}:HF_TOKEN}"}},
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_file_sets_no_option_that_must_be_typed(name, tmp_path):
     words = experiment(tmp_path, HOSTILE[name])
     with pytest.raises(SpecError, match=r": a configuration from somebody else .* add --trust-config$") as caught:
-        Composer(parse_command_line(words)).compose_command()
+        Composer(parse_command_line(words))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["callback", "axis of a cluster", "ray", "space of a tracker", "regular expression"])
-def test_a_file_of_one_job_sets_no_option_that_must_be_typed(name, tmp_path):
-    words = experiment(tmp_path, HOSTILE[name])
-    composer = Composer(parse_command_line([*words[:2], "-m", "experiment=quickstart,x"]))
-    with pytest.raises(SpecError, match=r"add --trust-config$"):
-        composer.compose_job(list_jobs(composer, composer.compose_command())[1])
 
 
 def test_a_launcher_of_a_file_is_refused(tmp_path):
@@ -264,8 +245,8 @@ def test_a_launcher_of_a_file_is_refused(tmp_path):
     launcher = tmp_path / "theirs" / "hydra" / "launcher" / "mine.yaml"
     launcher.parent.mkdir(parents=True)
     launcher.write_text("_target_: os.system\n")
-    with pytest.raises(SpecError, match=r"hydra/launcher/mine: .* add --trust-config"):
-        Composer(parse_command_line([*words, "hydra/launcher=mine"])).compose_command()
+    with pytest.raises(SpecError, match=r"hydra/launcher/mine.yaml: .* add --trust-config"):
+        Composer(parse_command_line(words))
 
 
 @pytest.mark.parametrize(
@@ -275,22 +256,22 @@ def test_a_launcher_of_a_file_is_refused(tmp_path):
         (HOSTILE["remote code"], "model.trust_remote_code=true"),
         (HOSTILE["key"], "model={api_key_env: USER}"),
         (HOSTILE["output"], "outputs_dir=mine"),
-        (HOSTILE["tracker of ours"], "tracker=none"),
+        (HOSTILE["tracker"], "tracker=none"),
     ],
 )
 def test_what_is_typed_takes_precedence_over_the_file(node, typed, tmp_path):
-    Composer(parse_command_line([*experiment(tmp_path, node), typed])).loader.list_defaults("config", ["experiment=x"])
+    Composer(parse_command_line([*experiment(tmp_path, node), typed]))
     with pytest.raises(SpecError, match="name it in the command"):
-        Composer(parse_command_line([*experiment(tmp_path / "b", node), "seed=1"])).compose_command()
+        Composer(parse_command_line([*experiment(tmp_path / "b", node), "seed=1"]))
 
 
 def test_a_typed_key_goes_to_no_address_of_a_file(tmp_path):
     node = {"defaults": [{"override /model": "openai"}], "model": {"base_url": "http://evil/v1", "path": "x"}}
     words = experiment(tmp_path, node)
-    Composer(parse_command_line(words)).compose_command()
+    Composer(parse_command_line(words))
     for typed in ("model.api_key_env=HOME", "model={api_key_env: HOME}"):
         with pytest.raises(SpecError, match=r"model.base_url: .* would receive the key"):
-            Composer(parse_command_line([*words, typed])).compose_command()
+            Composer(parse_command_line([*words, typed]))
 
 
 def test_a_file_may_set_axes_and_options_of_a_search(tmp_path):
@@ -305,36 +286,16 @@ def test_a_file_may_set_axes_and_options_of_a_search(tmp_path):
 
 
 def test_what_is_trusted_is_done(tmp_path, monkeypatch):
-    node = {**LOG, "handlers": {"x": {"class": "logging.FileHandler", "filename": "PROOF"}}}
-    words = experiment(tmp_path, {"hydra": {"job_logging": node}, "model": {"label": "${oc.env:OPENENDED_LABEL}"}})
+    words = experiment(tmp_path, {"model": {"label": "${oc.env:OPENENDED_LABEL}"}, "outputs_dir": "theirs"})
     monkeypatch.setenv("OPENENDED_LABEL", "mine")
-    done = openended("--trust-config", *words, "plan_only=true", "num_examples=2", cwd=tmp_path, code=0)
-    assert (tmp_path / "proof").exists()
-    assert "mine" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "value", ["${oc.env:HF_TOKEN}", "x${oc.env:HF_TOKEN,none}", "${oc.decode:${oc.env:HF_TOKEN}}", "${${generations}:HF_TOKEN}"]
-)  # fmt: skip
-def test_no_configuration_reads_the_environment(value, tmp_path, monkeypatch):
-    key = "hf_" + "aB3" * 10
-    monkeypatch.setenv("HF_TOKEN", key)
-    words = experiment(tmp_path, {"model": {"label": value}, "generations": "oc.env"})
-    done = openended(*words, "plan_only=true", cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stdout
-    assert key not in done.stderr + done.stdout
-    assert "--trust-config" in done.stderr
+    settings = Composer(parse_command_line([*words, "--trust-config"])).compose_job(["experiment=x"]).settings
+    assert (settings.model.label, str(settings.outputs_dir)) == ("mine", "theirs")
 
 
 def test_a_list_in_a_configuration_file_is_refused(tmp_path):
     words = experiment(tmp_path, "defaults:\n  - override /decoder: [greedy, nucleus]\n")
-    for composed in (Composer(parse_command_line(words)).compose_command, lambda: compose_as_job(words)):
-        with pytest.raises(SpecError, match=r"x\.yaml: a run has one decoder, not a list"):
-            composed()
-
-
-def compose_as_job(words: tuple[str, ...]) -> None:
-    Composer(parse_command_line(words[:2])).compose_job(["experiment=x"])
+    with pytest.raises(SpecError, match=r"x\.yaml: a run has one decoder, not a list"):
+        Composer(parse_command_line(words))
 
 
 BOMBS = {
@@ -343,14 +304,13 @@ BOMBS = {
     "long texts": f"a0: {'x' * 100_000}\na1: {'${a0}' * 1000}\nname: ${{a1}}\n",
     "nodes": "a0: {x: 1}\n" + "".join(f"a{i}: {{x: '${{a{i - 1}}}', y: '${{a{i - 1}}}'}}\n" for i in range(1, 40)),
     "size": "a: [" + "1, " * 100_000 + "1]\n",
+    "depth": "a: " + "[" * 20_000 + "]" * 20_000,
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "mode"), [*((name, ()) for name in BOMBS), ("texts", ("-m",)), ("size", ("-m",))])
-def test_a_bomb_gives_one_line(name, mode, tmp_path, monkeypatch):
-    monkeypatch.setattr(config_loader, "MOST_RESOLVED", 400)  # the test is to be short
-    done = openended(*mode, *experiment(tmp_path, BOMBS[name]), "plan_only=true", "num_examples=2", cwd=tmp_path)
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_gives_one_line(name, tmp_path):
+    done = openended(*experiment(tmp_path, BOMBS[name]), "plan_only=true", "num_examples=2", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert len(done.stderr) < 600
 
@@ -360,14 +320,4 @@ def test_a_pipe_is_no_configuration(tmp_path):
     path = tmp_path / "theirs" / "experiment" / "x.yaml"
     path.unlink()
     os.mkfifo(path)
-    done = openended(*words, "plan_only=true", cwd=tmp_path, code=2)
-    assert re.search("named pipe|no experiment 'x'", done.stderr)  # newer releases of Hydra see no file there
-
-
-def test_a_few_aliases_are_read_and_one_of_itself_is_refused(tmp_path):
-    path = tmp_path / "x.yaml"
-    path.write_text("seed: ${num_examples}\ndefaults_of_mine: &d {a: 1}\nmore: [*d, *d]\n")
-    config_loader.check_config_file(path)
-    path.write_text("a: &a [*a]\n")
-    with pytest.raises(SpecError, match="contains itself"):
-        config_loader.check_config_file(path)
+    assert "named pipe" in openended(*words, "plan_only=true", cwd=tmp_path, code=2).stderr

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from openended.harness.app.hydra import launchers
+from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.compose import Job
-from openended.harness.app.hydra.jobs import LogOptions
 from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Joblib, Ray, Submitit, split_into_neighbors
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
 from openended.harness.results import read_jobs
 
-OPTIONS = LogOptions({"version": 1, "disable_existing_loggers": False}, verbose=False, quiet=False)
+OPTIONS = LogOptions()
 
 
 def submitit(folder: Path, **parameters: object) -> Submitit:

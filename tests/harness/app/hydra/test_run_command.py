@@ -6,8 +6,9 @@ import logging
 import pytest
 
 from openended.harness.app import cli
+from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.grid_run import show_failed, show_shared_runs
-from openended.harness.app.hydra.jobs import JobRunner, LogOptions
+from openended.harness.app.hydra.jobs import JobRunner
 from openended.harness.core import read_json
 from tests.helpers import as_a_process, exit_code, openended
 
@@ -104,10 +105,9 @@ def test_each_report_is_there_when_the_next_experiment_begins(away, monkeypatch,
 
 def test_verbose_shows_ours_and_not_the_libraries(tmp_path):
     with as_a_process(("openended",), tmp_path):
-        node = {"version": 1, "disable_existing_loggers": False}
-        LogOptions(node, verbose=False, quiet=False).apply()
+        LogOptions().apply()
         assert not logging.getLogger("openended.harness.run.steps").isEnabledFor(logging.INFO)
-        LogOptions(node, verbose=True, quiet=False).apply()
+        LogOptions(verbose=True).apply()
         assert logging.getLogger("openended.harness.run.steps").isEnabledFor(logging.INFO)
         assert not logging.getLogger("urllib3").isEnabledFor(logging.INFO)
 
