@@ -92,7 +92,7 @@ class DistinctN(families.TextMetric):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return (0.0, float(len(self.orders))) if key == "ngram_diversity" else super().bounds_of(key, result)
 
-    def find_scheme(self, key: str) -> Scheme:
+    def find_scheme(self, key: str, prepared: families.Corpus) -> Scheme:
         """Pooled counts need subsets; those of SimCTG are ratios of sums, and means are means."""
         schemes: Mapping[str, Scheme] = {"per_doc": "bootstrap", "simctg": "halves"}
         return schemes.get(self.variant, "subsample")

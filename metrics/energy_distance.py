@@ -15,7 +15,7 @@ standardization by the human side (dLMbench), under which relabelings are not ex
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Space, mark_sides
 
@@ -68,11 +68,10 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     def prepare(self, features: Features) -> F64:
         return _compute_distances(*self.pair(features))
 
-    compare = staticmethod(_compute_energies)
+    def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
+        return {self.name: _compute_energies(prepared, first, second)}
 
-    def explain_rows(self, prepared: F64, num_human: int) -> F64:
-        to_human, to_model = (
-            prepared[num_human:, :num_human].mean(axis=1),
-            prepared[num_human:, num_human:].mean(axis=1),
-        )
-        return np.asarray(2 * to_human - to_model - prepared[:num_human, :num_human].mean())
+    def evaluate(self, features: Features, prepared: F64) -> MetricResult:
+        n = len(features.human)
+        to_human, to_model = prepared[n:, :n].mean(axis=1), prepared[n:, n:].mean(axis=1)
+        return self.test(features, prepared, 2 * to_human - to_model - prepared[:n, :n].mean())

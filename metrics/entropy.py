@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, metric
+from openended.harness.core import F64, Features, MetricResult, Weights, metric
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
 from openended.metrics.families import Corpus, TextMetric, check_choice, declare_orders, require_defined
@@ -57,6 +57,7 @@ class Entropy(TextMetric):
     version = 2
     bounds = (0.0, math.inf)
     resampling = "bootstrap"  # the primary value is a mean over texts
+    schemes = {"entropy_*": "subsample"}  # that of a whole corpus depends on how many texts there are
     titles = {
         **{f"entropy_{n}": f"Corpus entropy-{n}" for n in range(1, 5)},
         **{f"text_entropy_{n}": f"Entropy-{n}" for n in range(1, 5)},
@@ -87,10 +88,6 @@ class Entropy(TextMetric):
         low, high = super().bounds_of(key, result)
         rows = result.per_example.get(key)
         return (low, high) if rows is None else (low, float(np.max(rows, where=~np.isnan(rows), initial=0.0)))
-
-    def find_scheme(self, key: str) -> Scheme:
-        """The entropy of a whole corpus depends on how many texts there are."""
-        return "subsample" if key.startswith("entropy_") else "bootstrap"
 
     def score(self, prepared: Corpus, human: Weights, model: Weights, /) -> dict[str, F64 | Callable[[], F64]]:
         values: dict[str, F64 | Callable[[], F64]] = {

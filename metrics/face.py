@@ -21,18 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    HALF_SCALE,
-    Features,
-    MetricResult,
-    Need,
-    Ragged,
-    UndefinedMetric,
-    Weights,
-    metric,
-    weigh,
-)
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, metric, weigh
 from openended.metrics.families import ComparisonMetric, Mask, Values
 
 FREQUENCIES = 1000  # Yang et al. 2023
@@ -137,7 +126,7 @@ class Face(ComparisonMetric):
     family = "scored"
     direction = "higher"
     bounds = (0.0, 1.0)
-    resampling = "halves"
+    resampling = "near_halves"
     ranges = {
         "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "emd": (0.0, 0.5), "kl": (0.0, np.inf),
         "js": (0.0, float(np.log(2.0))),
@@ -179,8 +168,3 @@ class Face(ComparisonMetric):
                  for weights, (spectra, _) in zip((human, model), prepared, strict=True)]  # fmt: skip
         compared = [dict(_compare(*pair)) for pair in zip(*means, strict=True)]
         return {name: np.array([of[name] for of in compared]) for name in compared[0]}
-
-    @property
-    def half_scale(self) -> float:
-        """Mean spectra of halves stay near those of all texts, as the histograms of cells."""
-        return HALF_SCALE

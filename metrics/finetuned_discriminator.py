@@ -38,6 +38,7 @@ class FinetunedDiscriminator(ComparisonMetric):
     direction = "lower"
     bounds = (0.0, 1.0)
     resampling = "bootstrap"
+    targets = {"accuracy_*": 0.5}  # chance
     titles = {f"accuracy_{model}": f"Disc. acc. {title}" for model, title in TITLES.items()}
 
     classifiers: tuple[str, ...] = option(
@@ -60,9 +61,6 @@ class FinetunedDiscriminator(ComparisonMetric):
     """Of the split, the order of the texts and the new layer."""
     scope: Scope = "continuation"
     """or prompt_and_continuation."""
-
-    def target_of(self, key: str) -> float | None:
-        return 0.5  # chance
 
     def needs(self) -> tuple[Need, ...]:
         classifiers = (Need("classifier", options=(("path", path),)) for path in self.classifiers)

@@ -16,13 +16,12 @@ Inception score" (extrapolation).
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness import core
 from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
 from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
 from openended.metrics.families import ReplicatesByName, TwoSample, Values, check_choice
@@ -287,6 +286,7 @@ class Frechet(TwoSample):
     ranges = {"frechet_infinity": (-np.inf, np.inf)}
     resampling = "halves"
     shares_space = True
+    without_pca = {"pca_share": None}
     titles = {"frechet": "Fréchet", "frechet_infinity": "Fréchet∞"}
     targets = {"frechet_infinity": 0.0}  # may come out below
 
@@ -302,11 +302,6 @@ class Frechet(TwoSample):
     """Draws the subsets; as MAUVE."""
     scope: Scope = "prompt_and_continuation"
     """The same features as MAUVE."""
-
-    def share_space(self, sides: Sequence[core.Side]) -> tuple[Self, list[core.Side]]:
-        if self.pca_share is None:
-            return self, list(sides)
-        return replace(self, pca_share=None), self.project_sides(sides, self.pca_share, "none")
 
     def prepare(self, features: Features) -> FrechetSides:
         least = _FEWEST if self.extrapolate else 2

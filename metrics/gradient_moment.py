@@ -16,7 +16,7 @@ Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plu
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, Need, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Need, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics.families import PermutationMetric, TwoSample, mark_sides
 
@@ -71,12 +71,13 @@ class GradientMoment(PermutationMetric, TwoSample):
     def prepare(self, features: Features) -> F64:
         return np.concatenate(self.pair(features)).astype(np.float64)
 
-    compare = staticmethod(_estimate_moments)
+    def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
+        return {self.name: _estimate_moments(prepared, first, second)}
 
-    def explain_rows(self, prepared: F64, num_human: int) -> F64:
-        human, model = np.split(prepared, [num_human])
+    def evaluate(self, features: Features, prepared: F64) -> MetricResult:
+        human, model = np.split(prepared, [len(features.human)])
         norms = [np.einsum("ij,ij->i", side, side) for side in (human, model)]
         sums = human.sum(axis=0), model.sum(axis=0)
         within = (sums[0] @ sums[0] - norms[0].sum()) / (len(human) * (len(human) - 1))
         to_model, to_human = (model @ sums[1] - norms[1]) / (len(model) - 1), model @ sums[0] / len(human)
-        return np.asarray(to_model - 2 * to_human + within)
+        return self.test(features, prepared, to_model - 2 * to_human + within)

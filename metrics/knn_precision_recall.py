@@ -12,13 +12,13 @@ Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equa
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Side, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
 from openended.metrics.families import TwoSample, Values, align_values, check_choice
@@ -108,6 +108,7 @@ class KnnPrecisionRecall(TwoSample):
     titles = {"precision": "Precision", "recall": "Recall", "density": "Density", "coverage": "Coverage"}
     targets = {"density": 1.0}  # section 3 of Naeem et al. 2020
     shares_space = True
+    without_pca = {"explained_variance": None, "rows": "none"}
     human_subsets = 4  # with more human texts, balls would be smaller
     most = 50_000  # all pairs: two to three minutes per core
 
@@ -127,12 +128,6 @@ class KnnPrecisionRecall(TwoSample):
         if self.k == type(self).k or self.k < least:
             return ""
         return f"k={self.k}: needs more than {self.k} texts per side, this run has {least}; raise num_examples"
-
-    def share_space(self, sides: Sequence[Side]) -> tuple[Self, list[Side]]:
-        share, scale = self.explained_variance, _choose_scale(self.explained_variance, self.rows)
-        if share is None:
-            return self, list(sides)
-        return replace(self, explained_variance=None, rows="none"), self.project_sides(sides, share, scale)
 
     def prepare(self, features: Features) -> Points:
         human, model = self.pair(features)

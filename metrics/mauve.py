@@ -31,7 +31,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, HALF_SCALE, Features, Floats, MetricResult, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Scope, Weights, metric, ranged
 from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import scores as mauve_scores
@@ -45,7 +45,7 @@ from openended.metrics._mauve.quantizers import (
     fit_quantizer,
 )
 from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, MauveResult, Smoothing, mauve_of_cells
-from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized, Scored
+from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 PRIMARY: Mapping[Summary, str] = {
@@ -176,9 +176,13 @@ class Mauve(Quantized):
         return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)
 
     @property
-    def reads_grid(self) -> bool:
+    def reads_grid(self) -> bool:  # type: ignore[override] # an option decides
         """One clustering over all systems needs all systems."""
         return self.cluster_fit == "joint"
+
+    def find_scheme(self, key: str, prepared: Clusterings) -> Scheme:
+        """The other rules of smoothing read whole counts."""
+        return "near_halves" if self.smoothing in ("none", "kt") else "halves"
 
     def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
         """Average the scores over the clusterings; the cells that tell the sides apart are those of the first."""
@@ -191,12 +195,12 @@ class Mauve(Quantized):
             )
         if len(human) != len(model):
             notes.append(f"the sides differ in size (human {len(human)}, model {len(model)}); k follows the smaller")
-        result = super().evaluate(features, prepared)
+        result = self.average_cells(features, prepared, self._score_cells)
         distinguishing = find_distinguishing_cells(human, model, cells)
         arrays = {**result.arrays, "human_cells": np.asarray(cells.human, dtype=np.int64), **distinguishing}
         return replace(result, primary=PRIMARY[self.summary], arrays=arrays, notes=tuple(notes))
 
-    def score_cells(self, cells: CellCounts) -> Scored:
+    def _score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
         scores = mauve_of_cells(
             human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
             seen_only=counts_seen_cells(self.quantizer), **self._curve_options,
@@ -208,15 +212,13 @@ class Mauve(Quantized):
         values |= mauve_scores.histogram_values(scores, *sizes, self.lambdas, self.smoothing)
         return values, {f"{name}s": scores[name] for name in ("divergence_curve", "human_hist", "model_hist")}
 
-    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
+    def score(self, prepared: Clusterings, human: Weights, model: Weights, /) -> dict[str, F64]:
+        return self.weigh_cells(prepared, human, model, self._score_histograms)
+
+    def _score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> dict[str, F64]:
         return mauve_scores.resample_mauve(
             p, q, *sizes, lambdas=self.lambdas, smoothing=self.smoothing, parts=parts, **self._curve_options
         )
-
-    @property
-    def half_scale(self) -> float:
-        """The other rules of smoothing read whole counts."""
-        return HALF_SCALE if self.smoothing in ("none", "kt") else 1.0
 
     @property
     def _curve_options(self) -> dict[str, Any]:

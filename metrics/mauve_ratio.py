@@ -165,6 +165,7 @@ class MauveRatio(TwoSample):
     bounds = (0.0, 1.0)
     ranges = RANGES
     resampling = "halves"
+    schemes = {"*@*": "none"}  # estimates at the texts of one side hold the noise of the other side
     titles = {name: f"{title} (ratios)" for name, title in TITLES.items()}
     directions = DIRECTIONS
 
@@ -199,10 +200,6 @@ class MauveRatio(TwoSample):
         if self.estimator != "knn" or self.neighbors <= total - (self.self != "counted"):
             return ""
         return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
-
-    def find_scheme(self, key: str) -> core.Scheme:
-        """The errors alone have none: estimates at the texts of one side hold the noise of the other side."""
-        return "none" if "@" in key else self.resampling
 
     def prepare(self, features: Features) -> Ratios:
         human, model = self.pair(features)

@@ -175,6 +175,7 @@ class Novelty(ComparisonMetric):
     bounds = (0.0, 1.0)
     ranges = dict.fromkeys(("longest_copy", "mean_longest_copy"), (0.0, np.inf))  # words
     resampling = "bootstrap"
+    schemes = {"longest_copy": "none", "novelty_*": "subsample"}
     subset_share = SHARE
     titles = {
         **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
@@ -211,11 +212,10 @@ class Novelty(ComparisonMetric):
         rows = {name: align_values(features.model, row) for name, row in {**rows, "mean_longest_copy": longest}.items()}
         return self.result(features, f"novelty_{4 if 4 in self.orders else self.orders[0]}", values, per_example=rows)
 
-    def find_scheme(self, key: str) -> Scheme:
-        """References are drawn too; a corpus of the user's is what it is. A maximum has no interval."""
-        if key == "longest_copy":
-            return "none"
-        return "subsample" if self.corpus == REFERENCES and key.startswith("novelty_") else "bootstrap"
+    def find_scheme(self, key: str, prepared: Prepared) -> Scheme:
+        """References are drawn too; a corpus of the user's is what it is."""
+        scheme = super().find_scheme(key, prepared)
+        return "bootstrap" if self.corpus != REFERENCES and scheme == "subsample" else scheme
 
     def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64 | Callable[[], F64]]:
         """Return ratios of sums, and a mean."""

@@ -21,7 +21,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, metric, option, ranged
+from openended.harness.core import (
+    F64,
+    Features,
+    MetricResult,
+    Need,
+    Ragged,
+    UndefinedMetric,
+    Weights,
+    metric,
+    option,
+    ranged,
+)
 from openended.metrics.families import PermutationMetric, check_choice, divide_known, sort_order
 
 Divergence = Literal["chi2", "renyi"]
@@ -111,18 +122,13 @@ class RankHistogram(PermutationMetric):
             raise UndefinedMetric("a side has no ranked token")
         return np.concatenate(counts)
 
-    def compare(self, prepared: F64, first: F64, second: F64) -> F64:
-        return _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)
-
-    def explain_rows(self, prepared: F64, num_human: int) -> F64 | None:
-        """Return the mean over the tokens of each text of how much more frequent their bins are than in human text."""
-        if self.divergence != "chi2":
-            return None
-        human, model = np.split(prepared, [num_human])
-        p, q = (counts.sum(axis=0) + _SMOOTHING for counts in (human, model))
-        return divide_known(model @ ((q / q.sum()) / (p / p.sum()) - 1), model.sum(axis=1))
+    def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
+        return {self.name: _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)}
 
     def evaluate(self, features: Features, prepared: F64) -> MetricResult:
+        """Add for each text the mean over its tokens of how much more frequent their bins are than in human text."""
         human, model = np.split(prepared, [len(features.human)])
         arrays = {"human_ranks": human.sum(axis=0), "model_ranks": model.sum(axis=0)}
-        return replace(super().evaluate(features, prepared), arrays=arrays)
+        p, q = (counts + _SMOOTHING for counts in arrays.values())
+        rows = divide_known(model @ ((q / q.sum()) / (p / p.sum()) - 1), model.sum(axis=1))
+        return replace(self.test(features, prepared, rows), arrays=arrays)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, MetricResult, Scheme, UndefinedMetric, Weights, metric, ranged
+from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
 from openended.metrics._common import Mask
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
@@ -191,6 +191,8 @@ class Repetition(TextMetric):
     bounds = (0.0, 1.0)
     ranges = {"self_repetition": (0.0, np.inf)}  # nats
     resampling = "bootstrap"  # the primary value is a mean over texts
+    # Where texts are compared, a text may not be drawn twice; pooled shares have halves.
+    schemes = {"self_repetition": "subsample", "rep_*": "halves", "diversity": "halves"}
     shares = ("loop_rate",)
     titles = {
         "loop_rate": "Rep.", "diversity": "Diversity", "self_repetition": "Self-rep.",
@@ -232,12 +234,6 @@ class Repetition(TextMetric):
 
     def rows_of(self, key: str, result: MetricResult) -> F64 | None:
         return super().rows_of(f"seq_{key}" if key.startswith("rep_") else key, result)
-
-    def find_scheme(self, key: str) -> Scheme:
-        """Where texts are compared, a text may not be drawn twice; pooled shares have halves."""
-        if key == "self_repetition":
-            return "subsample"
-        return "halves" if key.startswith("rep_") or key == "diversity" else "bootstrap"
 
     def score(
         self, prepared: tuple[Corpus, dict[str, F64]], human: Weights, model: Weights, /

@@ -74,18 +74,12 @@ class SystemSimilarity(core.Metric):
     bounds = (-1.0, 1.0)
     resampling = "bootstrap"  # over prompts, whose texts stay together
     sides = "two"
+    needs_prompts = True
+    reads_grid = True
     titles = {"system_similarity": "System sim.", "human": "Sim. to human"}
 
     scope: core.Scope = "continuation"
     """All systems share the prompt."""
-
-    @property
-    def needs_prompts(self) -> bool:
-        return True
-
-    @property
-    def reads_grid(self) -> bool:
-        return True
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)

@@ -15,9 +15,9 @@ matrices".
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, metric, ranged, relabel_rows
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, ReplicatesByName, Space, align_values
+from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, ReplicatesByName, Space
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
@@ -55,7 +55,7 @@ def _compute_tail_probabilities(human: F64, model: F64) -> F64:
 
 
 @metric
-class Typicality(FeatureSpaceMetric):
+class Typicality(PermutationMetric, FeatureSpaceMetric):
     """Mean tail probability of the texts in the distribution of human texts (FMTyp-p of dLMbench).
 
     The value of other human texts is best.
@@ -67,7 +67,7 @@ class Typicality(FeatureSpaceMetric):
     bounds = (0.0, 1.0)
     resampling = "bootstrap"
     titles = {"typicality": "Typicality", "p_value": "Typ. p"}
-    directions = {"p_value": "none"}
+    tails = 2
 
     space: Space = "surface"
     """34 features without a model; or embeddings; dLMbench."""
@@ -76,29 +76,21 @@ class Typicality(FeatureSpaceMetric):
     scope: Scope = "continuation"
     """or prompt_and_continuation."""
 
-    def prepare(self, features: Features) -> tuple[F64, F64]:
-        return self.pair(features)
+    def prepare(self, features: Features) -> F64:
+        return np.concatenate(self.pair(features)).astype(np.float64)
 
-    def evaluate(self, features: Features, prepared: tuple[F64, F64]) -> MetricResult:
-        human, model = prepared
-        p = _compute_p(human, model)
-        value = float(p.mean())
-        values = {"typicality": value}
-        labels = relabel_rows(*self.list_rows(features, prepared), self.permutations) if self.permutations else None
-        if labels is not None:
-            rows = np.concatenate([human, model])
-            permuted = np.array([_compute_p(rows[mark], rows[~mark]).mean() for mark in labels])
-            # Twice the smaller tail of the relabelings, the observed value included.
-            tails = np.count_nonzero(permuted <= value), np.count_nonzero(permuted >= value)
-            values["p_value"] = float(min(1.0, 2 * (1 + min(tails)) / (1 + len(permuted))))
-        return self.result(features, "typicality", values, per_example={"typicality": align_values(features.model, p)})
+    def score(self, prepared: F64, first: Weights, second: Weights, /) -> dict[str, F64]:
+        sets = zip(first > 0, second > 0, strict=True)
+        return {self.name: np.array([_compute_p(prepared[human], prepared[model]).mean() for human, model in sets])}
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: tuple[F64, F64]
-    ) -> ReplicatesByName:
+    def evaluate(self, features: Features, prepared: F64) -> MetricResult:
+        rows = _compute_p(*np.split(prepared, [len(features.human)]))
+        return self.test(features, prepared, rows)
+
+    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: F64) -> ReplicatesByName:
         """Resample the texts of both sides, for the covariance as it is."""
-        human, model = _compute_distances(*prepared)
+        human, model = _compute_distances(*np.split(prepared, [len(features.human)]))
         above = np.searchsorted(np.sort(model), human, side="right") / len(model)
         influences = above, _compute_tail_probabilities(human, model)
         parts = zip(self.list_rows(features, prepared), influences, strict=True)
-        return {"typicality": plan.linear(result.values["typicality"], *parts)}
+        return {self.name: plan.linear(result.values[self.name], *parts)}

@@ -17,20 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import (
-    F64,
-    SHARE,
-    Features,
-    Floats,
-    MetricResult,
-    Plan,
-    Scope,
-    UndefinedMetric,
-    Weights,
-    metric,
-)
+from openended.harness import core
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, UndefinedMetric, Weights, weigh
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families import ReplicatesByName, TwoSample, sort_ids
+from openended.metrics.families import TwoSample
 
 _MANY = 4  # texts for each dimension, from which the score is almost linear in their weights
 
@@ -111,7 +101,7 @@ def vendi_influence(rows: Floats, order: float) -> F64:
     return np.asarray(total ** (1 / (1 - order)) * slope)
 
 
-@metric
+@core.metric
 class Vendi(TwoSample):
     """Effective number of different texts (Friedman and Dieng 2023); the human value is the target."""
 
@@ -120,7 +110,7 @@ class Vendi(TwoSample):
     direction = "match_human"
     bounds = (1.0, np.inf)
     sides = "one"
-    subset_share = SHARE
+    subset_share = core.SHARE
     ceiling = False
     titles = {"vendi": "Vendi"}
 
@@ -143,7 +133,16 @@ class Vendi(TwoSample):
     def evaluate(self, features: Features, prepared: Floats) -> MetricResult:
         return self.result(features, "vendi", {"vendi": vendi(prepared, order=float(self.order))})
 
+    def find_scheme(self, key: str, prepared: Floats) -> core.Scheme:
+        """Subsets if the texts are few for their dimension: each has an eigenvalue almost of its own there."""
+        return "subsample" if len(prepared) < _MANY * prepared.shape[1] else "bootstrap"
+
     def score(self, prepared: Floats, human: Weights, model: Weights, /) -> dict[str, F64]:
+        """Score subsets, or weigh many texts by their influence on the score."""
+        if self.find_scheme(self.name, prepared) == "bootstrap":
+            influence = vendi_influence(prepared, float(self.order))
+            moved = weigh(model, influence - influence.mean()) / np.maximum(weigh(model, np.ones(len(influence))), 1.0)
+            return {"vendi": vendi(prepared, order=float(self.order)) + moved}
         units = _scale_rows(prepared)
         n, dim = units.shape
         gram = units.T @ units if dim < n else units @ units.T
@@ -153,13 +152,3 @@ class Vendi(TwoSample):
             part = gram - left_out.T @ left_out if dim < n else gram[np.ix_(inside, inside)]
             draws.append(_score_gram(part, int(inside.sum()), float(self.order)))
         return {"vendi": np.array(draws)}
-
-    def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Floats) -> ReplicatesByName:
-        """Weigh the texts by their influence on the score; score subsets if the texts are few for their dimension.
-
-        There each text has an eigenvalue almost of its own, and the derivative misses a quarter of the error.
-        """
-        if len(prepared) < _MANY * prepared.shape[1]:
-            return super().resample(features, result, plan, prepared)
-        parts = sort_ids(features.model), vendi_influence(prepared, float(self.order))
-        return {"vendi": plan.linear(result.values["vendi"], parts)}

@@ -100,7 +100,6 @@ from .registry import (
 )
 from .resampling import (
     COUNT as COUNT,
-    HALF_SCALE as HALF_SCALE,
     LEAST_DIFFERENT as LEAST_DIFFERENT,
     LEVEL as LEVEL,
     MOST as MOST,

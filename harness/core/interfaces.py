@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
@@ -27,7 +28,7 @@ Pool = Any  # `models.forward.Pool`
 Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
-Scheme = Literal["bootstrap", "halves", "subsample", "none"]
+Scheme = Literal["bootstrap", "halves", "near_halves", "subsample", "none"]
 NeedKind = Literal[
     "texts", "tokens", "end_tokens", "stops", "embeddings", "token_nll", "token_rank", "gradients", "log_prob",
     "next_token", "q_entropy", "judgments", "corpus", "classifier",
@@ -128,6 +129,10 @@ class Metric(Spec, ABC):
     """The same of the values that differ."""
     resampling: ClassVar[Scheme]
     """Which sets of texts `score` is right for: docs/statistics.md. `none`: it has no interval over texts."""
+    schemes: ClassVar[Mapping[str, Scheme]] = {}
+    """The same of the values that differ. Here and below, `*` in the name of a value stands for any characters."""
+    no_interval_below: ClassVar[tuple[int, str]] = (0, "")
+    """Least number of texts per side for an interval, and why fewer have none."""
     subset_share: ClassVar[float] = SHARE
     """Share of the prompts in each set of `subsample`."""
     sides: ClassVar[Literal["one", "two", "human"]]
@@ -136,6 +141,12 @@ class Metric(Spec, ABC):
     """What the `sd` of its results is: over the metric's own repetitions, or a standard error."""
     least_samples: ClassVar[int] = 1
     """Least number of texts per prompt."""
+    needs_prompts: ClassVar[bool] = False
+    """Whether it compares texts of one prompt: it is not defined where all prompts are empty."""
+    reads_grid: ClassVar[bool] = False
+    """Whether it reads `Features.others`: it is then computed once the whole grid is generated."""
+    libraries: ClassVar[Callable[[], Mapping[str, str]]] = staticmethod(dict)
+    """Returns signature fields for libraries that replace the usual ones and change the number."""
     reads_references: ClassVar[bool] = False
     """Whether it compares several texts per prompt with the human ones, where the task has several too."""
     titles: ClassVar[Mapping[str, str]] = {}
@@ -176,6 +187,10 @@ class Metric(Spec, ABC):
             raise NotImplementedError(f"{type(self).__name__} does not define score()")
         return {name: average(column, model) for name, column in prepared.items()}
 
+    def _score_sides(self, prepared: Any, human: Weights, model: Weights) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401
+        """Return the values of the engine's weights of each side; families may turn them into other ones."""
+        return self.score(prepared, human, model)
+
     def list_rows(self, features: Features, prepared: Any) -> tuple[Ids, Ids]:  # noqa: ANN401, ARG002
         """Return the prompt of each row of both sides that `score` weighs."""
         return features.human.ids, features.model.ids
@@ -183,19 +198,19 @@ class Metric(Spec, ABC):
     def evaluate(self, features: Features, prepared: Any) -> MetricResult:  # noqa: ANN401
         """Return the values of all texts with notes and arrays; by default those of `score`, the first one first."""
         ones = [np.ones((1, len(ids))) for ids in self.list_rows(features, prepared)]
-        values = {k: float((v() if callable(v) else v)[0]) for k, v in self.score(prepared, *ones).items()}
+        values = {k: float((v() if callable(v) else v)[0]) for k, v in self._score_sides(prepared, *ones).items()}
         rows = prepared if type(self).score is Metric.score else {}
         return self.result(features, next(iter(values)), values, per_example=rows)
 
     def resample(self, features: Features, result: MetricResult, plan: Plan, prepared: Any) -> Mapping[str, Replicates]:  # noqa: ANN401
         """Return replicates of the values; one that another value is computed from is drawn once for both."""
         rows, out = self.list_rows(features, prepared), dict[str, Replicates]()
-        schemes = {name: self.find_scheme(name) for name in result.values}
+        schemes = {name: self.find_scheme(name, prepared) for name in result.values}
         for scheme in dict.fromkeys(schemes.values()):
             names = [name for name in result.values if schemes[name] == scheme]
             if scheme != "none":
-                score = partial(self.score, prepared)
-                out |= plan.replicate(scheme, rows, score, names, share=self.subset_share, scale=self.half_scale)
+                score = partial(self._score_sides, prepared)
+                out |= plan.replicate(scheme, rows, score, names, share=self.subset_share)
         return out
 
     def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
@@ -213,46 +228,23 @@ class Metric(Spec, ABC):
 
     def best_of(self, key: str) -> Best:
         """Return which value is best; `target` means nearest to `target_of(key)`."""
-        return self.directions.get(key, self.direction) if self.target_of(key) is None else "target"
+        return _look_up(self.directions, key, self.direction) if self.target_of(key) is None else "target"
 
     def target_of(self, key: str) -> float | None:
         """Return the number nearest to which a value is best; None: there is none."""
-        return self.targets.get(key)
+        return _look_up(self.targets, key, None)
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:  # noqa: ARG002 - some depend on n
         """Return the least and the greatest number that a value can be: no interval leaves them."""
-        return self.ranges.get(key, (0.0, 1.0) if key == "p_value" else self.bounds)
+        return _look_up(self.ranges, key, (0.0, 1.0) if key == "p_value" else self.bounds)
 
     def rows_of(self, key: str, result: MetricResult) -> F64 | None:
         """Return a number of each text that says which texts make a value vary; None: unknown."""
         return result.per_example.get(key)
 
-    def find_scheme(self, key: str) -> Scheme:  # noqa: ARG002 - most have one
+    def find_scheme(self, key: str, prepared: Any) -> Scheme:  # noqa: ANN401, ARG002 - some depend on options or n
         """Return which sets of texts `score` is right for, for a value."""
-        return self.resampling
-
-    @property
-    def half_scale(self) -> float:
-        """Return how far the weights of halves are from those of all texts."""
-        return 1.0
-
-    @property
-    def needs_prompts(self) -> bool:
-        """Return true if the metric compares texts of one prompt: it is not defined where all prompts are empty."""
-        return self.least_samples > 1
-
-    @property
-    def reads_grid(self) -> bool:
-        """Return true if the metric reads `Features.others`: it is then computed once the whole grid is generated."""
-        return False
-
-    def describe_libraries(self) -> Mapping[str, str]:
-        """Return signature fields for libraries that replace the usual ones and change the number."""
-        return {}
-
-    def explain_no_interval(self, num_texts: int) -> str:  # noqa: ARG002 - most intervals hold for few texts
-        """Return why values of so few texts per side have no interval; empty if they have one."""
-        return ""
+        return _look_up(self.schemes, key, self.resampling)
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:  # noqa: ARG002 - most need only a text
         """Return which option asks for more texts than there are, and what to type; empty if none does."""
@@ -284,6 +276,11 @@ class Metric(Spec, ABC):
             sd=spread | {k: float(v) for k, v in (sd or {}).items()}, unranked=tuple(unranked),
             draws={f"{REPEATS}{k}": np.asarray(v) for k, v in seeds.items()},
         )  # fmt: skip
+
+
+def _look_up(declared: Mapping[str, T], key: str, default: T) -> T:
+    """Return what is declared for a value, by its name or a pattern of it."""
+    return declared.get(key, next((value for name, value in declared.items() if fnmatchcase(key, name)), default))
 
 
 class Tokenizer(Protocol):

@@ -9,9 +9,10 @@ replicates of their difference are the differences of their replicates. `docs/st
   statistics that depend on n itself, as Self-BLEU does on the number of references, for which halves are too small.
 - `halves`: the prompts are split into two halves; for statistics that are biased when a text is drawn twice. Let V be
   the value averaged over all halves. The halves are independent: 0 = Cov = E[Cov given the texts] + Var(V), so minus
-  the covariance of the halves of a split is the variance of V, for any statistic. At a scale below 1, a half's weights
-  are moved towards those of all texts, and the differences of the values are enlarged again, to the second order: for
-  statistics of histograms, of which a half leaves more cells uneven, where MAUVE has another slope.
+  the covariance of the halves of a split is the variance of V, for any statistic.
+- `near_halves`: a half's weights are moved towards those of all texts, and the differences of the values are enlarged
+  again, to the second order: for statistics of histograms, of which a half leaves more cells uneven, where MAUVE has
+  another slope.
 
 A share of 0 or 1 has replicates that are all equal; Wilson's interval covers it too. Its number of independent texts is
 the one that gives the variance of the replicates; without variation it is the number of prompts. For other values no
@@ -273,17 +274,16 @@ class Plan:
 
     def replicate(
         self, scheme: str, rows: tuple[Ids, Ids], score: Score, names: Collection[str] | None = None, *,
-        share: float = SHARE, scale: float = 1.0,
+        share: float = SHARE,
     ) -> dict[str, Replicates]:  # fmt: skip
         """Return replicates of the values of a score.
 
         Args:
-            scheme: `bootstrap`, `halves` or `subsample`.
+            scheme: `bootstrap`, `halves`, `near_halves` (whose weights are near those of all texts) or `subsample`.
             rows: The prompt of each human and of each model row.
             score: Returns the values of weighted rows.
             names: The values that are wanted; None: all.
             share: Of the prompts in each subset.
-            scale: How far the weights of a half are from those of all texts.
         """
         ids = rows if rows[0] is not rows[1] else rows[:1]
 
@@ -297,13 +297,13 @@ class Plan:
             values = draw(*_pair([self.subsets(side, share) for side in ids]))
             return {k: self.build_subset_replicates(rows[1], share, v) for k, v in values.items()}
         tables = [np.concatenate([first, ~first]) for first in (self.halves(side) for side in ids)]
-        if scale == 1:
+        if scheme == "halves":
             return {k: Replicates(v.reshape(2, -1)) for k, v in draw(*_pair(tables)).items()}
         blocks = max(1, -(-sum(table.size for table in tables) // _BLOCK))
         parts = zip(*(np.array_split(table, min(blocks, len(table))) for table in tables), strict=True)
-        values_of = [draw(*_pair([_shrink(part, scale) for part in both])) for both in parts]
+        values_of = [draw(*_pair([_shrink(part, HALF_SCALE) for part in both])) for both in parts]
         together = {k: np.concatenate([of[k] for of in values_of]).reshape(2, -1) for k in values_of[0]}
-        return {k: Replicates(enlarge(v, scale)) for k, v in together.items()}
+        return {k: Replicates(enlarge(v, HALF_SCALE)) for k, v in together.items()}
 
     def mean(self, ids: Ids, values: F64, sizes: F64 | I64 | None = None) -> Replicates:
         """Return replicates of the mean over rows, weighted by size; NaN is ignored."""
@@ -481,10 +481,15 @@ def relabel_rows(human: Ids, model: Ids, count: int) -> NDArray[np.bool_] | None
     return np.asarray(order < len(first), dtype=np.bool_)
 
 
-def permutation_p_value(value: float, permuted: F64) -> float:
+def permutation_p_value(value: float, permuted: F64, tails: int = 1) -> float:
     """Return the share of relabelings with a value at least as large, the observed one included.
+
+    With two tails it is twice the share of the smaller one.
 
     >>> permutation_p_value(2.0, np.array([0.0, 1.0, 3.0]))
     0.5
     """
-    return float((1 + np.count_nonzero(permuted >= value - 1e-12 * abs(value))) / (1 + len(permuted)))
+    slack = 1e-12 * abs(value)
+    larger = np.count_nonzero(permuted >= value - slack)
+    extreme = larger if tails == 1 else min(larger, np.count_nonzero(permuted <= value + slack))
+    return float(min(1.0, tails * (1 + extreme) / (1 + len(permuted))))

@@ -76,7 +76,7 @@ def collect_facts(
         preset = read_preset(options.protocol)["metric"].get(metric.name)
         if preset and all(core.canonicalize(getattr(metric, name)) == value for name, value in preset.items()):
             out["protocol"] = options.protocol
-    out |= metric.describe_libraries()
+    out |= type(metric).libraries()
     length, cutter = options.texts.max_new_tokens, run_models.cutting_tokenizer
     unit = "words" if cutter is None else f"tokens@{digest_encoding(cutter)[:_SHORT]}"
     out["length"] = f"{length} {unit}" if length is not None else "None"

@@ -253,7 +253,8 @@ def add_intervals(
     defined = {k: replace(r, prompts=count) for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
     sound = {k: r for k, r in defined.items() if np.isfinite(r.draws).all() and math.isfinite(r.std_error())}
     intervals = {}
-    too_few = metric.explain_no_interval(min(len(features.human), len(features.model)))
+    least, reason = metric.no_interval_below
+    too_few = reason if min(len(features.human), len(features.model)) < least else ""
     for k, r in sound.items() if not too_few else ():
         bounds = metric.bounds_of(k, result)
         rows, is_share = metric.rows_of(k, result), k in metric.shares

@@ -45,9 +45,7 @@ TITLES = {
     "mauve": "MAUVE", "mid_point": "Mid-point", "frontier_integral": "FI", "js": "JS", "type_1@0.5": "Type I",
     "type_2@0.5": "Type II",
 }  # fmt: skip
-DIRECTIONS: Mapping[str, Literal["lower"]] = dict.fromkeys(
-    ("frontier_integral", "js", "type_1@0.5", "type_2@0.5"), "lower"
-)
+DIRECTIONS: Mapping[str, Literal["lower"]] = dict.fromkeys(("frontier_integral", "js", "type_*"), "lower")
 
 
 def check_curve(scaling_factor: float, curve_points: int) -> None:

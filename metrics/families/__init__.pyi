@@ -4,7 +4,6 @@ from .cells import (
     ClusterFit as ClusterFit,
     Clusterings as Clusterings,
     Quantized as Quantized,
-    Scored as Scored,
 )
 from .common import Mask as Mask, ReplicatesByName as ReplicatesByName, Values as Values, check_choice as check_choice
 from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of

@@ -1,7 +1,6 @@
 """Base class of metrics of cell histograms, averaged over clusterings."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal
@@ -10,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Plan, Side
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Side
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics._mauve import kmeans, quantizers
 from openended.metrics._mauve.scores import histogram, renumber_cells, weigh_histograms
-from openended.metrics.families.two_sample import Estimates, TwoSample, align_values
+from openended.metrics.families.two_sample import TwoSample, align_values
 
 LEAST_TEXTS = 200  # for an interval of a value of cells; docs/statistics.md
+_WHY_NO_INTERVAL = f"below {LEAST_TEXTS} texts it would cover 67 to 100 %, by the kind of text; differences are tested"
 # Clusterings of one space, of one start each, that differences are averaged over; iterations of k-means.
 JOINT_CLUSTERINGS, JOINT_ITERATIONS = 30, 50
 ClusterFit = Literal["pair", "joint", "reference"]
@@ -34,18 +34,21 @@ class CellCounts:
 
 
 Clusterings = tuple[CellCounts, ...]
-Scored = tuple[Mapping[str, float], Mapping[str, NDArray[Any]]]
-"""The values of one clustering, and arrays for the figures."""
+ScoreCells = Callable[[CellCounts], tuple[Mapping[str, float], Mapping[str, NDArray[Any]]]]
+"""Returns the values of one clustering, with all digits, and arrays for the figures."""
+ScoreHistograms = Callable[[F64, F64, tuple[int, int], tuple[F64, F64]], Mapping[str, F64]]
+"""Returns the values of each pair of rows of human and model histograms, shape (draws, cells).
+
+A row is of a part, shape (draws,), of the texts of its side, whose numbers are given before.
+"""
 
 
 class Quantized(TwoSample):
-    """A metric of cell histograms, averaged over consecutive clustering seeds.
+    """A metric of cell histograms, averaged over consecutive clustering seeds."""
 
-    A subclass scores one clustering in `score_cells`, with all digits, and many histograms at once in
-    `score_histograms`.
-    """
-
-    resampling: ClassVar[core.Scheme] = "halves"
+    resampling: ClassVar[core.Scheme] = "near_halves"
+    no_interval_below = (LEAST_TEXTS, _WHY_NO_INTERVAL)
+    libraries = staticmethod(kmeans.describe_library)
     direction: ClassVar[core.Direction] = "higher"
     bounds = (0.0, 1.0)
     shares_space = True
@@ -66,9 +69,6 @@ class Quantized(TwoSample):
         accepted = quantizers.describe_accepted_buckets(self.num_buckets, self.quantizer)
         self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
 
-    def describe_libraries(self) -> Mapping[str, str]:
-        return kmeans.describe_library()
-
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)
         if fitted is None or self.num_buckets == "auto":
@@ -80,22 +80,6 @@ class Quantized(TwoSample):
             f"num_buckets={self.num_buckets}: needs {needed:,} texts to be fitted on, this run has {fitted:,}; "
             f"type metric.{self.name}.num_buckets=auto, or raise num_examples"
         )
-
-    def explain_no_interval(self, num_texts: int) -> str:
-        if num_texts >= LEAST_TEXTS:
-            return ""
-        return f"below {LEAST_TEXTS} texts it would cover 67 to 100 %, by the kind of text; differences are tested"
-
-    @abstractmethod
-    def score_cells(self, cells: CellCounts) -> Scored:
-        """Return the values of one clustering, and its arrays."""
-
-    @abstractmethod
-    def score_histograms(self, p: F64, q: F64, sizes: tuple[int, int], parts: tuple[F64, F64]) -> Mapping[str, F64]:
-        """Return the values of each pair of rows of human and model histograms, shape (draws, cells).
-
-        A row is of a part, shape (draws,), of the texts of its side, whose numbers are `sizes`.
-        """
 
     def prepare(self, features: Features) -> Clusterings:
         """Cluster both sides with each seed.
@@ -122,29 +106,19 @@ class Quantized(TwoSample):
         parts = [cluster(seed)(rows) for seed in range(self.seed, self.seed + seeds)]
         return [tuple(CellCounts(cells[-1], cells[at], count) for cells in parts) for at in range(len(rows) - 1)]
 
-    def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
-        """Average over the clusterings; their arrays are stacked."""
-        scored = [self.score_cells(cells) for cells in prepared]
+    def average_cells(self, features: Features, prepared: Clusterings, score: ScoreCells) -> MetricResult:
+        """Return the mean values of the clusterings; their arrays are stacked."""
+        scored = [score(cells) for cells in prepared]
         values = {name: np.array([of[name] for of, _ in scored]) for name in scored[0][0]}
-        arrays = {name: [of[name] for _, of in scored] for name in scored[0][1]}
-        longest = {name: max(map(len, parts)) for name, parts in arrays.items()}  # some have fewer cells than others
-        stacked = {
-            name: np.stack(
-                [np.pad(part, [(0, longest[name] - len(part)), *[(0, 0)] * (part.ndim - 1)]) for part in parts]
-            )
-            for name, parts in arrays.items()
-        }
+        arrays = {name: _stack([of[name] for _, of in scored]) for name in scored[0][1]}
         primary = next(iter(values))
         rows = {primary: align_values(features.model, np.mean([_compare_cells(cells) for cells in prepared], axis=0))}
-        return self.result(features, primary, values, arrays=stacked, per_example=rows)
+        return self.result(features, primary, values, arrays=arrays, per_example=rows)
 
-    @property
-    def half_scale(self) -> float:
-        """How far the histograms of halves are from those of all texts: docs/statistics.md."""
-        return core.HALF_SCALE
-
-    def score(self, prepared: Clusterings, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
-        """Weigh the texts in the cells of each clustering; the mean of the clusterings."""
+    def weigh_cells(
+        self, prepared: Clusterings, human: core.Weights, model: core.Weights, score: ScoreHistograms
+    ) -> dict[str, F64]:
+        """Return the mean values of the clusterings with weighted texts."""
         sums: dict[str, F64] = {}
         sizes = human.shape[1], model.shape[1]
         parts = human.sum(axis=1) / sizes[0], model.sum(axis=1) / sizes[1]
@@ -153,23 +127,19 @@ class Quantized(TwoSample):
                 cells = CellCounts(*renumber_cells(cells.human, cells.model))
             sides = ((cells.human, human), (cells.model, model))
             p, q = (weigh_histograms(labels, weights, cells.count) for labels, weights in sides)
-            for name, draws in self.score_histograms(p, q, sizes, parts).items():
+            for name, draws in score(p, q, sizes, parts).items():
                 sums[name] = sums.get(name, 0.0) + draws / len(prepared)
         return sums
 
-    def estimate_jointly(self, human: Side, systems: Sequence[Side], plan: Plan) -> list[Estimates]:
-        """Cluster all systems and human texts together, and score each system in every clustering.
+    def _prepare_jointly(self, human: Side, systems: Sequence[Side]) -> Iterator[list[tuple[Features, Clusterings]]]:
+        """Cluster all systems and human texts together.
 
         Many clusterings of one start cost less than a few of the best of several starts, and their mean has less noise.
         """
         rows = [check_side(self.sort_rows(side), "a system") for side in (*systems, human)]
         cluster, count = self.fit(rows, restarts=1, max_iter=min(self.max_iter, JOINT_ITERATIONS))
-        estimates: list[Estimates] = []
         for system, cells in zip(systems, self._cluster(cluster, count, rows, JOINT_CLUSTERINGS), strict=True):
-            features = Features(human, system)
-            result = self.evaluate(features, cells)
-            estimates.append((result.values, self.replicates(features, result, plan, cells)))
-        return estimates
+            yield [(Features(human, system), cells)]
 
     def fit(self, sides: Sequence[Floats], **others: Any) -> Clusterer:  # noqa: ANN401
         names = ("quantizer", "num_buckets", "explained_variance", "restarts", "max_iter", "unit_norm", "training",

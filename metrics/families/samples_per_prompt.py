@@ -203,6 +203,7 @@ class PromptMetric(core.ReadsFile):
     resampling: ClassVar[core.Scheme] = "bootstrap"  # over prompts, whose texts stay together
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
     least_samples: ClassVar[int] = 2
+    needs_prompts: ClassVar[bool] = True
     averages: ClassVar[Literal["pairs", "texts", "none"]] = "pairs"
     """The value is a mean over pairs of texts (its expectation needs no subsets) or over texts, or no mean."""
     worst: ClassVar[float] = 0.0

@@ -3,10 +3,9 @@
 Options have no defaults here: each metric defines its own with their source, in the order of its signature.
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,41 +69,37 @@ def mark_sides(num_human: int, num_model: int) -> tuple[F64, F64]:
 class PermutationMetric(ComparisonMetric):
     """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
 
-    Both call `compare` with what `prepare` returns of the rows of both sides, human rows first, each sorted by id.
+    What `prepare` returns is of the rows of both sides, human rows first, each sorted by id, and `score` gets weights
+    of two sets of these rows, shape (draws, rows of both sides): a relabeled text is on the other side.
     """
 
     resampling: ClassVar[core.Scheme] = "halves"
     direction: ClassVar[core.Direction] = "lower"
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
     directions: ClassVar[Mapping[str, core.Direction | Literal["none"]]] = {"p_value": "none"}
+    tails: ClassVar[Literal[1, 2]] = 1
+    """Whether only larger values than that of the texts count in the test, or those that are as far on either side."""
 
     permutations: int
 
-    @abstractmethod
-    def compare(self, prepared: Prepared, first: F64, second: F64, /) -> F64:
-        """Return the value of each pair of sets of rows, given by their weights, shape (draws, rows of both sides)."""
-
-    def explain_rows(self, prepared: Prepared, num_human: int) -> F64 | None:
-        """Return what each model text adds, a number of each of its sorted rows; None: unknown."""
-        return None
-
-    def score(self, prepared: Prepared, human: core.Weights, model: core.Weights, /) -> dict[str, F64]:
+    def _score_sides(self, prepared: Prepared, human: core.Weights, model: core.Weights) -> Any:  # noqa: ANN401 - of `score`
         first, second = (np.zeros((len(human), human.shape[1] + model.shape[1])) for _ in "12")
         first[:, : human.shape[1]], second[:, human.shape[1] :] = human, model
-        return {self.name: self.compare(prepared, first, second)}
+        return self.score(prepared, first, second)
 
     def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
-        result = super().evaluate(features, prepared)
-        labels = (
-            core.relabel_rows(*self.list_rows(features, prepared), self.permutations) if self.permutations else None
-        )
-        values, adds = dict(result.values), self.explain_rows(prepared, len(features.human))
-        if labels is not None:
-            marks = labels.astype(np.float64)
-            permuted = self.compare(prepared, marks, 1.0 - marks)
-            values["p_value"] = core.permutation_p_value(values[self.name], permuted)
-        rows = {} if adds is None else {self.name: align_values(features.model, adds)}
-        return self.result(features, self.name, values, per_example=rows)
+        return self.test(features, prepared)
+
+    def test(self, features: Features, prepared: Prepared, rows: F64 | None = None) -> MetricResult:
+        """Return the value and the p-value; `rows` are what each of the sorted model texts adds."""
+        values = dict(super().evaluate(features, prepared).values)
+        ids = self.list_rows(features, prepared)
+        if self.permutations and (labels := core.relabel_rows(*ids, self.permutations)) is not None:
+            marks, name = labels.astype(np.float64), self.name
+            permuted = np.asarray(self.score(prepared, marks, 1.0 - marks)[name])
+            values["p_value"] = core.permutation_p_value(values[name], permuted, self.tails)
+        per_example = {} if rows is None else {self.name: align_values(features.model, rows)}
+        return self.result(features, self.name, values, per_example=per_example)
 
 
 class TwoSample(ComparisonMetric):
@@ -114,6 +109,8 @@ class TwoSample(ComparisonMetric):
     most: ClassVar[int | None] = None
     """Maximum number of texts per side, for metrics whose cost grows faster than linearly; None: no limit."""
     shares_space: ClassVar[bool] = False  # whether differences of systems are estimated by `estimate_jointly`
+    without_pca: ClassVar[Mapping[str, Any]] = {}
+    """Options of the metric after a PCA of all sides; the share of the variance that it keeps is the first of them."""
     human_subsets: ClassVar[int] = 1
     """Sets of human texts that they are averaged over, where a value depends on the number of human texts."""
 
@@ -121,14 +118,15 @@ class TwoSample(ComparisonMetric):
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
     def sort_rows(self, side: Side) -> NDArray[Any]:
-        """Return a side's vectors sorted by example id; a memory map that is in order is not copied."""
-        rows: NDArray[Any] = side[self.needs()[0]]
-        order = sort_order(side)
+        """Return the vectors of a side, or features of its texts, sorted by example id; ordered rows are not copied."""
+        need, order = self.needs()[0], sort_order(side)
+        rows: NDArray[Any] = side.derive(_compute_surface, need) if need.kind == "texts" else side[need]
         return rows if (order == np.arange(len(order))).all() else rows[order]
 
     def pair(self, features: Features) -> tuple[Floats, Floats]:
-        """Return the human and the model rows after `check_sides`."""
-        return check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
+        """Return the human and the model rows after `check_sides`; features of texts are standardized."""
+        human, model = check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
+        return standardize(human=human, model=model) if self.needs()[0].kind == "texts" else (human, model)
 
     def limit_texts(self, features: Features) -> tuple[Features, list[str]]:
         """Limit each side to `most` texts; return the features and a note if texts were dropped.
@@ -162,21 +160,30 @@ class TwoSample(ComparisonMetric):
 
         What is fitted is fitted once on all sides, so that its noise is the same for all systems and cancels.
         """
-        metric, (human, *systems) = self.share_space((human, *systems))
-        humans = metric.draw_subsets(human, len(set(systems[0].ids)))
         estimates: list[Estimates] = []
-        for system in systems:
+        for of_system in self._prepare_jointly(human, systems):
             parts: list[Estimates] = []
-            for side in humans:
-                features = Features(side, system)
-                prepared = metric.prepare(features)
-                result = metric.evaluate(features, prepared)
-                parts.append((result.values, metric.replicates(features, result, plan, prepared)))
+            for features, prepared in of_system:
+                result = self.evaluate(features, prepared)
+                parts.append((result.values, self.replicates(features, result, plan, prepared)))
             weights = [1 / len(parts)] * len(parts)
             combined = {key: core.combine_replicates(weights, [of[key] for _, of in parts]) for key in parts[0][1]}
             values = {key: float(np.mean([of[key] for of, _ in parts])) for key in combined}
             estimates.append((values, {key: part for key, part in combined.items() if part is not None}))
         return estimates
+
+    def _prepare_jointly(self, human: Side, systems: Sequence[Side]) -> Iterator[list[tuple[Features, Prepared]]]:
+        """Yield for each system the features that its value is a mean over, and what is prepared of them."""
+        metric, need, sides = self, self.needs()[0], [human, *systems]
+        if (share := getattr(self, next(iter(self.without_pca), ""), None)) is not None:
+            metric = replace(self, **self.without_pca)  # type: ignore[type-var] # a metric is a dataclass
+            scale: Rows = "l2" if getattr(self, "rows", "none") != "none" else "none"
+            projected = project_together([self.sort_rows(side) for side in sides], share, scale)
+            both = zip(sides, projected, strict=True)
+            sides = [Side(side.system, sort_ids(side).tolist(), {need: rows}) for side, rows in both]
+        humans = self.draw_subsets(sides[0], len(set(systems[0].ids)))
+        for system in sides[1:]:
+            yield [(pair := Features(each, system), metric.prepare(pair)) for each in humans]
 
     def draw_subsets(self, human: Side, size: int) -> list[Side]:
         """Return random sets of so many human texts, which hold each about equally often; or the one set of all."""
@@ -190,17 +197,6 @@ class TwoSample(ComparisonMetric):
             rows += [np.sort(shuffled[at : at + size]) for at in range(0, len(order) - size + 1, size)]
         vectors = human[need]
         return [Side(human.system, [human.ids[i] for i in r], {need: vectors[r]}) for r in rows[: self.human_subsets]]
-
-    def share_space(self, sides: Sequence[Side]) -> tuple[Self, list[Side]]:
-        """Return the metric and the sides in the space that all of them share."""
-        return self, list(sides)
-
-    def project_sides(self, sides: Sequence[Side], share: float, scale: Rows) -> list[Side]:
-        """Return the sides with their rows after a PCA of all of them."""
-        projected = project_together([self.sort_rows(side) for side in sides], share, scale)
-        need = self.needs()[0]
-        both = zip(sides, projected, strict=True)
-        return [Side(side.system, sort_ids(side).tolist(), {need: rows}) for side, rows in both]
 
     def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
         """Return the ids of both sides if rows of one prompt must be resampled together, None if that changes nothing.
@@ -224,15 +220,6 @@ class FeatureSpaceMetric(TwoSample):
     def needs(self) -> tuple[Need, ...]:
         return super().needs() if self.space == "embeddings" else ComparisonMetric.needs(self)
 
-    def sort_rows(self, side: Side) -> NDArray[Any]:
-        if self.space == "embeddings":
-            return super().sort_rows(side)
-        return np.asarray(side.derive(_compute_surface, self.needs()[0])[sort_order(side)])
-
-    def pair(self, features: Features) -> tuple[F64, F64]:
-        human, model = (np.asarray(side, dtype=np.float64) for side in super().pair(features))
-        return standardize(human=human, model=model) if self.space == "surface" else (human, model)
-
 
 def _compute_surface(side: Side, need: Need) -> F64:
     from openended.metrics._surface import surface_features
@@ -240,7 +227,7 @@ def _compute_surface(side: Side, need: Need) -> F64:
     return surface_features(side[need])
 
 
-def standardize(*, human: F64, model: F64) -> tuple[F64, F64]:
+def standardize(*, human: Floats, model: Floats) -> tuple[F64, F64]:
     """Subtract the mean of every column and divide by its standard deviation; constant columns by 1.
 
     Both are of all rows: moments of the human rows alone would change if texts were relabeled, and no permutation test

@@ -5,12 +5,13 @@ import re
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from openended.harness.core import UNNAMED, DataError, NextToken, Plan, Ragged, UndefinedMetric, load_members
-from openended.harness.core.interfaces import Features, Metric, Side
+from openended.harness.core.interfaces import Features, Metric, Scheme, Side
 from openended.harness.run.measure import add_intervals
 from scripts.worlds import Writer, draw
 
@@ -33,7 +34,7 @@ def test_names_options_and_facts(name):
     assert re.search(r"\bSource", module.__doc__ or ""), f"metrics/{name}.py: no source in its docstring"
     assert cls.family in ("text", "scored", "two_sample", "teacher_forced", "human")
     assert cls.direction in ("higher", "lower", "match_human")
-    assert cls.resampling in ("bootstrap", "halves", "subsample", "none")
+    assert cls.resampling in get_args(Scheme)
     assert cls.sides in ("one", "two", "human")
     assert cls.bounds[0] < cls.bounds[1]
     assert cls().needs()

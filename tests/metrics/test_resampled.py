@@ -1,5 +1,7 @@
 """Draws of a metric are what the metric says of the drawn texts; influences are derivatives."""
 
+import dataclasses
+import inspect
 import math
 from pathlib import Path
 
@@ -7,15 +9,17 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
+from openended.harness import core
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
-from openended.harness.run.measure import add_intervals
+from openended.harness.run.measure import add_intervals, compute_metric
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve, weigh_histograms
 from openended.metrics._ngrams.index import select_rows
+from openended.metrics.families import PermutationMetric, TwoSample
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.vendi import vendi, vendi_influence
 from scripts.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks
 from scripts.equal_systems import CONTESTS, TESTS, measure
-from scripts.worlds import MODEL, draw
+from scripts.worlds import MODEL, Writer, draw
 
 N = 60
 METRICS = load_members("metric")
@@ -101,7 +105,11 @@ def test_what_is_prepared_once_gives_what_each_would_prepare_itself(metric):
     assert not again.human._derived
     assert not again.model._derived
     assert metric.compute(again).values == result.values
-    assert set(shared) == set(alone) == {k for k in result.values if k != "p_value" and metric.find_scheme(k) != "none"}
+    assert (
+        set(shared)
+        == set(alone)
+        == {k for k in result.values if k != "p_value" and metric.find_scheme(k, prepared) != "none"}
+    )
     for key, drawn in shared.items():
         assert np.array_equal(drawn.draws, alone[key].draws), key
         assert np.array_equal(drawn.repeats, alone[key].repeats), key
@@ -403,3 +411,40 @@ def test_intervals_hold_what_they_promise(name):
     for shares in simulate(METRICS[name](), 60, 120, seed=7):
         assert shares.coverage == pytest.approx(0.95, abs=0.056), shares
         assert shares.false_positives <= 0.05 + 4 * 0.02, shares
+
+
+# What CONTRIBUTING.md says of a new metric: options, `prepare` and `score` bring the interval and the test
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeanGap(PermutationMetric, TwoSample):
+    """Distance of the mean embeddings of both sides."""
+
+    name = "mean_gap"
+    titles = {"mean_gap": "Mean gap"}
+
+    permutations: int = core.ranged(200, "[0, inf)", "0 (no p-value) or more")
+    scope: core.Scope = "continuation"
+
+    def prepare(self, features):
+        return np.concatenate(self.pair(features))
+
+    def score(self, prepared, first, second, /):
+        means = (sums @ prepared / sums.sum(axis=1, keepdims=True) for sums in (first, second))
+        return {"mean_gap": np.linalg.norm(np.subtract(*means), axis=1)}
+
+
+def test_a_new_metric_of_two_sides_has_an_interval_and_a_test():
+    assert len(inspect.getsource(MeanGap).splitlines()) <= 40
+    metric, found = MeanGap(), []
+    for shift in (0.0, 0.5):
+        (given,) = draw(np.random.default_rng(3), 60, metric, Writer(shift=shift))
+        result = compute_metric(metric, given, Plan(100))
+        human, model = metric.pair(given)
+        assert result.values["mean_gap"] == pytest.approx(np.linalg.norm(human.mean(axis=0) - model.mean(axis=0)))
+        interval = result.intervals["mean_gap"]
+        assert interval["method"] == "halves"
+        assert interval["low"] < result.values["mean_gap"] < interval["high"]
+        found.append(result.values["p_value"])
+    assert found[1] == pytest.approx(1 / 201), "no relabeling is as far apart"
+    assert found[0] > 0.05

@@ -285,9 +285,7 @@ def per_example(results: Results, item: SystemValue) -> F64 | None:
     schemes = {
         row.resampling for at, _ in item.sources for row in results.runs[at].results if row.artifact in artifacts
     }
-    if (interval.method if interval is not None else "") in ("halves", "subsample") or (
-        interval is None and schemes & {"halves", "subsample"}
-    ):
+    if {interval.method} & {"halves", "subsample"} if interval is not None else schemes - {"bootstrap", "none"}:
         return None
     mean: F64 = np.mean(rows, axis=0)
     return mean if math.isclose(float(mean.mean()), item.mean, rel_tol=AGREES, abs_tol=1e-12) else None
