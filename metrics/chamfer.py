@@ -56,9 +56,6 @@ class Chamfer(SamplesMetric):
     scope: Scope = "continuation"
     """All texts of a prompt share the prompt."""
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(embeddings, prompts)
-
     def prepare(self, features: Features) -> PromptValues:
         prompts, rows, size = prompts_of(features.model.ids), features.model[self.needs()[0]], features.texts_per_prompt
         prompts.require(size)

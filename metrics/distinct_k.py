@@ -212,9 +212,6 @@ class DistinctK(families.SamplesMetric):
     def file_columns(self) -> tuple[str, ...]:
         return (*(("class",) if self.partition == "file" else ()), *super().file_columns())
 
-    def by_prompt(self, embeddings: Floats, prompts: families.PromptGroups) -> F64:
-        return _count_first(_join(embeddings, prompts, self.threshold), prompts)
-
     def prepare(self, features: Features) -> families.PromptValues:
         side, people, size = features.model, features.references, features.texts_per_prompt
         prompts, scores = families.prompts_of(side.ids), self.score_answers(side)

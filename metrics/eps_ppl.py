@@ -11,14 +11,11 @@ from 1e-1 to 1e-7 (released code of Pillutla et al., V fixed at 50,257): `grid`;
 with a zero, then the mean of block means (released code of Martins et al.); eps chosen to be best.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, MetricResult, NextToken, UndefinedMetric, metric, ranged
-from openended.metrics.families import TeacherForced, probabilities
-from openended.metrics.families.teacher_forced import Prepared
+from openended.harness.core import F64, Features, UndefinedMetric, metric, ranged
+from openended.metrics.families import PositionValues, TeacherForced, probabilities, read_next_token
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
@@ -59,10 +56,8 @@ class EpsPPL(TeacherForced):
     grid: tuple[float, ...] = ranged((), "(0, inf)", "numbers above 0", unordered=True)
     """Further values of eps from the same pass, for example [1.0e-1, 1.0e-3, 1.0e-7]; Pillutla et al. 2021."""
 
-    def by_position(self, stats: NextToken) -> dict[str, F64]:
+    def prepare(self, features: Features) -> PositionValues:
+        stats = read_next_token(features)
         floors = {self.name: self.eps, **{f"{self.name}_{eps:g}": eps for eps in self.grid}}
-        return {name: _compute_nll(stats.gold_prob, stats.vocab_size, eps) for name, eps in floors.items()}
-
-    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
-        result = super().evaluate(features, prepared)
-        return replace(result, per_example={self.name: result.per_example[self.name]})
+        nll = {name: _compute_nll(stats.gold_prob, stats.vocab_size, eps) for name, eps in floors.items()}
+        return stats.offsets, nll

@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, MetricResult, NextToken, metric
-from openended.metrics.families import TeacherForced, check_choice, probabilities
+from openended.harness.core import F64, Features, MetricResult, metric
+from openended.metrics.families import PositionValues, TeacherForced, check_choice, probabilities, read_next_token
 
 Base = Literal["e", "2"]
 
@@ -57,5 +57,6 @@ class JensenShannon(TeacherForced):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 0.0, 1.0 if self.base == "2" else float(np.log(2.0))
 
-    def by_position(self, stats: NextToken) -> dict[str, F64]:
-        return {self.name: _compute_by_token(stats.gold_prob, self.base)}
+    def prepare(self, features: Features) -> PositionValues:
+        stats = read_next_token(features)
+        return stats.offsets, {self.name: _compute_by_token(stats.gold_prob, self.base)}

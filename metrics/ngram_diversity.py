@@ -10,12 +10,13 @@ Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the pack
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from openended.harness.core import F64, MetricResult, Ragged, UndefinedMetric, metric
+from openended.harness.core import F64, Features, MetricResult, Ragged, UndefinedMetric, metric
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import PromptGroups, SamplesTextMetric, declare_orders, prompts_of
+from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, declare_orders, prompts_of
 
 
 def ngram_diversity(
@@ -75,5 +76,5 @@ class NgramDiversity(SamplesTextMetric):
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 0.0, float(len(self.orders))
 
-    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(rows, prompts, self.orders)
+    def prepare(self, features: Features) -> PromptValues:
+        return self.average(features, partial(_compute_by_prompt, orders=self.orders))

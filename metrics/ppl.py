@@ -13,8 +13,8 @@ Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the sa
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, NextToken, UndefinedMetric, metric
-from openended.metrics.families import TeacherForced, probabilities
+from openended.harness.core import F64, Features, UndefinedMetric, metric
+from openended.metrics.families import PositionValues, TeacherForced, probabilities, read_next_token
 
 
 def ppl(gold_prob: ArrayLike) -> float:
@@ -45,5 +45,6 @@ class PPL(TeacherForced):
     exponential = True
     titles = {"ppl": "PPL"}
 
-    def by_position(self, stats: NextToken) -> dict[str, F64]:
-        return {self.name: _compute_nll(stats.gold_prob)}
+    def prepare(self, features: Features) -> PositionValues:
+        stats = read_next_token(features)
+        return stats.offsets, {self.name: _compute_nll(stats.gold_prob)}

@@ -9,12 +9,13 @@ Source: Zhu et al. 2018, "Texygen" (Self-BLEU of a corpus); within a prompt it i
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from openended.harness.core import F64, Ragged, metric, ranged
+from openended.harness.core import F64, Features, Ragged, metric, ranged
 from openended.metrics._ngrams.index import NgramIndex, pack_rows
-from openended.metrics.families import PromptGroups, SamplesTextMetric, prompts_of
+from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, prompts_of
 from openended.metrics.self_bleu import bleu_by_text
 
 
@@ -55,5 +56,5 @@ class PromptSelfBleu(SamplesTextMetric):
     order: int = ranged(4, "[1, inf)", "a positive integer")
     """The greatest length of an n-gram; Zhu et al. 2018 report 2 to 5."""
 
-    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(rows, prompts, self.order)
+    def prepare(self, features: Features) -> PromptValues:
+        return self.average(features, partial(_compute_by_prompt, order=self.order))

@@ -10,6 +10,7 @@ Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples 
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -69,11 +70,7 @@ class PromptSimilarity(families.SamplesMetric):
     scope: Scope = "continuation"
     """All texts of a prompt share the prompt."""
 
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
-        return _compute_by_prompt(embeddings, prompts, self.threshold)[self.name]
-
     def prepare(self, features: Features) -> families.PromptValues:
         prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
-        values = self.expect(features, prompts, lambda groups: _compute_by_prompt(rows, groups, self.threshold))
         others = {"other_prompts": _compare_prompts(rows, prompts)}
-        return families.PromptValues(prompts, values, others, size=features.texts_per_prompt)
+        return self.average(features, partial(_compute_by_prompt, threshold=self.threshold), others)

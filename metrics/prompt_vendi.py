@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Floats, MetricResult, Scope, metric
-from openended.metrics.families import PromptGroups, SamplesMetric, cosines, prompts_of
+from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric
+from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric, cosines, prompts_of
 
 
 def prompt_vendi(embeddings: Floats, ids: Sequence[str]) -> float:
@@ -54,4 +54,5 @@ class PromptVendi(SamplesMetric):
         most = float(np.bincount(prompts).max()) if prompts is not None else np.inf
         return (1.0 if self.valid is None else 0.0), most
 
-    by_prompt = staticmethod(_compute_by_prompt)
+    def prepare(self, features: Features) -> PromptValues:
+        return self.average(features, _compute_by_prompt)

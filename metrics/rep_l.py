@@ -12,14 +12,13 @@ tokens before are the true ones. Variants: a token drawn from Q in place of its 
 2020). Tokens of the prompt count among those before.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, NextToken, Ragged, metric, option
-from openended.metrics.families import TeacherForced
+from openended.harness.core import I64, Features, NextToken, Ragged, metric, option
+from openended.metrics.families import PositionValues, TeacherForced, read_next_token
 
 
 def distance_back(candidates: I64, gold: I64, offsets: I64, context: Ragged) -> I64:
@@ -83,5 +82,6 @@ class RepL(TeacherForced):
     )
     """The mean over these l; Welleck et al. 2020."""
 
-    def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
-        return _compute_shares(stats, self.lengths)
+    def prepare(self, features: Features) -> PositionValues:
+        stats = read_next_token(features)
+        return stats.offsets, _compute_shares(stats, self.lengths)

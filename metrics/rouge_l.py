@@ -18,9 +18,9 @@ from itertools import combinations
 
 import numpy as np
 
-from openended.harness.core import F64, Ragged, metric
+from openended.harness.core import F64, Features, Ragged, metric
 from openended.metrics._ngrams.index import pack_rows
-from openended.metrics.families import PromptGroups, SamplesTextMetric, prompts_of
+from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMetric, prompts_of
 
 
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
@@ -80,4 +80,5 @@ class RougeL(SamplesTextMetric):
     worst = 1.0
     titles = {"rouge_l": "ROUGE-L hom."}
 
-    by_prompt = staticmethod(_compute_by_prompt)
+    def prepare(self, features: Features) -> PromptValues:
+        return self.average(features, _compute_by_prompt)

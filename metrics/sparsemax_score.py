@@ -14,8 +14,8 @@ half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; a
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, NextToken, UndefinedMetric, metric
-from openended.metrics.families import TeacherForced, probabilities
+from openended.harness.core import F64, Features, UndefinedMetric, metric
+from openended.metrics.families import PositionValues, TeacherForced, probabilities, read_next_token
 
 
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
@@ -47,7 +47,8 @@ class SparsemaxScore(TeacherForced):
     bounds = (0.0, 1.0)
     titles = {"sparsemax_score": "SP"}
 
-    def by_position(self, stats: NextToken) -> dict[str, F64]:
+    def prepare(self, features: Features) -> PositionValues:
+        stats = read_next_token(features)
         if np.isnan(stats.sum_sq).any():
             raise UndefinedMetric("needs the squares of the whole Q; a server lists its best tokens alone")
-        return {self.name: _compute_by_token(stats.gold_prob, stats.sum_sq)}
+        return stats.offsets, {self.name: _compute_by_token(stats.gold_prob, stats.sum_sq)}

@@ -11,15 +11,15 @@ Embeddings of one model crowd into a cone, so compare with `other_prompts` of `p
 Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity between models on the same prompt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, Need, Plan, Side, UndefinedMetric
-from openended.metrics._common import ReplicatesByName
+from openended.harness.core import F64, Features, Floats, MetricResult, Need, Side, UndefinedMetric, Weights
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
@@ -30,6 +30,15 @@ class _Means:
 
     names: NDArray[np.str_]  # sorted, shape (p,)
     vectors: F64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compared:
+    """A system compared with all others of a grid."""
+
+    values: Mapping[str, float]
+    rows: Mapping[str, F64]
+    arrays: Mapping[str, NDArray[Any]]
 
 
 def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
@@ -84,22 +93,21 @@ class SystemSimilarity(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def prepare(self, features: Features) -> None:
-        """All is computed at once: the others of the grid are not weighed."""
-
-    def evaluate(self, features: Features, prepared: None) -> MetricResult:
-        """Compare with every system of the grid; `own` is the system's own index in `between`."""
+    def prepare(self, features: Features) -> _Compared:
+        """Compare with every system of the grid."""
         if not features.others:
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
         need = self.needs()[0]
         mine, human, *others = (
             side.derive(_average_by_prompt, need) for side in (features.model, features.human, *features.others)
         )
-        same = [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
+        same = np.array(
+            [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
+        )
         compared = [_compute_by_prompt(mine, other) for other in others]
         between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
-        different = [i for i, v in enumerate(between) if not same[i] and np.isfinite(v)]
-        if not different:
+        different = np.flatnonzero(~same & np.isfinite(between))
+        if not len(different):
             raise UndefinedMetric("no other system of the grid has texts for the same prompts")
         by_prompt = np.zeros(len(mine.names))
         for i in different:
@@ -108,17 +116,21 @@ class SystemSimilarity(core.Metric):
         cosines = _compute_by_prompt(mine, human)[1]
         to_human = float(cosines.mean()) if len(cosines) else np.nan
         values = {"system_similarity": float(between[different].mean()), "human": to_human}
-        arrays = {"between": between, "own": np.array([same.index(True) if any(same) else -1])}
-        ids = np.asarray(features.model.ids, dtype=np.str_)
-        _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+        arrays = {"between": between, "own": np.array([int(np.argmax(same)) if same.any() else -1])}
+        _, row, sizes = np.unique(
+            np.asarray(features.model.ids, dtype=np.str_), return_inverse=True, return_counts=True
+        )
         # A value by row makes sense where its mean is the value: all prompts have equally many texts.
-        rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else None
+        rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else {}
+        return _Compared(values, rows, arrays)
+
+    def evaluate(self, features: Features, prepared: _Compared) -> MetricResult:
+        """Return the values; the array `own` is the system's own index in `between`."""
+        values, rows, arrays = prepared.values, prepared.rows, prepared.arrays
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
 
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: None
-    ) -> ReplicatesByName:  # fmt: skip
-        return {name: plan.mean(features.model.ids, rows) for name, rows in result.per_example.items()}
+    def score(self, prepared: _Compared, human: Weights, model: Weights, /) -> dict[str, F64]:
+        return {name: core.average(column, model) for name, column in prepared.rows.items()}
 
 
 def _average_by_prompt(side: Side, need: Need) -> _Means:

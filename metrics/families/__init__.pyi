@@ -20,7 +20,12 @@ from .samples_per_prompt import (
     prompts_of as prompts_of,
     unit_rows as unit_rows,
 )
-from .teacher_forced import TeacherForced as TeacherForced, probabilities as probabilities
+from .teacher_forced import (
+    PositionValues as PositionValues,
+    TeacherForced as TeacherForced,
+    probabilities as probabilities,
+    read_next_token as read_next_token,
+)
 from .text import (
     Corpus as Corpus,
     CountMetric as CountMetric,

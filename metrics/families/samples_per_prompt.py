@@ -13,7 +13,6 @@ follow Shypula et al. 2025, arXiv 2504.12522; the others are ours by the same ru
 
 import math
 import re
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Ragged, UndefinedMetric
 from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families.text import TextMetric
+from openended.metrics.families.text import Corpus, TextMetric
 
 _NUMBERS = 1 << 23  # of the vectors looked at together
 SUBSETS = 32  # of a prompt's human texts, where the expectation has no closed form
@@ -281,9 +280,17 @@ class PromptMetric(core.ReadsFile):
         return np.where(check(side[Need("texts")]), 1.0, np.nan)
 
     def expect(
-        self, features: Features, prompts: PromptGroups, compute: Callable[[PromptGroups], Mapping[str, F64]]
+        self,
+        features: Features,
+        prompts: PromptGroups,
+        compute_values: Callable[[PromptGroups], F64 | Mapping[str, F64]],
     ) -> dict[str, F64]:
         """Return each value by prompt, over valid answers, and in a human row for as many texts as a system has."""
+
+        def compute(groups: PromptGroups) -> Mapping[str, F64]:
+            values = compute_values(groups)
+            return values if isinstance(values, Mapping) else {self.name: values}
+
         size, scores, groups = features.texts_per_prompt, self.score_answers(features.model), prompts
         prompts.require(size)
         if size and self.averages != "pairs":
@@ -348,14 +355,14 @@ class SamplesMetric(PromptMetric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope), *self.valid_needs())
 
-    @abstractmethod
-    def by_prompt(self, embeddings: Floats, prompts: PromptGroups) -> F64:
-        """Return one value per prompt, shape (p,)."""
-
-    def prepare(self, features: Features) -> PromptValues:
+    def average(
+        self, features: Features, compute: Callable[[Floats, PromptGroups], F64 | Mapping[str, F64]],
+        others: Mapping[str, float] | None = None,
+    ) -> PromptValues:  # fmt: skip
+        """Return what `compute` makes of the embeddings of each prompt, one value per prompt, shape (p,)."""
         prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
-        values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(rows, groups)})
-        return PromptValues(prompts, values, size=features.texts_per_prompt)
+        values = self.expect(features, prompts, partial(compute, rows))
+        return PromptValues(prompts, values, others or {}, size=features.texts_per_prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,12 +374,9 @@ class SamplesTextMetric(TextMetric, PromptMetric):
     def needs(self) -> tuple[Need, ...]:
         return (*super().needs(), *self.valid_needs())
 
-    @abstractmethod
-    def by_prompt(self, rows: Ragged, prompts: PromptGroups) -> F64:
-        """Return one value per prompt, shape (p,)."""
-
-    def prepare(self, features: Features) -> PromptValues:
-        corpus = super().prepare(features)
+    def average(self, features: Features, compute: Callable[[Ragged, PromptGroups], F64]) -> PromptValues:
+        """Return what `compute` makes of the tokens of the texts of each prompt, one value per prompt, shape (p,)."""
+        corpus: Corpus = super().prepare(features)
         prompts = prompts_of(features.model.ids, corpus.is_included)
-        values = self.expect(features, prompts, lambda groups: {self.name: self.by_prompt(corpus.rows, groups)})
+        values = self.expect(features, prompts, partial(compute, corpus.rows))
         return PromptValues(prompts, values, notes=corpus.notes, size=features.texts_per_prompt)

@@ -1,6 +1,5 @@
 """Base class of the teacher-forced metrics: statistics of Q on human text, checks, and means over positions."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -11,11 +10,14 @@ from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, Need, NextToken, UndefinedMetric, Weights
 
 NEXT_TOKEN = Need("next_token", by="decoder")
-Prepared = tuple[I64, Mapping[str, NDArray[Any]]]
+PositionValues = tuple[I64, Mapping[str, NDArray[Any]]]
 
 
 class TeacherForced(core.Metric):
-    """A metric of the decoder's next-token distribution Q on human text; a subclass defines `by_position`."""
+    """A metric of the decoder's next-token distribution Q on human text.
+
+    `prepare` returns where texts begin, and name → the number of each position whose mean is the value.
+    """
 
     family: ClassVar[core.Family] = "teacher_forced"
     resampling: ClassVar[core.Scheme] = "bootstrap"
@@ -25,28 +27,17 @@ class TeacherForced(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (NEXT_TOKEN,)
 
-    @abstractmethod
-    def by_position(self, stats: NextToken) -> Mapping[str, NDArray[Any]]:
-        """Return name → the number of each position whose mean is the value, the primary one first."""
-
-    def prepare(self, features: Features) -> Prepared:
-        """Return the statistics of all positions, and the numbers of each position."""
-        stats: NextToken = features.human[NEXT_TOKEN]
-        if not len(stats.gold_prob):
-            raise UndefinedMetric("no human token to score")
-        return stats.offsets, self.by_position(stats)
-
-    def list_rows(self, features: Features, prepared: Prepared) -> tuple[core.Ids, core.Ids]:
+    def list_rows(self, features: Features, prepared: PositionValues) -> tuple[core.Ids, core.Ids]:
         return features.human.ids, features.human.ids
 
-    def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
+    def evaluate(self, features: Features, prepared: PositionValues) -> MetricResult:
         offsets, positions = prepared
         with np.errstate(over="ignore"):
             values = {name: float(self._transform(v.mean())) for name, v in positions.items()}
             rows = {name: self._transform(mean_by_row(v, offsets)) for name, v in positions.items()}
         return self.result(features, self.name, values, per_example=rows)
 
-    def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
+    def score(self, prepared: PositionValues, human: Weights, model: Weights, /) -> dict[str, F64]:
         """Each value is a mean over all positions of the texts, or the exponential of one."""
         offsets, positions = prepared
         means = {k: core.average(mean_by_row(v, offsets), human, np.diff(offsets)) for k, v in positions.items()}
@@ -54,6 +45,14 @@ class TeacherForced(core.Metric):
 
     def _transform(self, mean: Any) -> Any:  # noqa: ANN401 - a number or an array
         return np.exp(mean) if self.exponential else mean
+
+
+def read_next_token(features: Features) -> NextToken:
+    """Return the statistics of Q at all positions of the human texts."""
+    stats: NextToken = features.human[NEXT_TOKEN]
+    if not len(stats.gold_prob):
+        raise UndefinedMetric("no human token to score")
+    return stats
 
 
 def probabilities(values: ArrayLike, name: str) -> F64:
