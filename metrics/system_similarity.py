@@ -24,21 +24,15 @@ from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
 
+Compared = tuple[Mapping[str, float], Mapping[str, F64], Mapping[str, NDArray[Any]]]  # values, their rows, and arrays
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Means:
     """Mean unit vector of each prompt; the mean cosine of all pairs of two systems is the product of two of them."""
 
     names: NDArray[np.str_]  # sorted, shape (p,)
     vectors: F64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Compared:
-    """A system compared with all others of a grid."""
-
-    values: Mapping[str, float]
-    rows: Mapping[str, F64]
-    arrays: Mapping[str, NDArray[Any]]
 
 
 def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
@@ -93,7 +87,7 @@ class SystemSimilarity(core.Metric):
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def prepare(self, features: Features) -> _Compared:
+    def prepare(self, features: Features) -> Compared:
         """Compare with every system of the grid."""
         if not features.others:
             raise UndefinedMetric("needs other systems on the same prompts: a grid (openended -m …)")
@@ -101,9 +95,8 @@ class SystemSimilarity(core.Metric):
         mine, human, *others = (
             side.derive(_average_by_prompt, need) for side in (features.model, features.human, *features.others)
         )
-        same = np.array(
-            [np.array_equal(mine.names, o.names) and np.array_equal(mine.vectors, o.vectors) for o in others]
-        )
+        pairs = [[(mine.names, other.names), (mine.vectors, other.vectors)] for other in others]
+        same = np.array([all(np.array_equal(*pair) for pair in both) for both in pairs])
         compared = [_compute_by_prompt(mine, other) for other in others]
         between = np.array([v.mean() if len(v) else np.nan for _, v in compared])
         different = np.flatnonzero(~same & np.isfinite(between))
@@ -117,20 +110,19 @@ class SystemSimilarity(core.Metric):
         to_human = float(cosines.mean()) if len(cosines) else np.nan
         values = {"system_similarity": float(between[different].mean()), "human": to_human}
         arrays = {"between": between, "own": np.array([int(np.argmax(same)) if same.any() else -1])}
-        _, row, sizes = np.unique(
-            np.asarray(features.model.ids, dtype=np.str_), return_inverse=True, return_counts=True
-        )
+        ids = np.asarray(features.model.ids, dtype=np.str_)
+        _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
         # A value by row makes sense where its mean is the value: all prompts have equally many texts.
         rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else {}
-        return _Compared(values, rows, arrays)
+        return values, rows, arrays
 
-    def evaluate(self, features: Features, prepared: _Compared) -> MetricResult:
+    def evaluate(self, features: Features, prepared: Compared) -> MetricResult:
         """Return the values; the array `own` is the system's own index in `between`."""
-        values, rows, arrays = prepared.values, prepared.rows, prepared.arrays
+        values, rows, arrays = prepared
         return self.result(features, "system_similarity", values, arrays=arrays, per_example=rows)
 
-    def score(self, prepared: _Compared, human: Weights, model: Weights, /) -> dict[str, F64]:
-        return {name: core.average(column, model) for name, column in prepared.rows.items()}
+    def score(self, prepared: Compared, human: Weights, model: Weights, /) -> dict[str, F64]:
+        return {name: core.average(column, model) for name, column in prepared[1].items()}
 
 
 def _average_by_prompt(side: Side, need: Need) -> _Means:

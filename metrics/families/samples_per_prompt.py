@@ -280,15 +280,12 @@ class PromptMetric(core.ReadsFile):
         return np.where(check(side[Need("texts")]), 1.0, np.nan)
 
     def expect(
-        self,
-        features: Features,
-        prompts: PromptGroups,
-        compute_values: Callable[[PromptGroups], F64 | Mapping[str, F64]],
+        self, features: Features, prompts: PromptGroups, measure: Callable[[PromptGroups], F64 | Mapping[str, F64]]
     ) -> dict[str, F64]:
         """Return each value by prompt, over valid answers, and in a human row for as many texts as a system has."""
 
         def compute(groups: PromptGroups) -> Mapping[str, F64]:
-            values = compute_values(groups)
+            values = measure(groups)
             return values if isinstance(values, Mapping) else {self.name: values}
 
         size, scores, groups = features.texts_per_prompt, self.score_answers(features.model), prompts
