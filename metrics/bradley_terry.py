@@ -243,20 +243,13 @@ class BradleyTerry(core.JudgmentMetric):
     def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> ComparisonFile:
         return files.read_comparisons(path, renamed=renamed, empty=self.empty, human=human)
 
-    def list_players(self, judged: ComparisonFile) -> Collection[str]:
-        return judged.players
-
-    def from_file(
-        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> tuple[core.Metric, core.Features]:
-        """Score the file without a run; the ids of a side are the items on which its texts were compared."""
-        comparisons = self.read(path, renamed, human)
-        with_human = sorted({c.item for c in comparisons.rows if core.HUMAN in (c.system_a, c.system_b)})
-        items = sorted({c.item for c in comparisons.rows})
-        return self, files.build_file_features(PAIRS, comparisons, comparisons.source, with_human, items)
+    def list_ids(self, judged: ComparisonFile) -> tuple[list[str], list[str]]:
+        """Return the items on which the texts of each side were compared."""
+        with_human = {c.item for c in judged.rows if core.HUMAN in (c.system_a, c.system_b)}
+        return sorted(with_human), sorted({c.item for c in judged.rows})
 
     def prepare(self, features: core.Features) -> ComparisonFile:
-        return files.get_judgments(features.model, PAIRS, ComparisonFile)
+        return features.model[PAIRS]  # type: ignore[no-any-return]
 
     def evaluate(self, features: core.Features, prepared: ComparisonFile) -> core.MetricResult:
         """Fit every criterion.

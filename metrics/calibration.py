@@ -36,7 +36,7 @@ def read_levels_of_people(path: Path, *, pairs: bool, criterion: str) -> tuple[d
     if pairs:
         rows = [dataclasses.asdict(row) for row in read_comparisons(path).rows]
     else:
-        by_criterion = read_criteria(path, renamed=None, empty="refuse", metric="mean_rating")
+        by_criterion = read_criteria(path, metric="mean_rating").criteria
         rows = [
             {
                 "example_id": rated.example_ids[i], "system": rated.systems[i], "rating": rated.ratings[i, j],

@@ -14,9 +14,8 @@ on that floor as well, and a note shows how often it was used.
 Ties are exact; a k-d tree keeps the cost at n log n.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -223,21 +222,19 @@ def huse(
     shapes = {name: column.shape for name, column in columns.items()} | {"is_model": marks.shape}
     if len(set(shapes.values())) != 1 or marks.ndim != 1:
         raise ValueError(f"expected four columns of one shape (n,), got {shapes}")
-    if not np.isin(marks, (0, 1)).all():
-        raise ValueError("is_model: expected true/false or 1/0 for every text")
-    labels = marks.astype(np.bool_)
-    if labels.all() or not labels.any():
-        raise ValueError(
-            f"expected human and model texts, got {int((~labels).sum())} human and {int(labels.sum())} model"
-        )
-    for name, column in columns.items():
-        good = np.isfinite(column) | (np.isneginf(column) if name == "log_probs" else False)
+    accepted = {
+        "judgments": ("a finite number", np.isfinite(columns["judgments"])),
+        "log_probs": ("a finite number or -inf", columns["log_probs"] < np.inf),
+        "lengths": ("a finite positive number", (columns["lengths"] > 0) & np.isfinite(columns["lengths"])),
+        "is_model": ("true/false or 1/0", np.isin(marks, (0, 1))),
+    }
+    for name, (what, good) in accepted.items():
         if not good.all():
             row = int(np.argmin(good))
-            raise ValueError(f"{name}[{row}]: expected a finite number, got {column[row]}")
-    if (columns["lengths"] <= 0).any():
-        row = int(np.argmax(columns["lengths"] <= 0))
-        raise ValueError(f"lengths[{row}]: expected a positive number, got {columns['lengths'][row]}")
+            raise ValueError(f"{name}[{row}]: expected {what}, got {(columns | {'is_model': marks})[name][row]}")
+    labels = marks.astype(np.bool_)
+    if labels.all() or not labels.any():
+        raise ValueError(f"expected human and model texts, got {(~labels).sum()} human and {labels.sum()} model")
     if isinstance(k, bool) or k != int(k) or k < 1:
         raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
     rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
@@ -256,8 +253,7 @@ RATINGS = Need("judgments", by="file")
 NLL = Need("token_nll", by="model")
 WORDS = Need("tokens", by="words")
 
-_NAMED = 20  # names in one note; the log has all of them
-_log = logging.getLogger(__name__)
+_NAMED = 20  # names in one note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,13 +312,8 @@ def _match_ids(
 
 
 def _note(names: Sequence[str], what: str) -> list[str]:
-    if not names:
-        return []
-    _log.debug("%d %s: %s", len(names), what, ", ".join(names))
-    more = f" and {len(names) - _NAMED} more (-v lists them)" if len(names) > _NAMED else ""
-    note = f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"
-    _log.info("%s", note)
-    return [note]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"{len(names)} {what}: {', '.join(names[:_NAMED])}{more}"] if names else []
 
 
 # Uncertainty: subsets of the examples, curves over raters and examples.
@@ -339,15 +330,6 @@ class Curve:
     huse_q: F64
     low: F64  # percentile interval of HUSE
     high: F64
-
-
-def percentiles(values: F64, level: float) -> tuple[float, float]:
-    """Return the central interval that holds a share `level` of the values."""
-    good = values[~np.isnan(values)]
-    if 2 * len(good) < len(values) or not len(good):
-        return float("nan"), float("nan")
-    low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def subsample_huse(rated: PairRatings, rule: Rule, subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
@@ -374,48 +356,34 @@ def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) ->
     return np.array([compute_huse(error) for error in errors], dtype=np.float64)
 
 
-def rater_curve(
-    rated: PairRatings, rule: Rule, *, counts: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
-) -> Curve:
-    """HUSE against the number of ratings per text, drawn without replacement (HUSE Fig. 5, left).
+def draw_curve(
+    rated: PairRatings, rule: Rule, *, of_raters: bool, sizes: Sequence[int], draws: int = 20,
+    level: float = 0.9, seed: int = 0,
+) -> Curve:  # fmt: skip
+    """HUSE against the number of ratings per text, or of examples, drawn without replacement (HUSE Fig. 5).
 
-    The interval comes from draws in which the examples are drawn anew as well, with replacement.
+    The interval over raters comes from draws in which the examples are drawn anew as well, with replacement.
     """
     columns = rated.columns()
 
-    def score(count: int, draw: int) -> list[float]:
-        rng = core.make_random_stream(seed, "huse-raters", count, draw)
-        columns["judgments"] = _subsample_means(rated.ratings, count, rng)
-        plain = _score(columns, np.arange(rated.n), rule)
-        return [*plain, _score(columns, rng.integers(rated.n, size=rated.n), rule)[0]]
-
-    return _draw_curve(counts, draws, level, score)
-
-
-def example_curve(
-    rated: PairRatings, rule: Rule, *, sizes: Sequence[int], draws: int = 20, level: float = 0.9, seed: int = 0
-) -> Curve:
-    """HUSE against the number of examples, drawn without replacement (HUSE Fig. 5, right)."""
-    columns = rated.columns()
-
     def score(size: int, draw: int) -> list[float]:
-        rng = core.make_random_stream(seed, "huse-examples", size, draw)
-        pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
-        return [*pair, pair[0]]
+        rng = core.make_random_stream(seed, "huse-raters" if of_raters else "huse-examples", size, draw)
+        if not of_raters:
+            pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
+            return [*pair, pair[0]]
+        drawn = columns | {"judgments": _subsample_means(rated.ratings, size, rng)}
+        plain = _score(drawn, np.arange(rated.n), rule)
+        return [*plain, _score(drawn, rng.integers(rated.n, size=rated.n), rule)[0]]
 
-    return _draw_curve(sizes, draws, level, score)
-
-
-def _draw_curve(sizes: Sequence[int], draws: int, level: float, score: Callable[[int, int], list[float]]) -> Curve:
-    """Score each draw of each size: HUSE, HUSE-Q and the HUSE that the interval is taken from."""
-    values = np.array([[score(int(size), draw) for draw in range(draws)] for size in sizes])
-    bands = np.array([percentiles(row, level) for row in values[..., 2]])
-    means = np.full((len(values), 2), np.nan)
-    for mean, row in zip(means, values[..., :2], strict=True):
-        has_value = ~np.isnan(row).any(axis=1)
-        if has_value.any():
-            mean[:] = row[has_value].mean(axis=0)
-    return Curve(np.asarray(sizes, dtype=np.int64), means[:, 0], means[:, 1], bands[:, 0], bands[:, 1])
+    rows = []
+    for size in sizes:
+        values = np.array([score(int(size), draw) for draw in range(draws)])
+        known = [column[~np.isnan(column)] for column in values.T]
+        means = [column.mean() if len(column) else np.nan for column in known[:2]]
+        is_rare = 2 * len(known[2]) < draws  # most draws have no value
+        band = [np.nan] * 2 if is_rare else np.quantile(known[2], [(1 - level) / 2, (1 + level) / 2])
+        rows.append([*means, *band])
+    return Curve(np.asarray(sizes, dtype=np.int64), *np.array(rows).T)
 
 
 def _subsample_means(ratings: F64, count: int, rng: np.random.Generator) -> F64:
@@ -439,6 +407,8 @@ class Huse(core.JudgmentMetric):
     sides = "two"
     resampling = "subsample"  # a text drawn twice is its own nearest neighbor
     subset_share = 0.3  # with more, neighbors change too much from subset to subset
+    without_run = {"log_probs": "column"}
+    needed_without_run = files.LOG_PROB
 
     k: int = ranged(16, "[1, inf)", "a whole number of at least 1")
     """The paper's; ties are added to it; section 3.4; k = 16 (the released code's index 15 is the 16th nearest)."""
@@ -481,27 +451,11 @@ class Huse(core.JudgmentMetric):
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[FileRow]) -> bool:
         return files.are_ratings(columns) and len({row.cells.get("criterion") for row in rows}) < 2
 
-    def scores_without_run(self, columns: Sequence[str]) -> bool:
-        return self.log_probs == "column" or bool(set(files.LOG_PROB) & set(columns))
-
     def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Judgments:
         return files.read_judgments(path, scale=self.scale, renamed=renamed, empty=self.empty, human=human)
 
-    def list_players(self, judged: Judgments) -> Collection[str]:
-        return sorted(set(judged.systems))
-
-    def check_examples(self, judged: Judgments, player: str, ids: Collection[str]) -> None:
-        rated = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(player))
-        files.check_rated_examples(judged.source, set(rated[0]) & set(rated[1]), ids)
-
-    def from_file(
-        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> tuple[core.Metric, Features]:
-        """Score the file without a run; log-probabilities come from its columns."""
-        judged = self.read(path, renamed, human)
-        with_human, model = judged.rows_of(HUMAN), judged.rows_of(judged.model_system(self.system))
-        by_column = replace(self, log_probs="column")
-        return by_column, files.build_file_features(RATINGS, judged, judged.source, tuple(with_human), tuple(model))
+    def list_ids(self, judged: Judgments) -> tuple[list[str], list[str]]:
+        return [*judged.rows_of(HUMAN)], [*judged.rows_of(judged.model_system(self.system))]
 
     @property
     def rule(self) -> Rule:
@@ -509,7 +463,7 @@ class Huse(core.JudgmentMetric):
 
     def prepare(self, features: Features) -> PairRatings:
         """Pair ratings by example id and give every text its log-probability and length."""
-        judged = files.get_judgments(features.model, RATINGS, Judgments)
+        judged = features.model[RATINGS]
         judged.check_scale(self.scale)
         system = judged.model_system(self.system or features.model.system or None)
         rated = {HUMAN: judged.rows_of(HUMAN), "model": judged.rows_of(system)}
@@ -557,7 +511,7 @@ class Huse(core.JudgmentMetric):
         return prepared.ids, prepared.ids
 
     def evaluate(self, features: Features, prepared: PairRatings) -> core.MetricResult:
-        judged, rated = files.get_judgments(features.model, RATINGS, Judgments), prepared
+        judged, rated = features.model[RATINGS], prepared
         scores = huse(**rated.columns(), **asdict(self.rule))
         values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
         values["agreement"] = files.agreement(rated.ratings)

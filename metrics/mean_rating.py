@@ -16,20 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import (
-    F64,
-    Features,
-    JudgmentMetric,
-    Metric,
-    MetricResult,
-    Need,
-    Plan,
-    UndefinedMetric,
-    metric,
-)
+from openended.harness.core import F64, Features, JudgmentMetric, MetricResult, Need, UndefinedMetric, metric
 from openended.metrics import judgments as files
-from openended.metrics._common import ReplicatesByName
-from openended.metrics.judgments import Empty, FileRow, Judgments
+from openended.metrics.judgments import Empty, FileRow, RatingFile
 
 RATINGS = Need("judgments", by="file")
 
@@ -69,65 +58,43 @@ class MeanRating(JudgmentMetric):
         del rows
         return files.are_ratings(columns)
 
-    def read(
-        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> dict[str, Judgments]:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> RatingFile:
         return files.read_criteria(path, renamed=renamed, empty=self.empty, metric=self.name, human=human)
 
-    def list_players(self, judged: Mapping[str, Judgments]) -> Collection[str]:
-        return sorted({name for ratings in judged.values() for name in ratings.systems})
+    def list_ids(self, judged: RatingFile) -> tuple[list[str], list[str]]:
+        rated = sorted({example for ratings in judged.criteria.values() for example in ratings.example_ids})
+        return rated, rated
 
-    def check_examples(self, judged: Mapping[str, Judgments], player: str, ids: Collection[str]) -> None:
-        for ratings in judged.values():
-            files.check_rated_examples(ratings.source, ratings.rows_of(player), ids)
-
-    def from_file(
-        self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
-    ) -> tuple[Metric, Features]:
-        """Score the file without a run: no system is under test."""
-        judged = self.read(path, renamed, human)
-        rated = sorted({example for ratings in judged.values() for example in ratings.example_ids})
-        source = next(iter(judged.values())).source
-        return self, files.build_file_features(RATINGS, judged, source, rated, rated)
-
-    def prepare(self, features: Features) -> dict[str, Judgments]:
-        return files.get_judgments(features.model, RATINGS, dict)
-
-    def evaluate(self, features: Features, prepared: dict[str, Judgments]) -> MetricResult:
-        """Average by criterion: of the run's system, or of every system where none is under test."""
-        judged = prepared
-        ids = features.model.ids
-        system = self.find_system(features)
-        if system is not None and system not in (players := self.list_players(judged)):
-            raise UndefinedMetric(f"system {system!r} was not rated; the file has {', '.join(players)}")
-        raters = (rater for ratings in judged.values() for rater in ratings.raters)
-        features, notes = files.add_raters_fact(features, raters, next(iter(judged.values())).calibration)
-        values: dict[str, float] = {}
-        sd: dict[str, float] = {}
-        per_example: dict[str, F64] = {}
+    def prepare(self, features: Features) -> dict[str, F64]:
+        """Return the mean rating of each text: of the run's system, or of every system where none is under test."""
+        judged, ids, system = features.model[RATINGS], features.model.ids, self.find_system(features)
+        if system is not None and system not in judged.players:
+            raise UndefinedMetric(f"system {system!r} was not rated; the file has {', '.join(judged.players)}")
+        rows: dict[str, F64] = {}
         row_of_id = {example: row for row, example in reversed([*enumerate(ids)])}  # the first of several texts
-        for criterion, ratings in judged.items():
-            systems = list(dict.fromkeys(ratings.systems))
-            if system is not None and system not in systems:
-                continue  # rated by other criteria alone
-            for name in systems if system is None else [system]:
+        for criterion, ratings in judged.criteria.items():
+            # A system may be rated by other criteria alone.
+            for name in dict.fromkeys(ratings.systems) if system is None else {system} & {*ratings.systems}:
                 rated = {row_of_id[e]: row for e, row in ratings.rows_of(name).items() if e in row_of_id}
                 if not rated:
                     raise UndefinedMetric(f"{ratings.source}: no rated text of {name} is in the run")
-                means = mean_ratings(ratings.ratings[[*rated.values()]])
-                key = f"{criterion}/{name}".strip("/") if system is None else criterion or self.name
-                values[key] = float(means.mean())
-                sd[key] = float(means.std(ddof=1) / math.sqrt(len(means))) if len(means) > 1 else math.nan
-                per_example[key] = np.full(len(ids), np.nan)
-                per_example[key][[*rated]] = means
+                column = np.full(len(ids), np.nan)
+                column[[*rated]] = mean_ratings(ratings.ratings[[*rated.values()]])
+                rows[f"{criterion}/{name}".strip("/") if system is None else criterion or self.name] = column
+        rows[self.name] = next(iter(rows.values()))
+        return rows
+
+    def evaluate(self, features: Features, prepared: dict[str, F64]) -> MetricResult:
+        judged: RatingFile = features.model[RATINGS]
+        raters = (rater for ratings in judged.criteria.values() for rater in ratings.raters)
+        calibration = next(iter(judged.criteria.values())).calibration
+        features, notes = files.add_raters_fact(features, raters, calibration)
+        for criterion, ratings in judged.criteria.items():
             left_out = f", {ratings.empty} rows without a rating left out" if ratings.empty else ""
+            systems = list(dict.fromkeys(ratings.systems))
             counted = f"{int(np.isfinite(ratings.ratings).sum())} ratings of {len(systems)} systems"
             notes.append(f"{criterion}: ".lstrip(": ") + f"{counted} ({', '.join(systems)}){left_out}")
-        first = next(iter(values))
-        values[self.name], sd[self.name], per_example[self.name] = values[first], sd[first], per_example[first]
-        return self.result(features, self.name, values, notes=notes, per_example=per_example, sd=sd)
-
-    def resample(
-        self, features: Features, result: MetricResult, plan: Plan, prepared: dict[str, Judgments]
-    ) -> ReplicatesByName:  # fmt: skip
-        return {name: plan.mean(features.model.ids, rows) for name, rows in result.per_example.items()}
+        rated = {key: column[np.isfinite(column)] for key, column in prepared.items()}
+        values = {key: float(means.mean()) for key, means in rated.items()}
+        sd = {key: float(m.std(ddof=1) / math.sqrt(len(m))) if len(m) > 1 else math.nan for key, m in rated.items()}
+        return self.result(features, self.name, values, notes=notes, per_example=prepared, sd=sd)

@@ -23,7 +23,6 @@ from openended.harness.core import F64, Features, Floats, MetricResult, Need, Si
 from openended.metrics._embeddings.blocks import check_side
 from openended.metrics.families import unit_rows
 
-
 Compared = tuple[Mapping[str, float], Mapping[str, F64], Mapping[str, NDArray[Any]]]  # values, their rows, and arrays
 
 

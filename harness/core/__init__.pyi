@@ -47,6 +47,7 @@ from .interfaces import (
     Direction as Direction,
     Family as Family,
     Features as Features,
+    Judged as Judged,
     JudgmentMetric as JudgmentMetric,
     Metric as Metric,
     ModelInfo as ModelInfo,

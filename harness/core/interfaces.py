@@ -75,7 +75,8 @@ class Side:
 
     def __getitem__(self, need: Need) -> Any:  # noqa: ANN401 - by the kind of the need
         if need not in self.data:
-            raise DataError(f"system {self.system}: feature {need} was not computed; available: {list(self.data)}")
+            hint = "; judgments=FILE names their file" if need.kind == "judgments" else ""
+            raise DataError(f"system {self.system}: feature {need} is missing; available: {list(self.data)}{hint}")
         return self.data[need]
 
     def derive(self, function: "Callable[Concatenate[Side, P], T]", *options: P.args, **named: P.kwargs) -> T:
@@ -430,47 +431,69 @@ UNNAMED = "model"  # the system of a file of judgments that names none
 SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
 
 
+class Judged(Protocol):
+    """What a metric reads from the file of judgments."""
+
+    @property
+    def source(self) -> str:
+        """`name@digest` of the file."""
+
+    @property
+    def players(self) -> Collection[str]:
+        """Names of the systems in it; the human text is `human`, a nameless one `model`."""
+
+    def check_examples(self, player: str, ids: Collection[str]) -> None:
+        """Raise `DataError` if none of the texts of a player is about an example of the run."""
+
+
 class ReadsFile(Metric, ABC):
     """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
 
     @abstractmethod
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Any:  # noqa: ANN401
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Judged:
         """Read and check the file; the result is the feature `Need("judgments", by="file")`.
 
         `renamed` maps our name of a column to the file's; `human` holds other names of the human text.
         """
 
-    @abstractmethod
-    def list_players(self, judged: Any) -> Collection[str]:  # noqa: ANN401
-        """Return the names of the systems in what was read; the human text is `human`, a nameless one `model`."""
-
-    def check_examples(self, judged: Any, player: str, ids: Collection[str]) -> None:  # noqa: ANN401
-        """Raise `DataError` if none of the texts of a player in what was read is about an example of the run."""
-
 
 class JudgmentMetric(ReadsFile, ABC):
-    """A metric that reads a file of human judgments and has its own standard errors."""
+    """A metric that reads a file of human judgments and has its own standard errors; its first need is the file."""
 
     error_kind = "standard error"
     family: ClassVar[Family] = "human"
     direction: ClassVar[Direction] = "higher"
     resampling: ClassVar[Scheme] = "none"
     sides: ClassVar[Literal["one", "two", "human"]] = "one"
+    without_run: ClassVar[Mapping[str, Any]] = {}
+    """Options that differ where a file is scored without a run."""
+    needed_without_run: ClassVar[Sequence[str]] = ()
+    """Columns of which the file needs one then, unless the options are set; none: any file can be scored."""
 
     @classmethod
     @abstractmethod
     def accepts_columns(cls, columns: Sequence[str], rows: Sequence[Any]) -> bool:
         """Return whether the metric reads files with these columns (the cells are not checked)."""
 
-    def scores_without_run(self, columns: Sequence[str]) -> bool:  # noqa: ARG002
-        """Return whether a file with these columns can be scored without a run."""
-        return True
-
     @abstractmethod
+    def list_ids(self, judged: Any) -> tuple[Sequence[str], Sequence[str]]:  # noqa: ANN401 - what `read` returned
+        """Return the ids of the human and of the model side of a file that is scored without a run."""
+
+    def scores_without_run(self, columns: Sequence[str]) -> bool:
+        """Return whether a file with these columns can be scored without a run."""
+        has_options = all(getattr(self, name) == value for name, value in self.without_run.items())
+        return has_options or not {*self.needed_without_run}.isdisjoint(columns)
+
     def from_file(
         self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()
     ) -> tuple[Metric, Features]:
         """Return the metric and features that score a file without any run: no system is under test."""
+        judged = self.read(path, renamed, human)
+        ids = self.list_ids(judged)
+        facts = {"n": f"{len(ids[0])}/{len(ids[1])}", "judgments": judged.source}
+        data = {self.needs()[0]: judged}
+        features = Features(Side(HUMAN, ids[0], data), Side("", ids[1], data), facts)
+        return replace(self, **self.without_run), features  # type: ignore[type-var] # a metric is a dataclass
 
     def find_system(self, features: Features) -> str | None:
         """Return whose values a row shows: people in theirs, otherwise the option `system` or the run's player."""

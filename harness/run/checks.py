@@ -82,7 +82,8 @@ def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, ex
             raise core.SpecError(f"metric.{metric.name}.{reason}")
     for reader in checked.readers if ids and judgments.path is not None else ():
         with suppress(core.UndefinedMetric):
-            reader.check_examples(*judgments.read_player(reader), ids)
+            judged, player = judgments.read_player(reader)
+            judged.check_examples(player, ids)
     model, length = settings.model, texts.reply_length
     if texts.generations is None and model is not None and decoder is not None and length is not None:
         read = File(dataset.chat, CHAT) if dataset.chat is not None else dataset.prompts

@@ -120,7 +120,7 @@ class Measures:
                 parts = {name: getattr(features, name) for name in ("human", "model", "references")}
                 sides = {n: replace(side, data={**side.data, **data}) for n, side in parts.items() if side is not None}
                 features = replace(features, **{**sides, "model": replace(sides["model"], system=player)})
-                if core.HUMAN not in metric.list_players(judged):
+                if core.HUMAN not in judged.players:
                     features = replace(features, references=None)
             if isinstance(metric, TwoSample):
                 features, notes = metric.limit_texts(features)

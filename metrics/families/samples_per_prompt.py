@@ -136,6 +136,13 @@ class Answers:
     source: str
     by_text: Mapping[tuple[str, str, int], Mapping[str, str]]  # (system, example id, sample) → column → cell
 
+    @property
+    def players(self) -> list[str]:
+        return sorted({system for system, _, _ in self.by_text})
+
+    def check_examples(self, player: str, ids: Collection[str]) -> None:
+        """Each text is looked up when the metric is computed."""
+
     def read_for(self, system: str, ids: Sequence[str], column: str) -> list[str]:
         """Return a cell for each row of a system; samples are counted in the order of the rows.
 
@@ -247,9 +254,6 @@ class PromptMetric(core.ReadsFile):
             if word not in _WORDS and math.isnan(row.number("valid")):
                 raise core.DataError(f"{row.where}: column 'valid': expected a number or true or false, got {word!r}")
         return Answers(path.name, answers)
-
-    def list_players(self, judged: Answers) -> Collection[str]:
-        return sorted({system for system, _, _ in judged.by_text})
 
     def list_rows(self, features: Features, prepared: PromptValues) -> tuple[core.Ids, core.Ids]:
         return features.model.ids, features.model.ids

@@ -5,10 +5,8 @@ from .base import (
     FileRow as FileRow,
     add_raters_fact as add_raters_fact,
     agreement as agreement,
-    build_file_features as build_file_features,
     check_judgments_file as check_judgments_file,
     format_raters_fact as format_raters_fact,
-    get_judgments as get_judgments,
     read_calibration as read_calibration,
     read_rows as read_rows,
     select_kind as select_kind,
@@ -31,6 +29,7 @@ from .corrected import (
 from .ratings import (
     LOG_PROB as LOG_PROB,
     Judgments as Judgments,
+    RatingFile as RatingFile,
     are_ratings as are_ratings,
     check_rated_examples as check_rated_examples,
     read_criteria as read_criteria,

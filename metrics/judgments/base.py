@@ -1,4 +1,4 @@
-"""Rows of files of human judgments, who rated them, how well raters agree, and the base of metrics that read them.
+"""Rows of files of human judgments, who rated them, and how well raters agree.
 
 A rater called `judge:<model>` is a model, one called `simulated:<n>` is a random generator; results that are not from
 people are labeled. A judge's file says in its column `calibration` how the judge agrees with people.
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, SIMULATED, DataError, Features, Need, Side
+from openended.harness.core import F64, SIMULATED, DataError, Features
 
 Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
@@ -190,26 +190,3 @@ def agreement(ratings: F64) -> float:
     import krippendorff
 
     return float(krippendorff.alpha(reliability_data=twice.T, level_of_measurement="ordinal"))
-
-
-# Metrics.
-
-
-T = TypeVar("T")
-
-
-def build_file_features(need: Need, record: Any, source: str, human: Sequence[str], model: Sequence[str]) -> Features:  # noqa: ANN401
-    """Build features from a file of judgments without a run."""
-    facts = {"n": f"{len(human)}/{len(model)}", "judgments": source}
-    sides = [Side(name, tuple(ids), {need: record}) for name, ids in ((core.HUMAN, human), ("", model))]
-    return Features(sides[0], sides[1], facts)
-
-
-def get_judgments(side: Side, need: Need, kind: type[T]) -> T:
-    """Return the judgments attached to a side."""
-    if need not in side.data:
-        raise DataError("no human judgments were given; name their file with judgments=FILE")
-    record = side.data[need]
-    if not isinstance(record, kind):
-        raise TypeError(f"{need}: expected {kind.__name__}, got {type(record).__name__}")
-    return record

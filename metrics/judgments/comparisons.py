@@ -98,6 +98,9 @@ class ComparisonFile:
     empty: int = 0  # rows without an outcome, which were left out
     calibration: str = ""  # agreement of the file's LLM judge with people, if the file has it
 
+    def check_examples(self, player: str, ids: Collection[str]) -> None:
+        """Comparisons of other examples count as well."""
+
     @property
     def criteria(self) -> tuple[str, ...]:
         """Sorted names of the criteria; one empty name if the file has none."""

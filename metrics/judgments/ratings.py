@@ -41,6 +41,15 @@ class Judgments:
     def __len__(self) -> int:
         return len(self.example_ids)
 
+    @property
+    def players(self) -> list[str]:
+        return sorted(set(self.systems))
+
+    def check_examples(self, player: str, ids: Collection[str]) -> None:
+        """Raise `DataError` if no example of the run has both texts rated."""
+        both = set(self.rows_of(HUMAN)) & set(self.rows_of(self.model_system(player)))
+        check_rated_examples(self.source, both, ids)
+
     def rows_of(self, system: str) -> dict[str, int]:
         """Return example id → row of one system."""
         pairs = zip(self.example_ids, self.systems, strict=True)
@@ -63,6 +72,25 @@ class Judgments:
         if requested is not None and requested not in names:
             raise DataError(f"{self.source}: no ratings of system {requested!r}; it has {', '.join(names)}")
         return requested or names[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatingFile:
+    """Ratings by criterion; the name of the only criterion may be empty."""
+
+    criteria: Mapping[str, Judgments]
+
+    @property
+    def source(self) -> str:
+        return next(iter(self.criteria.values())).source
+
+    @property
+    def players(self) -> list[str]:
+        return sorted({name for judged in self.criteria.values() for name in judged.systems})
+
+    def check_examples(self, player: str, ids: Collection[str]) -> None:
+        for judged in self.criteria.values():
+            check_rated_examples(judged.source, judged.rows_of(player), ids)
 
 
 def are_ratings(columns: Sequence[str]) -> bool:
@@ -88,39 +116,29 @@ def read_judgments(
         DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
             there twice, or a column is missing.
     """
-    check_choice("empty", empty, base.Empty)
-    columns, rows_of = _read_rows(path := Path(path), renamed)
-    if len(rows_of) > 1:
-        raise DataError(f"{path}: ratings by {', '.join(rows_of)}; metric=[mean_rating] reads several criteria")
-    rows = [row for rows in rows_of.values() for row in rows]
-    judgments = _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric="huse", human=human)
-    if not judgments.systems:
-        raise DataError(f"{path}: no row has a rating")
-    return judgments
+    judged = read_criteria(path, scale=scale, renamed=renamed, empty=empty, metric="huse", human=human).criteria
+    if len(judged) > 1:
+        raise DataError(f"{path}: ratings by {', '.join(judged)}; metric=[mean_rating] reads several criteria")
+    return next(iter(judged.values()))
 
 
 def read_criteria(
-    path: Path, *, renamed: Mapping[str, str] | None, empty: base.Empty, metric: str, human: Collection[str] = ()
-) -> dict[str, Judgments]:
-    """Read the ratings of each criterion, for a metric; the name of the only criterion may be empty."""
+    path: str | Path, *, metric: str, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
+    empty: base.Empty = "refuse", human: Collection[str] = (),
+) -> RatingFile:  # fmt: skip
+    """Read the ratings of each criterion, in the order of their names; `metric` is named in messages."""
     check_choice("empty", empty, base.Empty)
-    columns, rows_of = _read_rows(path, renamed)
-    judged = {
-        criterion: _gather_ratings(path, columns, rows, scale=None, empty=empty, metric=metric, human=human)
-        for criterion, rows in rows_of.items()
-    }
-    if rated := {criterion: judgments for criterion, judgments in judged.items() if judgments.systems}:
-        return rated
-    raise DataError(f"{path}: no row has a rating")
-
-
-def _read_rows(path: Path, renamed: Mapping[str, str] | None) -> tuple[list[str], dict[str, list[base.FileRow]]]:
-    """Read a file of ratings: its columns, and the rows of each criterion, in the order of their names."""
-    columns, rows = base.read_rows(path, renamed)
+    columns, rows = base.read_rows(path := Path(path), renamed)
     rows_of: dict[str, list[base.FileRow]] = {}
     for row in base.select_kind(columns, rows, "system", "system_a"):
         rows_of.setdefault(str(row.cells.get("criterion") or "").strip(), []).append(row)
-    return columns, dict(sorted(rows_of.items()))
+    judged = {
+        criterion: _gather_ratings(path, columns, rows, scale=scale, empty=empty, metric=metric, human=human)
+        for criterion, rows in sorted(rows_of.items())
+    }
+    if rated := {criterion: judgments for criterion, judgments in judged.items() if judgments.systems}:
+        return RatingFile(rated)
+    raise DataError(f"{path}: no row has a rating")
 
 
 def _gather_ratings(

@@ -12,7 +12,7 @@ from openended.harness.core import DataError, Features, Plan, Ragged, Side, Unde
 from openended.harness.report.figures.people import build_regions
 from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
-from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, percentiles, subsample_huse
+from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, subsample_huse
 from openended.metrics.judgments import agreement
 from openended.metrics.optimal_score import optimal_score, total_variation
 from tests.oracles import huse as oracle
@@ -252,14 +252,14 @@ def test_curves_end_at_the_value_and_narrow():
     metric, features = Huse().from_file(EXAMPLE)
     rated = PairRatings.from_arrays(metric.compute(features).arrays)
     value = huse(**rated.columns())
-    raters = huse_metric.rater_curve(rated, Rule(k=16), counts=[1, 5], draws=8)
+    raters = huse_metric.draw_curve(rated, Rule(k=16), of_raters=True, sizes=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
-    examples = huse_metric.example_curve(rated, Rule(k=16), sizes=[5, 30, 100], draws=8)
+    examples = huse_metric.draw_curve(rated, Rule(k=16), of_raters=False, sizes=[5, 30, 100], draws=8)
     assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbors
     assert examples.huse[-1] == pytest.approx(value.huse)
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
     assert examples.low[1] < examples.high[1]
-    assert math.isnan(percentiles(np.array([np.nan, np.nan, 1.0]), 0.9)[0])
+    assert np.isnan(examples.low[0])
 
 
 def test_agreement_between_raters():

@@ -12,7 +12,7 @@ from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Serie
 from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import RATED, name_files
 from openended.harness.results import Results, System, SystemValue
-from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, example_curve, rater_curve
+from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, draw_curve
 
 GRID = 160  # points per side of the picture of the regions
 MANY = 2000  # examples: above, the stability curves take too long for a report
@@ -187,8 +187,8 @@ def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int
         sizes = sorted({round(pairs.n * share) for share in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)} - {0})
         common: dict[str, Any] = {"color": COLORS[index % len(COLORS)], "marker": "o", "linestyle": "-"}
         for series, curve in (
-            (ratings, rater_curve(pairs, rule, counts=counts, draws=draws, seed=seed)),
-            (examples, example_curve(pairs, rule, sizes=sizes, draws=draws, seed=seed)),
+            (ratings, draw_curve(pairs, rule, of_raters=True, sizes=counts, draws=draws, seed=seed)),
+            (examples, draw_curve(pairs, rule, of_raters=False, sizes=sizes, draws=draws, seed=seed)),
         ):
             good = ~np.isnan(curve.huse)
             at, mean = curve.sizes[good], curve.huse[good]

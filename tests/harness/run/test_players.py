@@ -211,7 +211,7 @@ def test_no_metric_of_a_file_takes_another_systems_judgments(tmp_path, metric):
     (reader,) = settings.list_judging()
     judgments = JudgmentSource.from_settings(settings)
     judged = judgments.read(reader)
-    assert "m" in reader.list_players(judged)
+    assert "m" in judged.players
     with pytest.raises(UndefinedMetric, match=r"no player of the file is matched to this system; it has .*m"):
         judgments.find_player(reader, judged)
 
