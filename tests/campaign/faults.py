@@ -29,7 +29,6 @@ from openended.harness.storage.store import Store
 from tests.campaign.forged import forged_archives
 from tests.campaign.fuzz import fuzz, hostile_configurations
 from tests.campaign.raters import hostile_raters
-from tests.campaign.searches import forged_searches
 from tests.campaign.servers import hostile_servers
 from tests.campaign.world import Tally, World
 from tests.e2e.test_grids import LAUNCHERS, grid_process, is_alive
@@ -270,7 +269,7 @@ KINDS: dict[str, tuple[Callable[[World, int, random.Random], Tally], int]] = {
     "kills": (kills, 200), "grids": (grids, 200), "corruptions": (corruptions, 2000), "parts": (parts, 200),
     "races": (races, 100), "jobs": (jobs, 2000), "fuzz": (fuzz, 2000),
     "archives": (forged_archives, 100), "configurations": (hostile_configurations, 100), "servers": (hostile_servers, 150),
-    "raters": (hostile_raters, 300), "searches": (forged_searches, 60),
+    "raters": (hostile_raters, 300),
 }  # fmt: skip
 """Kind of fault → what tries it, and how many the whole campaign tries."""
 

@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from openended.harness.app.hydra.command_line import CommandLine
-from openended.harness.app.hydra.compose import Composer
-from openended.harness.app.hydra.errors import translate_config_errors
+from openended.harness.app.hydra.compose import Composer, translate_config_errors
 from openended.harness.core import HarnessError
 from openended.harness.imported import read_texts
 from openended.harness.models.spec import ModelSpec

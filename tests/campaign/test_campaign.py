@@ -11,7 +11,7 @@ from tests.helpers import ROOT
 
 COUNTS = {
     "kills": 2, "corruptions": 12, "parts": 3, "races": 3, "jobs": 24, "fuzz": 120, "archives": 20,
-    "configurations": 20, "servers": 20, "raters": 60, "searches": 4,
+    "configurations": 20, "servers": 20, "raters": 60,
 }  # fmt: skip
 
 

@@ -7,13 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness import core, run, storage
-from openended.harness.app.hydra.compose import Composer, Job
-from openended.harness.app.hydra.errors import explain
+from openended.harness.app.hydra.compose import Composer, Job, translate_config_errors
 from openended.harness.app.hydra.grid import find_part
 from openended.harness.app.hydra.jobs import check_simulated_raters, use_metrics_of_file
 from openended.harness.results import FIXED, build_layout, format_axis_value
@@ -107,9 +104,8 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     errors: list[core.HarnessError] = []
     for words in jobs:
         try:
-            composed.append(composer.compose_job(words, unnamed=""))
-        except (HydraException, OmegaConfBaseException) as err:
-            errors.append(core.SpecError(explain(err)))
+            with translate_config_errors():
+                composed.append(composer.compose_job(words, unnamed=""))
         except core.HarnessError as err:
             errors.append(err)
     if errors:

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +19,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import DECISION_OPTIONS, SEARCH_OPTIONS, CommandLine
-from openended.harness.app.hydra.config_folder import check_folder
 from openended.harness.app.hydra.experiments import read_choice
 from openended.harness.app.hydra.grid_state import write_state
 from openended.harness.core import (
@@ -42,6 +42,17 @@ _LONGEST_NAME = 200
 _READ_BY_US = ("hydra.sweeper", "hydra.launcher", "hydra.sweep.dir", "hydra.mode", "hydra/launcher", "hydra/sweeper")
 GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
+
+
+@contextmanager
+def translate_config_errors() -> Iterator[None]:
+    """Turn configuration errors of Hydra and OmegaConf into `SpecError`."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as err:
+        from openended.harness.app.hydra.errors import explain
+
+        raise SpecError(explain(err)) from err
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,8 @@ class Composer:
         self.line, self.root = line or CommandLine(), config
         folder = self.line.config_dir
         if folder is not None and not self.line.trusted:
+            from openended.harness.app.hydra.config_folder import check_folder
+
             check_folder(Path(folder), self.line.words)
         self._search = [f"hydra.searchpath=['file://{Path(folder).resolve()}']"] if folder is not None else []
         with initialize_config_module("openended.conf", version_base="1.3"):
@@ -109,7 +122,7 @@ class Composer:
                 config: DictConfig = compose(self.root, [*words, *self._search], return_hydra_config=True)
                 return config
         except (HarnessError, HydraException, OmegaConfBaseException):
-            raise  # `errors.translate_config_errors` explains them
+            raise  # `translate_config_errors` explains them
         except Exception as err:  # Hydra's own checks of files raise what they like
             mark = getattr(err, "problem_mark", None)  # of YAML
             where = f"{mark.name}, line {mark.line + 1}" if mark else type(err).__name__

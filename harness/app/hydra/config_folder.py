@@ -5,7 +5,7 @@ are small, also after references are expanded. `--trust-config` leaves this chec
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +28,6 @@ TYPED_ONLY = {
     "outputs_dir": "chooses where files are written",
 }
 _WITH_KEY = ("base_url", "endpoints")  # refused where the command names a key
-_WHOLE_COMMAND = ("hydra", "tracker", "outputs_dir", "plan_only", "name")  # no axes, typed or not
 _NODES = ("model", "scorer", "runtime")  # they have such options, so a file writes them out
 _HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 # What a file sets of `hydra`: the axes of a grid, and the options of a search.
@@ -138,13 +137,6 @@ def _list_typed_options(words: Sequence[str]) -> Iterator[str]:
             yield from (f"{key.lstrip('+~')}.{name}" for name in _INLINE_KEY.findall(value))
     if any(word.startswith("tracker=") for word in words):
         yield "tracker."
-
-
-def check_axes(options: Iterable[str]) -> None:
-    """Refuse axes and searched options that concern the whole command: it has one tracker, one folder, one name."""
-    for option in options:
-        if re.split(r"[./@]", option.lstrip("+~"))[0] in _WHOLE_COMMAND:
-            raise SpecError(f"{option}: expected one value for the whole command, got an axis; run a command for each")
 
 
 def _iterate_leaves(value: object, option: str = "") -> Iterator[tuple[str, object]]:

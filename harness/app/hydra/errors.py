@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -32,15 +31,6 @@ _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "jobli
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
-
-
-@contextmanager
-def translate_config_errors() -> Iterator[None]:
-    """Turn configuration errors of Hydra and OmegaConf into `SpecError`."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as err:
-        raise core.SpecError(explain(err)) from err
 
 
 def explain(err: BaseException) -> str:

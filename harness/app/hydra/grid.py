@@ -20,7 +20,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import quote_for_hydra
 from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
-from openended.harness.app.hydra.config_folder import check_axes
 from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import HarnessError, SpecError, find_repeated, format_duration
 from openended.harness.models import ModelSpec, digest_encoding
@@ -34,6 +33,7 @@ MOST_JOBS = 10_000  # maximum per grid
 MANY_JOBS = 300  # of more, the command says how long the check takes
 SECONDS_PER_JOB = 0.01  # to compose and plan a job
 Jobs = list[list[str]]
+_WHOLE_COMMAND = ("hydra", "tracker", "outputs_dir", "plan_only", "name")  # no axes
 _NO_MODELS = ("decoder", "seed", "samples", "metric", "name")  # options that change neither models nor tasks
 
 
@@ -218,6 +218,13 @@ def _list_values(parser: OverridesParser, word: str) -> list[str]:
     override = parser.parse_overrides([word])[0]
     is_sweep = override.is_discrete_sweep()
     return list(override.sweep_string_iterator()) if is_sweep else [str(override.get_value_element_as_str())]
+
+
+def check_axes(options: Iterable[str]) -> None:
+    """Refuse axes and searched options that concern the whole command: it has one tracker, one folder, one name."""
+    for option in options:
+        if re.split(r"[./@]", option.lstrip("+~"))[0] in _WHOLE_COMMAND:
+            raise SpecError(f"{option}: expected one value for the whole command, got an axis; run a command for each")
 
 
 def check_grid_size(overrides: Sequence[Override]) -> None:

@@ -3,7 +3,7 @@
 import logging
 import statistics
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,41 +57,19 @@ def format_progress(folder: Path) -> str:
 
 
 def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: GridFolder, now: float) -> str:
-    """Return `about 3 min left`, or `perhaps …` if no similar job has ended; empty if no job is left or none has ended.
+    """Return `about 3 min left` by the median time of ended jobs; empty if none is left, or none has ended.
 
-    A job's estimate is the median time of the finished jobs that differ from it only in the seed, else of those with
-    the same model, else of all. Jobs that computed nothing (all cached) are ignored if possible. The sum is multiplied
-    by the elapsed time over the summed job time, which accounts for parallel jobs and pauses between jobs.
+    Jobs that computed nothing (all cached) are ignored if possible. The elapsed time over the summed job time accounts
+    for parallel jobs and pauses between jobs.
     """
     ended = [job for job in jobs if job["state"] in ("done", "failed")]
-    left = Counter(map(str, grid.titles))
-    left.subtract(str(job["job"]) for job in jobs if job["state"] in FINAL)
-    titles = list(left.elements())
-    if not titles or not ended:
+    num_left = len(grid.titles) - sum(job["state"] in FINAL for job in jobs)
+    if num_left <= 0 or not ended:
         return ""
-    seconds_by_kind: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for job in [job for job in ended if job.get("made")] or ended:
-        for kind in (*_list_kinds(str(job["job"])), ()):
-            seconds_by_kind[kind].append(float(job["seconds"]))
-    kinds = [next(k for k in (*_list_kinds(title), ()) if k in seconds_by_kind) for title in titles]
-    seconds = sum(statistics.median(seconds_by_kind[kind]) for kind in kinds)
-    job_seconds = sum(float(job["seconds"]) for job in ended)
-    elapsed = now - grid.started
-    seconds *= elapsed / job_seconds if job_seconds and elapsed > 0 else 1.0
-    sure = all(kind[:1] == _SAME for kind in kinds)
-    return f"{'about' if sure else 'perhaps'} {format_duration(seconds)} left"
-
-
-_SAME = ("all but the seed",)
-
-
-def _list_kinds(title: str) -> tuple[tuple[str, ...], ...]:
-    """Return a job's words but the seed; then those for model and experiment, which affect its time most."""
-    words = title.split()
-    return (
-        (*_SAME, *(word for word in words if not word.startswith("seed="))),
-        ("model", *(word for word in words if word.startswith(("model", "experiment=")))),
-    )
+    typical = statistics.median(float(job["seconds"]) for job in [job for job in ended if job.get("made")] or ended)
+    job_seconds, elapsed = sum(float(job["seconds"]) for job in ended), now - grid.started
+    pace = elapsed / job_seconds if job_seconds and elapsed > 0 else 1.0
+    return f"about {format_duration(num_left * typical * pace)} left"
 
 
 def find_finished_runs(folder: Path, name: str) -> list[Path]:

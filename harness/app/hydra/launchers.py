@@ -4,7 +4,6 @@ A worker is sent its composed jobs; what it computes goes into the store, and ho
 grid's folder. So the results do not depend on the launcher. A worker keeps its models from job to job.
 """
 
-import ctypes
 import logging
 import os
 import signal
@@ -42,7 +41,6 @@ POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
 PARENT_POLL_SECONDS = 1.0  # seconds between checks of the parent process
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
 RAY_TRIES = 2  # workers that may die over one job
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 Jobs = Sequence[Job]
 
 
@@ -60,9 +58,6 @@ def end_with_parent(parent: str) -> None:
     ):
         return
     _watched.add(parent)
-    if sys.platform == "linux" and os.getppid() == int(pid):
-        # The kernel ends direct children at once; the thread below covers grandchildren and other systems.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def wait_for_end() -> None:
         while temporary_files.is_running(int(pid), int(start)):

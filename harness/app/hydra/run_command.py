@@ -11,9 +11,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from openended.harness.app.hydra.check_grid import check_layout
 from openended.harness.app.hydra.command_line import parse_command_line
-from openended.harness.app.hydra.compose import CONFIG, OPTUNA, SWEEPER, Composer, refuse_unused_options
-from openended.harness.app.hydra.config_folder import add_location
-from openended.harness.app.hydra.errors import translate_config_errors
+from openended.harness.app.hydra.compose import (
+    CONFIG,
+    OPTUNA,
+    SWEEPER,
+    Composer,
+    refuse_unused_options,
+    translate_config_errors,
+)
 from openended.harness.app.hydra.grid_run import run_grid
 from openended.harness.app.hydra.jobs import JobRunner, build_and_show_report, refuse_single_run
 from openended.harness.core import (
@@ -50,6 +55,8 @@ def run_hydra(
                 work(composer, composed)
         except HarnessError as err:
             if (folder := composer.line.config_dir) is not None:
+                from openended.harness.app.hydra.config_folder import add_location
+
                 err.args = (add_location(str(err), Path(folder), composer.line.words),)
             raise
 

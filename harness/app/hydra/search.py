@@ -28,7 +28,6 @@ from openended.harness.app.hydra.study import (
     average,
     count_finished,
     describe_study_errors,
-    reject_false_trials,
 )
 from openended.harness.core import DataError, HarnessError, SpecError, canonicalize, digest, format_error
 from openended.harness.results import SearchResult, save_search
@@ -133,7 +132,6 @@ class Search:
         """Try the requested number of settings, and write what was found."""
         self.grid.write_facts([], {}, 0)
         plan, space, storage = self.plan, self.space, self.storage
-        reject_false_trials(plan, storage)
         with describe_study_errors(storage):
             study = StudyRunner(plan, storage)
             left = self.total - study.start()

@@ -14,8 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 
-from openended.harness.app.hydra.config_folder import check_axes
-from openended.harness.app.hydra.grid import check_grid_size
+from openended.harness.app.hydra.grid import check_axes, check_grid_size
 from openended.harness.core import GROUPS, DataError, Metric, SpecError, format_error, list_choices, suggest
 from openended.harness.storage import RunRecord
 

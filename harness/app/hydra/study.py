@@ -1,13 +1,11 @@
 """The study of a search, which Optuna stores in a file of the outputs, so that a killed search resumes.
 
-Every trial's sampler is seeded by the trial's number, so it resumes as an unbroken one. The file may be damaged, or
-come from somebody else: a finished trial keeps its values only if the records of its runs give them again.
+Every trial's sampler is seeded by the trial's number, so it resumes as an unbroken one.
 """
 
 import contextlib
 import logging
 import math
-import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.trial import FixedTrial, FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from openended.harness import core
 from openended.harness.app.hydra.search_space import Objective, Space
@@ -189,37 +187,32 @@ class StudyRunner:
             attrs = frozen.user_attrs
             state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(frozen.state.name, "failed")
             rung = len(frozen.intermediate_values) - 1
-            setting, runs = (dict(attrs[name]) if isinstance(attrs.get(name), dict) else {} for name in (CHOSEN, MADE))
+            runs = attrs.get(MADE, {})
             prefix = f"{FRESH}:{frozen.number}:"
             fresh = {
                 key.removeprefix(prefix): run for key, run in self.study.user_attrs.items() if key.startswith(prefix)
             }
             trials.append(
                 SearchTrial(
-                    frozen.number, state, setting, tuple(frozen.values or ()),
-                    _read_seeds(plan, setting, runs), _read_seeds(plan, setting, fresh),
+                    frozen.number, state, attrs.get(CHOSEN, {}), tuple(frozen.values or ()),
+                    _read_seeds(plan, runs), _read_seeds(plan, fresh),
                     plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
-                    str(attrs.get(ERROR) or ""), tuple(map(str, runs.values())),
+                    attrs.get(ERROR, ""), tuple(runs.values()),
                 )
             )  # fmt: skip
         shares = tuple(self.importance(index) for index in range(len(sought)))
         return SearchResult(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
 
 
-def load_trials(storage: Path, name: str) -> list[FrozenTrial]:
-    """Return the trials of a study, empty if there is none; nothing is written."""
-    if not storage.is_file():
-        return []
-    try:
-        study = optuna.load_study(study_name=name, storage=_open_database(storage))
-    except KeyError:
-        return []
-    return study.get_trials(deepcopy=False)
-
-
 def count_finished(storage: Path, name: str) -> int:
     """Count the trials of a study that finished without an error; nothing is written."""
-    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in load_trials(storage, name))
+    if not storage.is_file():
+        return 0
+    try:
+        study = optuna.load_study(study_name=name, storage=_open_database(storage))
+    except KeyError:  # no search of this name yet
+        return 0
+    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
 
 
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
@@ -228,23 +221,6 @@ def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage
     path.parent.mkdir(parents=True, exist_ok=True)
     options = {"connect_args": {"timeout": 60}}
     return optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}", engine_kwargs=options)
-
-
-def reject_false_trials(plan: SearchPlan, path: Path) -> int:
-    """Mark finished trials as failed if the records of their runs do not give their values; return how many."""
-    if not path.is_file():
-        return 0
-    with describe_study_errors(path):
-        trials = load_trials(path, plan.name)
-        false = [t for t in trials if t.state.name == "COMPLETE" and not _is_confirmed_by_records(plan, t)]
-        if false:  # Optuna changes no finished trial itself
-            with contextlib.closing(sqlite3.connect(path, timeout=60)) as base, base:
-                numbers = [(trial._trial_id,) for trial in false]
-                base.executemany("UPDATE trials SET state = 'FAIL' WHERE trial_id = ?", numbers)
-                base.executemany("DELETE FROM trial_values WHERE trial_id = ?", numbers)
-    for trial in false:
-        log.warning("search     trial %d: its runs lack its values; it is run again", trial.number)
-    return len(false)
 
 
 @contextlib.contextmanager
@@ -259,36 +235,16 @@ def describe_study_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be read as Optuna's studies ({reason}); move it away") from err
 
 
-_DAMAGED = (HarnessError, AttributeError, KeyError, TypeError, ValueError)
-
-
-def _read_seeds(plan: SearchPlan, setting: Mapping[str, str], runs: Mapping[str, object]) -> dict[str, Values]:
-    """Return seed → values of the runs whose records have this setting and seed; others are left out."""
+def _read_seeds(plan: SearchPlan, runs: Mapping[str, str]) -> dict[str, Values]:
+    """Return seed → values of the runs that still exist."""
     values: dict[str, Values] = {}
     for seed, folder in runs.items():
-        with contextlib.suppress(*_DAMAGED):
-            record = read_record(Path(str(folder)))
-            words = [f"{key}={value}" for key, value in setting.items()]
-            if seed and record.axes.get("seed") is not None:  # a deterministic decoder has one run for all seeds
-                words.append(f"seed={seed}")
-            if {str(core.make_shareable(word)) for word in words} <= set(record.overrides):
-                values[seed] = tuple(objective.value(record) for objective in plan.objectives)
+        with contextlib.suppress(HarnessError):
+            record = read_record(Path(folder))
+            values[seed] = tuple(objective.value(record) for objective in plan.objectives)
     return values
 
 
 def average(values: Sequence[Values]) -> list[float]:
     """Return the mean of each objective over the seeds."""
     return [math.fsum(column) / len(values) for column in zip(*values, strict=True)]
-
-
-def _is_confirmed_by_records(plan: SearchPlan, trial: FrozenTrial) -> bool:
-    """Check that the setting is that of the trial's parameters, and its values are the means over the seeds."""
-    chosen, runs = trial.user_attrs.get(CHOSEN), trial.user_attrs.get(MADE)
-    try:
-        values = _read_seeds(plan, chosen, runs)  # type: ignore[arg-type] # of any type, if somebody changed the file
-        if plan.space.suggest(FixedTrial(trial.params)) != chosen or set(values) != set(plan.space.seeds):
-            return False
-        pairs = zip(trial.values, average(list(values.values())), strict=True)
-        return all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in pairs)
-    except _DAMAGED:
-        return False

@@ -2,17 +2,13 @@
 
 import dataclasses
 import math
-import shutil
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from openended.harness.app.hydra.search_space import Objective, parse_space
-from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished, reject_false_trials
+from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished, describe_study_errors
 from openended.harness.core import StoreError, temporary_files
-from tests.campaign import searches
+from openended.harness.storage.record import ResultRow, RunRecord, save_record
 
 SPACE = parse_space(
     {},
@@ -147,91 +143,24 @@ def test_importance_names_the_parameter_that_matters():
 
 
 def test_a_damaged_file_is_told_in_one_line(tmp_path):
-    (tmp_path / "s.db").write_bytes(b"no database at all, but some text")
-    with pytest.raises(StoreError, match=r"s\.db: cannot be read as Optuna's studies"):
-        reject_false_trials(PLAN, tmp_path / "s.db")
+    path = tmp_path / "s.db"
+    assert count_finished(path, "s") == 0
+    path.write_bytes(b"no database at all, but some text")
+    with pytest.raises(StoreError, match=r"s\.db: cannot be read as Optuna's studies"), describe_study_errors(path):
+        StudyRunner(PLAN, path)
 
 
-# The values of a search are those of its runs' records, whatever the file of the study holds.
-
-
-@pytest.fixture(scope="module")
-def search_folder(tmp_path_factory):
-    """The folder of a finished search and its runs."""
-    return searches.write_study(tmp_path_factory.mktemp("study")).parent
-
-
-@pytest.fixture
-def path(search_folder, tmp_path):
-    """A copy of its file, to be changed."""
-    return Path(shutil.copy(search_folder / "search.db", tmp_path))
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path)) as base, base:
-        for statement in statements:
-            base.execute(statement)
-
-
-def test_a_sound_study_stays_as_it_is(path):
-    assert reject_false_trials(searches.PLAN, path) == 0
-    summary = StudyRunner(searches.PLAN, path).summarize()
-    assert [t.values for t in summary.trials] == [(0.0,), (0.1,), (0.2,), (0.3,), (0.4,)]
-    assert summary.trials[4].fresh == {"5": (0.35,)}
-
-
-@pytest.mark.parametrize(
-    ("statement", "rejected"),
-    [
-        ("UPDATE trial_values SET value = 99 WHERE trial_id = 2", 1),
-        ("""UPDATE trial_user_attributes SET value_json = '{"": "/x"}' WHERE key = 'made'""", 5),
-        ("DELETE FROM trial_user_attributes WHERE key = 'made' AND trial_id = 1", 1),
-        ("UPDATE trial_user_attributes SET value_json = '{\"decoder.p\": \"0.5\"}' WHERE key = 'chosen'", 5),
-    ],
-)
-def test_a_changed_trial_is_tried_again(statement, rejected, path, caplog):
-    change(path, statement)
-    assert reject_false_trials(searches.PLAN, path) == rejected
-    assert "is run again" in caplog.text
-    searching = StudyRunner(searches.PLAN, path)
-    assert searching.start() == 5 - rejected
-    assert all(t.values[0] < 1 for t in searching.summarize().trials if t.state == "complete")
-    assert len(searching.ask(1)) == 1
-
-
-def test_values_of_the_run_of_another_setting_are_not_accepted(path, search_folder, tmp_path):
-    other = searches.write_run(tmp_path / "other", ("decoder.p=0.5",), 0.1)
-    change(
-        path, f"UPDATE trial_user_attributes SET value_json = replace(value_json, '{search_folder}/run-1', '{other}')"
-    )
-    assert reject_false_trials(searches.PLAN, path) == 1
-
-
-@pytest.mark.parametrize(("seed", "rejected"), [(None, 0), (0, 1)])
-def test_the_one_run_of_a_deterministic_decoder_is_that_of_all_seeds(seed, rejected, tmp_path):
-    plan = dataclasses.replace(searches.PLAN, space=parse_space({}, {}, ["decoder.p=0.5,0.9", "seed=0,1"]))
-    searching = StudyRunner(plan, tmp_path / "s.db")
+def test_seeds_have_the_values_of_their_runs_while_these_exist(tmp_path):
+    searching = StudyRunner(PLAN, tmp_path / "s.db")
     searching.start()
-    ((trial, chosen),) = searching.ask(1)
-    run = searches.write_run(tmp_path / "run", (f"decoder.p={chosen['decoder.p']}", "seed=0"), 0.1, seed)
-    searching.record_runs(trial, {"0": str(run), "1": str(run)})
-    searching.study.tell(trial, [0.1])
-    assert reject_false_trials(plan, tmp_path / "s.db") == rejected
-
-
-def test_a_changed_confirmation_is_forgotten(path):
-    change(path, "UPDATE study_user_attributes SET value_json = replace(value_json, 'fresh-5', 'run-1')")
-    assert reject_false_trials(searches.PLAN, path) == 0
-    assert StudyRunner(searches.PLAN, path).summarize().trials[4].fresh == {}
-
-
-def test_a_damaged_file_gives_one_line(path):
-    change(path, "UPDATE trial_params SET distribution_json = '['")
-    with pytest.raises(StoreError, match="cannot be read as Optuna's studies") as caught:
-        reject_false_trials(searches.PLAN, path)
-    assert "\n" not in str(caught.value)
-
-
-def test_without_a_file_nothing_is_rejected(tmp_path):
-    assert reject_false_trials(searches.PLAN, tmp_path / "none.db") == 0
-    assert count_finished(tmp_path / "none.db", "s") == 0
+    ((trial, _),) = searching.ask(1)
+    row = ResultRow(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": 0.35}, n_human=5,
+                    n_model=5, status="ok")  # fmt: skip
+    record = RunRecord(created="2027-01-01T00:00:00+00:00", spec={}, axes={"seed": 1}, overrides=(), results=(row,))
+    (tmp_path / "run").mkdir()
+    save_record(tmp_path / "run", record)
+    searching.record_runs(trial, {"0": str(tmp_path / "run"), "1": str(tmp_path / "deleted")})
+    searching.record_confirmation(trial.number, "5", str(tmp_path / "run"))
+    searching.study.tell(trial, [0.35])
+    (tried,) = searching.summarize().trials
+    assert (tried.values, tried.seeds, tried.fresh) == ((0.35,), {"0": (0.35,)}, {"5": (0.35,)})
