@@ -1,6 +1,6 @@
 """Measure how often each test calls equal systems different: the share of p-values below 5 % and below 50 %.
 
-    python scripts/equal_systems.py [--worlds 1000] [--tests bold headline] [--write docs/statistics.md]
+    python scripts/equal_systems.py [--worlds 1000] [--tests bold] [--write docs/statistics.md]
     python scripts/equal_systems.py --resolution [--worlds 300] [--write docs/resolution.md]
 
 In each world, all systems follow one law. Values of systems go through the report as records in memory; metrics with a
@@ -36,10 +36,10 @@ from openended.harness.report.analysis.uncertainty import (
 )
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
 from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
-from openended.harness.report.tables.frame import Cell, Quantity, mark_best, rank_cells
+from openended.harness.report.tables.frame import Cell, fill_column, make_cell, make_quantity, mark_best, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
-from openended.harness.report.tables.headline import write_headline
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
+from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.correlation import correlate
 from openended.metrics.families import NgramIndex
@@ -85,7 +85,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
                 intervals = {"m": asdict(interval)} if interval is not None else {}
                 stored = {"draws/m": replicates.draws, "draws/share/m": np.array([replicates.share])}
                 arrays[f"{STORE}/{artifact}"] = stored | ({"per_example/m": seed} if method == "examples" else {})
-            row = core.MetricResult(
+            row = ResultRow(
                 **facts, primary="m", values={"m": float(seed.mean())}, n_human=len(ids), n_model=len(ids), status="ok",
                 direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
             )  # fmt: skip
@@ -129,24 +129,22 @@ def compare_distances(rng: Generator, n: int, apart: float) -> float:
     return math.nan if test is None else test.nearer
 
 
-def build_column(results: Results) -> tuple[Quantity, list[Cell]]:
-    """Return a column of a table with the cells of all systems."""
+def build_column(results: Results) -> list[Cell]:
+    """Return the cells of all systems in a column of a table."""
     human = next((item for item in results.values if item.system == "human"), None)
     models = [item for item in results.values if item is not human]
-    cells = [Cell(i.mean, n=i.seeds, source=i, interval=i.interval, human=human) for i in models]
-    return Quantity("m", "m", "M", models[0].direction, decimals=9), cells
+    cells = [make_cell(i.mean, n=i.seeds, source=i, interval=i.interval, human=human) for i in models]
+    quantity = make_quantity("m", "m", "M", models[0].direction, 9, aim=human.mean if human is not None else None)
+    return fill_column(quantity, cells, ["model"] * len(cells))
 
 
 def mark_bold(results: Results, *, tests: bool = True) -> list[bool]:
     """Return which systems are bold, with or without paired tests."""
-    column, cells = build_column(results)
 
     def test(cell: Cell, best: Cell) -> float:
-        if not tests or cell.source is None or best.source is None:
-            return math.nan
-        return compute_equality_p_value(results, results.values, cell.source, best.source)
+        return compute_equality_p_value(results, results.values, cell["source"], best["source"]) if tests else math.nan
 
-    return [cell.best for cell in mark_best(column, cells, ["model"] * len(cells), test)[1]]
+    return [cell["best"] for cell in mark_best(build_column(results), test)]
 
 
 def lose_bold(
@@ -180,7 +178,7 @@ class Contest:
     def resolve(self, rng: Generator, systems: int, difference: float, behind: float) -> float:
         """Return the difference that the report says is resolved in such a world."""
         results = self.draw(rng, systems, difference, behind)
-        ranked = rank_cells(*build_column(results), ["model"] * systems)
+        ranked = rank_cells(build_column(results))
         first, second, *_ = (results.values[at] for at in ranked)
         return compute_resolution(results, results.values, first, second, systems)
 
@@ -197,15 +195,6 @@ class Contest:
             best, rival, *_ = mark_bold(self.draw(rng, systems, resolved, behind))
             separated += best and not rival
         return separated / worlds
-
-
-def get_ahead(rng: Generator, n: int, systems: int, apart: float = 0.0) -> float:
-    """Return 0 if the headline calls one of the systems better than another; if apart, the human value is between."""
-    texts = draw_values(rng, "normal", systems + (apart > 0), 1, n)
-    texts[:systems:2] += apart
-    texts[systems:] += apart / 2
-    results = build_results(texts[:systems], "bootstrap", human=texts[-1, 0] if apart else None)
-    return float("ahead of" not in write_headline(results))
 
 
 def worsen(rng: Generator, n: int, checkpoints: int, drop: float = 0.0) -> float:
@@ -301,11 +290,6 @@ TESTS: dict[str, Test] = {
         for k in (2, 5, 10, 20)
     },
     **{f"bold cells, {seeds} seeds, 5 systems": partial(lose_bold, n=60, systems=5, seeds=seeds) for seeds in (2, 5)},
-    **{f"headline, {k} systems": partial(get_ahead, n=60, systems=k) for k in (2, 5)},
-    **{
-        f"headline, {k} systems equally far from the human value": partial(get_ahead, n=60, systems=k, apart=1.0)
-        for k in (2, 5)
-    },
     **{f"last good of {k} checkpoints": partial(worsen, n=60, checkpoints=k) for k in (3, 5, 10, 20)},
     **{f"finding about {k} systems": partial(reach_verdict, n=60, systems=k) for k in (2, 10)},
     **{f"damage without effect, strengths: {k}": partial(detect_no_damage, n=60, strengths=k) for k in (1, 3)},

@@ -14,7 +14,7 @@ from openended.harness.decoders import QDecoder, QTable, read_dense_q
 from openended.harness.generation import check_rows, iterate_batches, iterate_logits, penalize_chunk, read_history
 from openended.harness.imported import read_texts
 from openended.harness.models import LanguageModel, TextRequest
-from openended.harness.report import Quantity
+from openended.harness.report import make_quantity
 
 COLUMNS = {
     "kl": "KL(A‖B)", "kl_reverse": "KL(B‖A)", "tv": "total variation", "agreement": "same best token",
@@ -62,18 +62,18 @@ def compare_models(
             lines[name], rows[name] = tables[0][:, inside], row[inside]
     estimates = [[estimate_ratio(line, rows[name]) for line in values] for name, values in lines.items()]
     cells = [
-        [report.Cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.Cell(words="∞")
+        [report.make_cell(mean, interval=(mean - half, mean + half)) if mean < math.inf else report.make_cell(words="∞")
          for mean, half in line]
         for line in estimates
     ]  # fmt: skip
-    quantities = [Quantity("", key, title, interval=True) for key, title in COLUMNS.items()]
+    quantities = [make_quantity("", key, title) for key, title in COLUMNS.items()]
     columns = list(zip(quantities, zip(*cells, strict=True), strict=True))
     title = f"{first.spec.title} (A) and {second.spec.title} (B): {len(texts):,} texts, {count:,} tokens"
     remarks = [
         "95 % intervals over texts; KL in nats, infinite where a token of one has no probability under the other.",
         "Differences of logs are means over the tokens that both can draw (tokens in both), and leave out the others.",
     ]
-    frame = report.Frame.build("fidelity", title, list(lines), columns, remarks, head="Distribution")
+    frame = report.build_frame("fidelity", title, list(lines), columns, remarks, head="Distribution")
     return report.build_tables([frame])[0]
 
 

@@ -35,7 +35,12 @@ from .figures.draw import draw_plots as draw_plots, draw_search as draw_search
 from .frequency import write_frequency_files as write_frequency_files
 from .tables.compare import format_worsening as format_worsening
 from .tables.formats.text import WIDTH as WIDTH, make_console as make_console, print_table as print_table
-from .tables.frame import Cell as Cell, Frame as Frame, Quantity as Quantity, arrow as arrow
+from .tables.frame import (
+    arrow as arrow,
+    build_frame as build_frame,
+    make_cell as make_cell,
+    make_quantity as make_quantity,
+)
 from .tables.pivot import build_tables as build_tables
 from .tables.search_trials import build_search_tables as build_search_tables
 from .tables.selection import select_pairs as select_pairs

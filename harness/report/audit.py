@@ -1,12 +1,10 @@
 """The checks of an audit as a table and a figure."""
 
-from typing import Any
-
 import numpy as np
 
 from openended.harness.audit import Audit
 from openended.harness.report.figures.plot import Panel, Plot, Series
-from openended.harness.report.tables.frame import Frame, Quantity
+from openended.harness.report.tables.frame import Filled, build_frame, make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 
@@ -14,15 +12,15 @@ from openended.harness.report.tables.table import Table
 def build_audit_table(audit: Audit) -> Table:
     """Build the table of the checks."""
     failed = set(audit.failures)
-    columns: list[tuple[Quantity, list[Any]]] = [
-        (Quantity("", "p_value", "p", decimals=4, p_values=True), [f.p_value for f in audit.findings]),
-        (Quantity("", "result", "result"), ["FAILED" if f in failed else "passed" for f in audit.findings]),
-        (Quantity("", "observed", "observed"), [f.observed for f in audit.findings]),
-        (Quantity("", "visible", "smallest fault seen with 90 %"), [f.visible or None for f in audit.findings]),
+    columns: list[Filled] = [
+        (make_quantity("", "p_value", "p", decimals=4, is_p=True), [f.p_value for f in audit.findings]),
+        (make_quantity("", "result", "result"), ["FAILED" if f in failed else "passed" for f in audit.findings]),
+        (make_quantity("", "observed", "observed"), [f.observed for f in audit.findings]),
+        (make_quantity("", "visible", "smallest fault seen with 90 %"), [f.visible or None for f in audit.findings]),
     ]
     remark = "An honest engine fails any check with a probability of 5 % (Holm)."
     names = [f.name for f in audit.findings]
-    return build_tables([Frame.build("audit", audit.describe(), names, columns, [remark], head="Check")])[0]
+    return build_tables([build_frame("audit", audit.describe(), names, columns, [remark], head="Check")])[0]
 
 
 def plot_transform(audit: Audit) -> Plot:

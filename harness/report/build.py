@@ -14,7 +14,7 @@ from openended.harness.report.tables import selection
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_html, to_markdown
-from openended.harness.report.tables.frame import Frame, join_tasks
+from openended.harness.report.tables.frame import Frame, join_tasks, make_notes
 from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FILES = ("tables", "figures", "results.parquet", "results.csv", "stress.csv", "report.html", "index.html", "page")
-TEXTS = ("methods.tex", "references.bib", "checklist.md")  # of `openended report --methods --checklist`
 LAYOUTS = "layouts"  # reports of other layouts than the runs' own
 
 
@@ -80,8 +79,6 @@ class Report:
         out += [f"report     {pages[0] if pages else self.folder}{about}"]
         out += [f"tables     {self.folder / 'tables'}  ({names}: .md .tex .csv)"] if self.tables else []
         out += [f"figures    {self.folder / 'figures'}  ({', '.join(figures)}: .pdf .png)"] if figures else []
-        texts = [str(path) for path in self.paths if path.name in TEXTS]
-        out += [f"texts      {', '.join(texts)}"] if texts else []
         return out
 
 
@@ -157,11 +154,10 @@ def build_report(
         raise SpecError(f"metrics: no run measures {', '.join(unmeasured)}; measured: {names}")
     tables += build_tables([*frames, *decided])
     about = selection.summarize_sources(results.values, results.runs)
-    remarks = results.remarks()
+    remarks = make_notes(warnings=results.remarks())
     width = layouts[0][1].latex_width
     tables = [
-        replace(_name_invented(t), about=t.about or about, warnings=(*t.warnings, *remarks), tex_width=width)
-        for t in tables
+        replace(_name_invented(t), about=t.about or about, notes=(*t.notes, *remarks), tex_width=width) for t in tables
     ]
     analyses = {loaded.analysis for _, loaded in layouts}
 
@@ -198,7 +194,7 @@ def write_report(
     results: Results, tables: Sequence[Table], folder: Path, write_rest: Callable[[Path], list[Path]]
 ) -> Report:
     """Replace a folder by tables (.md, .tex, .csv) and what `write_rest` writes into the folder that it gets."""
-    with replace_folder(folder, FILES, (*TEXTS, LAYOUTS)) as fresh:
+    with replace_folder(folder, FILES, (LAYOUTS,)) as fresh:
         names = sorted({run.experiment for run in results.runs})
         report = f"{names[0]}-and-{len(names) - 1}-more" if len(names) > 1 else "".join(names)
         files = (write_table(table, fresh / "tables", report) for table in tables)
@@ -288,8 +284,8 @@ def make_tables(results: Results, layout: Layout, name: str) -> list[Table]:
         tables += [replace(table, about=part.about) for table in build_tables(frames, layout)]
     if lacking and not tables and any(math.isfinite(item.mean) for item in results.values):
         raise next(iter(lacking.values()))
-    notes = [f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items()]
-    return [replace(table, remarks=(*table.remarks, *notes)) for table in tables[:1]] + tables[1:]
+    notes = make_notes(f"No table {stem}: {str(err).removeprefix(f'table {stem}: ')}." for stem, err in lacking.items())
+    return [replace(table, notes=(*table.notes, *notes)) for table in tables[:1]] + tables[1:]
 
 
 def _join_tasks(

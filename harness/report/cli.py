@@ -5,7 +5,6 @@ import contextlib
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +52,6 @@ _ARGUMENTS: core.Arguments = {
                 "help": "text width of the LaTeX tables: column (219 points), page (455), or points; default: that of "
                         "the layout"},
     "--side-by-side": {"action": "store_true", "help": "compare two: settings, numbers and texts"},
-    "--methods": {"action": "store_true", "help": "write the settings as methods.tex and references.bib"},
-    "--checklist": {"action": "store_true", "help": "write checklist.md (REFORMS) as far as it is known"},
     "--no-figures": {"action": "store_true", "help": "draw no figures"},
     "--no-page": {"action": "store_true", "help": "write no HTML page"},
     "-v/--verbose": {"action": "store_true", "help": "also print rules, dates, commands and signatures"},
@@ -93,7 +90,6 @@ def _run(args: argparse.Namespace) -> None:
 def _build_report(args: argparse.Namespace) -> "Report":
     from openended.harness.report.analysis.group_sequential import read_decision_plan
     from openended.harness.report.build import LAYOUTS, build_report
-    from openended.harness.report.methods import write_checklist, write_methods
     from openended.harness.results import OWN_AXES, Layout, build_layout, parse_filters, resolve_report_request
 
     lists = {name: getattr(args, name) for name in ("metrics", "rows", "columns", "tables")}
@@ -119,24 +115,20 @@ def _build_report(args: argparse.Namespace) -> "Report":
     folder = Path(args.outputs) / "reports" / request.name
     # Another layout and a comparison go next to the finished report, never over it.
     others = [*(Path(word).stem for word in layouts), *(["compare"] if args.compare else [])]
-    report = build_report(
+    return build_report(
         request.paths, args.out or (folder / LAYOUTS / "-".join(others) if others and folder.exists() else folder),
         layout=layout, compare=_split_at_commas(args.compare), baseline=args.baseline, where=where,
         figures=not args.no_figures, page=not args.no_page, required_axes=typed_axes,
         required_metrics=_split_at_commas([args.metrics or ""]),
         decisions=read_decision_plan(request.grid) if request.grid is not None else None, **options,
     )  # fmt: skip
-    texts = write_methods(report.results, report.folder, core.get_version()) if args.methods else []
-    texts += [write_checklist(report.results, report.folder, core.get_version())] if args.checklist else []
-    return replace(report, paths=(*report.paths, *texts))
 
 
 def _build_side_by_side(args: argparse.Namespace) -> "Report":
     from openended.harness.report.side_by_side import build_side_by_side
     from openended.harness.results import parse_filters, resolve_report_request
 
-    unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "tables", "gaps", "intervals", "width",
-              "methods", "checklist")  # fmt: skip
+    unread = ("layout", "compare", "baseline", "metrics", "rows", "columns", "tables", "gaps", "intervals", "width")
     if typed := next((name for name in unread if getattr(args, name)), None):
         raise core.SpecError(f"--side-by-side compares all settings and values; leave out --{typed}")
     requests = [resolve_report_request([path], Path(args.outputs)) for path in args.paths]

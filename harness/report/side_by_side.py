@@ -8,7 +8,7 @@ from pathlib import Path
 from openended.harness import results as measured
 from openended.harness.core import BATCH_REMARK, SpecError, compare_signatures
 from openended.harness.report.build import Report, write_report
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, Quantity
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import format_axis_values, select_pairs
 from openended.harness.results import Results, SystemValue, order_axes
@@ -50,11 +50,12 @@ def _build_settings_frame(names: Sequence[str], first: Results, second: Results)
     settings = [(axis, format_axis_values(first.runs, axis), format_axis_values(second.runs, axis)) for axis in axes]
     differ = [(axis, values) for axis, *values in settings if values[0] != values[1]]
     columns = [
-        (Quantity("settings", name, name), [values[at] or "–" for _, values in differ]) for at, name in enumerate(names)
+        (make_quantity("settings", name, name), [values[at] or "–" for _, values in differ])
+        for at, name in enumerate(names)
     ]
     remarks = () if differ else ("Both have the same settings.",)
     labels = [axis for axis, _ in differ]
-    return Frame.build("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
+    return build_frame("settings", "What differs in the settings", labels, columns, remarks, head="Setting")
 
 
 def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], second: Sequence[SystemValue]) -> Frame:
@@ -62,7 +63,7 @@ def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], seco
     sides = [_index_by_label(items) for items in (first, second)]
     pairs = dict.fromkeys((*select_pairs(first), *select_pairs(second)))
     labels = list(dict.fromkeys(label for side in sides for label, _, _ in side))
-    columns: list[tuple[Quantity, list[Cell]]] = []
+    columns: list[tuple[Cell, list[Cell]]] = []
     for pair in pairs:
         values = [[side.get((label, *pair)) for label in labels] for side in sides]
         present = [item for both in zip(*values, strict=True) for item in both if item is not None]
@@ -73,13 +74,13 @@ def _build_number_frame(names: Sequence[str], first: Sequence[SystemValue], seco
             cells = [_make_cell(item) for item in items]
             signature = next((i.signature for i in items if i is not None), "")
             title = f"{like.title} ({name})"
-            columns.append((Quantity(*pair, title, like.direction, None, signature, target=like.target), cells))
+            columns.append((make_quantity(*pair, title, like.direction, None, signature, aim=like.target), cells))
         gaps = [_make_difference_cell(*both) for both in zip(*values, strict=True)]
-        columns.append((Quantity(*pair, f"Δ {like.title}"), gaps))
+        columns.append((make_quantity(*pair, f"Δ {like.title}"), gaps))
     about = f"Δ: {names[1]} minus {names[0]}. If two signatures differ, so do the definitions; a note lists the fields."
     kinds = ["human" if label == "human" else "model" for label in labels]
     title = "What differs in the numbers"
-    return Frame.build("side-by-side", title, labels, columns, [about], kinds=kinds)
+    return build_frame("side-by-side", title, labels, columns, [about], roles=kinds)
 
 
 def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str], SystemValue]:
@@ -96,10 +97,10 @@ def _index_by_label(items: Sequence[SystemValue]) -> Mapping[tuple[str, str, str
 
 def _make_cell(item: SystemValue | None) -> Cell:
     if item is None:
-        return Cell(note=MISSING)
+        return make_cell(note=MISSING)
     if not math.isfinite(item.mean):
-        return Cell(note=f"{item.metric}: {item.reason}", source=item)
-    return Cell(item.mean, item.sd, item.seeds, source=item)
+        return make_cell(note=f"{item.metric}: {item.reason}", source=item)
+    return make_cell(item.mean, item.sd, item.seeds, source=item)
 
 
 def _make_difference_cell(first: SystemValue | None, second: SystemValue | None) -> Cell:
@@ -107,4 +108,4 @@ def _make_difference_cell(first: SystemValue | None, second: SystemValue | None)
         return BLANK
     differ = compare_signatures(first.signature, second.signature)
     note = f"{first.metric}: the signatures differ in {', '.join(differ)}" if differ else ""
-    return Cell(second.mean - first.mean, note=note, signed=True)
+    return make_cell(second.mean - first.mean, note=note, signed=True)

@@ -10,7 +10,7 @@ from openended.harness.core import parse_signature, parse_yaml, show_progress
 from openended.harness.report.analysis import uncertainty
 from openended.harness.report.analysis.uncertainty import LEVEL, Check, Errors
 from openended.harness.report.findings import checks
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import INVENTED, TablePart
 from openended.harness.results import Layout, SystemValue, group_by_data
 
@@ -63,12 +63,12 @@ def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
         for claim in claims:
             rows.append((claim.source, *_check_claim(claim, {"": items} if claim.across else by_data, errors)))
             advance(1)
-    columns = [(Quantity("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
+    columns = [(make_quantity("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
     checked = sum(verdict != "not measured" for *_, verdict in rows)
     expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
     remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")
     labels = [claim.claim for claim in claims]
-    return [Frame.build(part.stem, layout.title, labels, columns, remarks, kinds="claim", head="Claim")]
+    return [build_frame(part.stem, layout.title, labels, columns, remarks, roles="claim", head="Claim")]
 
 
 def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], errors: Errors) -> tuple[Cell | str, str]:
@@ -76,7 +76,7 @@ def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], error
     by_task = {task: uncertainty.check_with_uncertainty(claim.check, part, errors) for task, part in parts.items()}
     verdicts = {task: verdict for task, verdict in by_task.items() if verdict is not None}
     if not verdicts:
-        return Cell(note=f"Needs {claim.needs}."), "not measured"
+        return make_cell(note=f"Needs {claim.needs}."), "not measured"
     (verdict,) = verdicts.values() if len(parts) == 1 else [uncertainty.combine_tasks(verdicts)]
     return verdict.measured_text, verdict.words
 

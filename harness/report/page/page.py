@@ -22,11 +22,10 @@ from openended.harness.report.page.parts import build_parts, fits_inside, to_scr
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import format_latex_rows
-from openended.harness.report.tables.frame import Cell
-from openended.harness.report.tables.headline import write_headline
+from openended.harness.report.tables.headline import describe_best
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
 from openended.harness.report.tables.selection import collect_commands, format_axis_values, summarize_sources
-from openended.harness.report.tables.table import Column, Table
+from openended.harness.report.tables.table import Table, TableCell
 from openended.harness.results import Results, Run, SystemValue, group_systems, order_axes
 
 FOLDER = resources.files("openended.harness.report.page")
@@ -72,7 +71,7 @@ def write_page(
     page = _compile_template().render(
         title=tables[0].title if tables else "Report",
         # Runs of equal settings in both reports are not seeds of one system.
-        finding="" if compared_results else write_headline(results),
+        finding="" if compared_results else "; ".join(describe_best(results)),
         tables=tables,
         figures=[_embed_picture(picture) for picture in pictures],
         has_texts=bool(page_texts.sources),
@@ -169,8 +168,8 @@ def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str,
         details |= {"sd": item.sd} if math.isfinite(item.sd) else {}
         return details | ({"error": item.metric_error} if math.isfinite(item.metric_error) else {})
 
-    def describe_cell(table: Table, cell: Cell, column: Column) -> dict[str, Any]:
-        details: dict[str, Any] = {"text": " ".join(filter(None, table.text(cell, column)))}
+    def describe_cell(cell: TableCell) -> dict[str, Any]:
+        details: dict[str, Any] = {"text": " ".join(filter(None, (f"{cell.number}{cell.mark}", cell.spread)))}
         details |= {"value": cell.value} if math.isfinite(cell.value) else {}
         details |= {"note": cell.note} if cell.note else {}
         details |= {"interval": list(cell.interval)} if cell.interval else {}
@@ -179,11 +178,7 @@ def collect_cell_details(results: Results, tables: Sequence[Table]) -> dict[str,
     described = []
     for table in tables:
         rows = [
-            {
-                "label": row.label,
-                "latex": latex,
-                "cells": [describe_cell(table, c, k) for c, k in zip(row.cells, table.columns, strict=True)],
-            }
+            {"label": row.label, "latex": latex, "cells": list(map(describe_cell, row.cells))}
             for row, latex in zip(table.rows, format_latex_rows(table), strict=True)
         ]
         columns = [{"title": c.heading, "signature": share(c.signature)} for c in table.columns]

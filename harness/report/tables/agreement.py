@@ -8,7 +8,7 @@ import numpy as np
 
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, SpecError, parse_signature
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity
+from openended.harness.report.tables.frame import BLANK, Cell, Frame, build_frame, make_cell, make_notes, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Pair, SystemValue, get_parent_axis, group_by, group_systems
@@ -53,9 +53,9 @@ def correlate(
     both = np.array(list(pairs)).reshape(-1, 2)
     first, second = both[np.isfinite(both).all(axis=1)].T
     if len(first) < 3 or not math.isfinite(value := correlation.rank_correlation(first, second)):
-        return Cell(note=few)
+        return make_cell(note=few)
     suffix = stars(correlation.correlate(first, second).p_value) if test else ""
-    return Cell(value, note=note.format(len(first)), suffix=suffix, signed=signed)
+    return make_cell(value, note=note.format(len(first)), mark=suffix, signed=signed)
 
 
 def _find_like(items: Iterable[SystemValue], pair: Pair) -> SystemValue:
@@ -89,23 +89,23 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
     criteria = [target for target in dict.fromkeys(several) if target not in pairs] if layout.summaries else []
     titles = {pair: _find_like(part.items, pair).title for pair in pairs}
     titles |= {target: _name_target(part.items, target) for target in criteria}
-    entries, counts = list[FrameEntry](), set[int]()
+    cells, counts = list[Cell](), set[int]()
     for values, items, scores, _, targets in sections:
         for target in targets:
             name = _name_target(items, target)
-            quantity = Quantity(*target, name, "higher", 3, _find_like(items, target).signature)
+            quantity = make_quantity(*target, name, "higher", 3, _find_like(items, target).signature)
             where = dict(zip(apart, values, strict=True)) | {"target": ".".join(target)}
             for pair in [*pairs, *criteria]:
-                axes = {"metric": ".".join(pair)} | where
                 cell = BLANK
                 if pair in scores and pair != target:
                     both = zip(scores[pair], scores[target], strict=True)
                     cell = correlate(both, test=layout.stars, signed=layout.stars)
-                settings = {"metric": pair[0], "target": target[0]}
-                role = "metric" if pair in pairs else "summary"
-                entries.append(
-                    FrameEntry(axes, quantity, cell, {"metric": titles[pair], "target": name}, settings, role)
-                )
+                position = {
+                    "metric": ".".join(pair), **where, "role": "metric" if pair in pairs else "summary",
+                    "labels": {"metric": titles[pair], "target": name},
+                    "typed": {"metric": pair[0], "target": target[0]},
+                }  # fmt: skip
+                cells.append(quantity | cell | position)
             others = [scores[pair] for pair in [*pairs, *criteria] if pair in scores and pair != target]
             counts |= {int(np.isfinite(np.add(other, scores[target])).sum()) for other in others} - {0, 1, 2}
     sizes = " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
@@ -113,7 +113,7 @@ def build_correlation_frames(part: TablePart, layout: Layout) -> list[Frame]:
     remarks += [STARS] if layout.stars else []
     return [
         Frame(
-            part.stem, f"{layout.title}{part.tasks}", tuple(entries), tuple(remarks), ("metric",), ("target",),
+            part.stem, f"{layout.title}{part.tasks}", tuple(cells), make_notes(remarks), ("metric",), ("target",),
             {"metric": "Metric"}, measure="target", show_seeds=False,
         )
     ]  # fmt: skip
@@ -210,33 +210,33 @@ def build_embedder_agreement_frames(part: TablePart, layout: Layout) -> list[Fra
                 raise SpecError(f"table {part.stem}: {what}; add an axis to `tables`")
         first = scores[embedders[0]]
         cells = [correlate((first[s], mean) for s, mean in of.items() if s in first) for of in scores.values()]
-        columns.append((Quantity(*pair, of_pair[0].title, "higher", 3), cells))
+        columns.append((make_quantity(*pair, of_pair[0].title, "higher", 3), cells))
     remark = f"Spearman's ρ over systems with the values under {embedders[0]}."
     title = f"{layout.title}{part.tasks}"
-    return [Frame.build(part.stem, title, embedders, columns, [remark], kinds="embedder", head="Embedder")]
+    return [build_frame(part.stem, title, embedders, columns, [remark], roles="embedder", head="Embedder")]
 
 
 def build_variant_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a table of scores with one column per option set, and a table of Spearman's ρ between the columns."""
     (frame,) = build_value_frames(part, replace(layout, differing="columns"))
-    by_measure = group_by((e for e in frame.entries if e.role == "model"), lambda entry: entry.axes["metric"])
-    columns = [[entry.cell.value for entry in entries] for entries in by_measure.values()]
-    quantities = [entries[0].quantity for entries in by_measure.values()]
-    if len(quantities) < 2:
+    by_measure = frame.data[frame.data["role"] == "model"].groupby("metric", sort=False)
+    columns = [[*cells["value"]] for _, cells in by_measure]
+    if len(columns) < 2:
         return [frame]
     # Shown are the options without the metric's name, or only their values if all titles list the same options.
-    titles = [quantity.title for quantity in quantities]
+    firsts = [cells.iloc[0] for _, cells in by_measure]
+    titles = [str(first["title"]) for first in firsts]
     options = [[part.partition("=") for part in t.partition("(")[2].rpartition(")")[0].split(", ")] for t in titles]
     alike = len({tuple(name for name, _, _ in parts) for parts in options}) == 1
     filled = []
-    for quantity, values, parts in zip(quantities, columns, options, strict=True):
-        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or quantity.title
+    for first, values, parts in zip(firsts, columns, options, strict=True):
+        short = ", ".join(value if alike else f"{name}{sign}{value}" for name, sign, value in parts) or first["title"]
         cells = [correlate(zip(other, values, strict=True)) for other in columns]
-        filled.append((Quantity(quantity.metric, quantity.key, short, decimals=3), cells))
+        filled.append((make_quantity(first["name"], first["key"], short, decimals=3), cells))
     title = f"{frame.title}: agreement of rankings"
     remark = f"Spearman's ρ over {len(columns[0])} systems, without the human row, of the values above."
-    agreement = Frame.build(
-        f"{frame.name}-agreement", title, titles, filled, [remark], kinds="metric", head="Scores", appendix=True
+    agreement = build_frame(
+        f"{frame.name}-agreement", title, titles, filled, [remark], roles="metric", head="Scores", appendix=True
     )
     return [frame, agreement]
 
@@ -255,12 +255,12 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
         cells = []
         for finite in (column[np.isfinite(column)] for column in stds.T):
             std = float(finite.std(ddof=1)) if len(finite) > 1 else math.nan
-            empty = Cell(note="it needs two sets or more")
-            cells.append(Cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
+            empty = make_cell(note="it needs two sets or more")
+            cells.append(make_cell(float(finite.mean()), std, len(finite)) if len(finite) else empty)
         like = _find_like(models, pair)
-        columns.append((Quantity(*pair, f"sd {like.title}", decimals=3, signature=like.signature), cells))
+        columns.append((make_quantity(*pair, f"sd {like.title}", decimals=3, signature=like.signature), cells))
     title = f"{layout.title}{part.tasks}"
-    return [Frame.build(part.stem, title, SETS, columns, SETS_REMARKS, head="Sets", over="systems")]
+    return [build_frame(part.stem, title, SETS, columns, SETS_REMARKS, head="Sets", over="systems")]
 
 
 def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]:
@@ -271,9 +271,9 @@ def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]
     if not scorers:
         raise DataError(f"table {part.stem}: no lengths in tokens and in words; set metric.length.unit=tokens,words")
     cells = [units[scorer, "tokens"] / units[scorer, "words"] for scorer in scorers]
-    column = Quantity("length", "tokens_per_word", "Average Tokens per Word", decimals=3)
+    column = make_quantity("length", "tokens_per_word", "Average Tokens per Word", decimals=3)
     remark = "Mean number of tokens divided by the mean number of words at white space."
-    return [Frame.build(part.stem, f"{layout.title}{part.tasks}", scorers, [(column, cells)], [remark], head="Scorer")]
+    return [build_frame(part.stem, f"{layout.title}{part.tasks}", scorers, [(column, cells)], [remark], head="Scorer")]
 
 
 def _compute_stds(values: Sequence[SystemValue]) -> tuple[float, float, float]:

@@ -20,10 +20,11 @@ from openended.harness.report.tables.agreement import correlate, orient_value, s
 from openended.harness.report.tables.frame import (
     Cell,
     Frame,
-    FrameEntry,
-    Quantity,
+    build_frame,
     choose_column_decimals,
     count_decimals,
+    make_cell,
+    make_quantity,
 )
 from openended.harness.report.tables.selection import check_signatures, load_analysis, select_pairs, split_results
 from openended.harness.results import Results, System, SystemValue, group_by, group_systems, select_values
@@ -85,12 +86,12 @@ def build_comparison(results: Results, reference: str) -> Frame:
         kind = "model"
         rows, sections, remarks = _compare_values(results, reference, rows_of_table)
     columns = [
-        (Quantity("", key, title, decimals=3), [row[at] for row in rows])
+        (make_quantity("", key, title, decimals=3), [row[at] for row in rows])
         for at, (key, title) in enumerate(COLUMNS.items(), 1)
     ]
     stem = f"compare-{reference.replace('/', '-').replace(' ', '_')}"
     title, kinds = f"{reference}: published and measured", [kind if row[1] else "summary" for row in rows]
-    return Frame.build(stem, title, [row[0] for row in rows], columns, remarks, kinds=kinds, sections=sections)
+    return build_frame(stem, title, [row[0] for row in rows], columns, remarks, roles=kinds, sections=sections)
 
 
 def _compare_values(
@@ -124,12 +125,12 @@ def _compare_values(
         digits = max(p.decimals for p in values)
         more = max(digits, min(choose_column_decimals(cells), digits + 1))
         for value, cell in zip(values, cells, strict=True):
-            paper = Cell(value.value, value.sd, decimals=digits)
+            paper = make_cell(value.value, value.sd, own_decimals=digits)
             gap = None if value.read_off else _subtract(cell, paper, more)
             label = _label(value.name, names, matches[value.name][0])
-            rows.append((f"{title}: {label}", paper, replace(cell, decimals=more), gap))
+            rows.append((f"{title}: {label}", paper, cell | {"own_decimals": more}, gap))
         few = "Fewer than three systems in common, or constant values."
-        both = ((value.value, cell.value) for value, cell in zip(values, cells, strict=True))
+        both = ((value.value, cell["value"]) for value, cell in zip(values, cells, strict=True))
         rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, OVER, few)))
         sections += [metric] * (len(values) + 1)
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else DELTA]
@@ -142,19 +143,20 @@ def _compare_values(
 def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], name: str) -> tuple[list[Row], list[str]]:
     """Compare published values with the cells of the table that a layout builds of the runs; also return remarks."""
     layout = measured.load_layout(name)
-    build, entries, remarks = load_analysis(layout.analysis), tuple[FrameEntry, ...](), tuple[str, ...]()
+    build, measured_cells, remarks = load_analysis(layout.analysis), list[Cell](), list[str]()
     with contextlib.suppress(DataError):
         for part in split_results(results, layout, name)[-1:]:
             frame = build(part, layout)[-1]
-            entries, remarks = frame.entries, frame.remarks
-    cells = {(entry.quantity.key, label): entry.cell for entry in entries for label in entry.axes.values()}
+            measured_cells, remarks = frame.list_cells(), [str(note) for note in frame.notes]
+    cells = {(cell["key"], label): make_cell(cell["value"], cell["sd"], cell["n"], note=cell["note"])
+             for cell in measured_cells for label in cell["axes"].values()}  # fmt: skip
     rows: list[Row] = []
     for row in published:
         words = row["metric"].replace("(", "_").split("_")  # sd_precision_vary_p_and_q, correlation(precision;…)
         label = f"Varying {' '.join(words[3:]).title().replace('And', 'and')}" if words[0] == "sd" else row["model"]
         key = words[1].partition(";")[0]
-        cell = cells.get((key, label), Cell(note=NO_ROW))
-        paper = Cell(float(row["value"]), float(row["sd"] or math.nan))
+        cell = cells.get((key, label), make_cell(note=NO_ROW))
+        paper = make_cell(float(row["value"]), float(row["sd"] or math.nan))
         rows.append((f"{key}: {label}", paper, cell, _subtract(cell, paper)))
     return rows, [DELTA, *remarks]
 
@@ -183,9 +185,9 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]
         others = [r["domain"] for r in published if r["metric"] == row["metric"] and r["model"] == row["model"]]
         cell = same[0] if same else having[min(others.index(row["domain"]), len(having) - 1)]
-        if row["model"] and not is_tuned and math.isfinite(cell.value):
-            cell = replace(cell, note=f"{cell.note} {NOT_TUNED}")
-        paper = Cell(float(row["value"]), signed=True)
+        if row["model"] and not is_tuned and math.isfinite(cell["value"]):
+            cell |= {"note": f"{cell['note']} {NOT_TUNED}"}
+        paper = make_cell(float(row["value"]), signed=True)
         where = ", ".join(filter(None, (row["model"], row["domain"] if several else "")))
         label = f"{', '.join(names)}{f' ({where})' if where else ''}"
         rows.append((label, paper, cell, _subtract(cell, paper)))
@@ -193,8 +195,9 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
 
 
 def _subtract(cell: Cell, paper: Cell, decimals: int | None = None) -> Cell | None:
-    finite = math.isfinite(cell.value)
-    return Cell(cell.value - paper.value, signed=True, decimals=decimals) if finite else None
+    difference = cell["value"] - paper["value"]
+    digits = math.nan if decimals is None else decimals
+    return make_cell(difference, signed=True, own_decimals=digits) if math.isfinite(difference) else None
 
 
 def read_published(reference: str) -> list[PaperValue]:
@@ -290,17 +293,17 @@ def _select_measured(items: Iterable[SystemValue], where: Mapping[str, Any]) -> 
 
 def _build_measured_cell(where: Mapping[str, Any], system: System | None, items: Sequence[SystemValue]) -> Cell:
     if system is None:
-        return Cell(note=NO_RUN)
+        return make_cell(note=NO_RUN)
     value = next(iter(_select_measured(system.items, where)), None)
     if value is None or not math.isfinite(value.mean):
-        return Cell(note=value.reason if value is not None and value.reason else NO_METRIC)
+        return make_cell(note=value.reason if value is not None and value.reason else NO_METRIC)
     mean, scale = value.mean, where.get("scale", 1.0)
     if "gap" in where:
         human = measured.find_human_value(items, value)
         if human is None or not math.isfinite(human.mean):
-            return Cell(note="No human value was measured.")
+            return make_cell(note="No human value was measured.")
         mean = abs(mean - human.mean)
-    return Cell(scale * mean, scale * value.sd, value.seeds)
+    return make_cell(scale * mean, scale * value.sd, value.seeds)
 
 
 def _label(name: Name, names: Sequence[Name], system: System | None) -> str:
@@ -342,10 +345,12 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         cells = [_build_difference_cell(tests[n, pair], corrected.get((n, pair), math.nan), gap) for n in names]
         title = f"Δ|Δ {first.title}|" if gap else f"Δ {first.title}"
         direction = "lower" if gap else "none" if first.target is not None else first.direction
-        decimals = max(choose_column_decimals(cells), *(count_decimals(abs(c.value)) for c in cells if c.suffix), 0)
-        differences.append((Quantity(*pair, title, direction, decimals, first.signature, gap), cells))
-        p_cells = [corrected.get((name, pair), Cell(note=UNTESTED)) for name in names]
-        p_values.append((Quantity(*pair, f"p {first.title}", "none", 4, p_values=True), p_cells))
+        decimals = max(
+            choose_column_decimals(cells), *(count_decimals(abs(c["value"])) for c in cells if c.get("mark")), 0
+        )
+        differences.append((make_quantity(*pair, title, direction, decimals, first.signature, gap=gap), cells))
+        p_cells = [corrected.get((name, pair), make_cell(note=UNTESTED)) for name in names]
+        p_values.append((make_quantity(*pair, f"p {first.title}", "none", 4, is_p=True), p_cells))
     estimates, signatures = paired.describe_estimates(results, (value for values in pairs.values() for value in values))
     labels = ", ".join(dict.fromkeys(system.name for system in baselines.values()))
     label = f"{labels} (last good)" if baseline == LAST_GOOD else labels
@@ -356,7 +361,7 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
         "Tests over examples for means (sign flips), over paired replicates for other metrics, otherwise over seeds.",
         *estimates,
     ]
-    if any(c.suffix.endswith(UNSURE) for _, cells in differences for c in cells):
+    if any(c.get("mark", "").endswith(UNSURE) for _, cells in differences for c in cells):
         remarks.append(f"{UNSURE} The two values differ; it is open which of them is nearer to the human value.")
     seeds = sorted({t.n for t in tests.values() if t is not None and t.over == "seeds" and math.isfinite(t.p_value)})
     if seeds:
@@ -365,8 +370,8 @@ def build_significance_frames(results: Results, baseline: str) -> list[Frame]:
     title, rules = f"Difference from {label}", tuple(signatures)
     holm = ["p-values after Holm's correction over all cells."]
     return [
-        Frame.build("significance", title, names, differences, remarks, rules=rules),
-        Frame.build("significance-p", f"p-values against {label}", names, p_values, holm),
+        build_frame("significance", title, names, differences, remarks, rules=rules),
+        build_frame("significance-p", f"p-values against {label}", names, p_values, holm),
     ]
 
 
@@ -458,9 +463,9 @@ def format_worsening(worsening: Worsening) -> tuple[str, str, str, str]:
 
 def _build_difference_cell(test: paired.SystemComparison | None, p_value: float, gap: bool) -> Cell:
     if test is None:
-        return Cell(note="One of the two systems has no value, or there is no human value to compare with.")
+        return make_cell(note="One of the two systems has no value, or there is no human value to compare with.")
     if not math.isfinite(p_value):
-        return Cell(test.difference, signed=True, note=UNTESTED)
+        return make_cell(test.difference, signed=True, note=UNTESTED)
     sign = stars(p_value)
     unsure = UNSURE if sign and gap and not test.nearer < paired.LEVEL else ""
-    return Cell(test.difference, n=test.n, signed=True, suffix=sign + unsure)
+    return make_cell(test.difference, n=test.n, signed=True, mark=sign + unsure)

@@ -12,7 +12,7 @@ import numpy as np
 
 from openended.harness.core import F64, DataError, SpecError, UndefinedMetric, suggest
 from openended.harness.imported import SystemScores
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.results import group_by
 from openended.metrics.bradley_terry import bradley_terry, compute_influence
 from openended.metrics.calibration import Unit, list_levels, read_levels_of_people
@@ -117,16 +117,16 @@ def build_correction_frame(
                 score.rated, float(estimate.worth[0]), score.agreement,
             ))  # fmt: skip
     heads = (
-        Quantity("", "judge", "judge"), Quantity("", "people", "people", interval=True),
-        Quantity("", "corrected", "corrected", interval=True), Quantity("", "rated", "rated", decimals=0),
-        Quantity("", "worth", "worth", decimals=0), Quantity("", "rho", "ρ"),
+        make_quantity("", "judge", "judge"), make_quantity("", "people", "people"),
+        make_quantity("", "corrected", "corrected"), make_quantity("", "rated", "rated", decimals=0),
+        make_quantity("", "worth", "worth", decimals=0), make_quantity("", "rho", "ρ"),
     )  # fmt: skip
     columns = list(zip(heads, zip(*rows, strict=True), strict=True))
-    return Frame.build("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
+    return build_frame("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
 
 
 def _make_cell(value: float, low: float, high: float) -> Cell:
-    return Cell(value, interval=(low, high) if math.isfinite(low + high) else None)
+    return make_cell(value, interval=(low, high) if math.isfinite(low + high) else None)
 
 
 # Judgments of a study: mean ratings, and abilities from pairs --------------------------------------------------------
@@ -166,12 +166,9 @@ def build_study_correction_frame(rows: Sequence[Mapping[str, Any]], people: Path
     remark = f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median). {EXPLAINED}"
     if not cells:
         remark = f"Not corrected by {who}: fewer than {LEAST_ITEMS} items that both judged."
-    columns = [
-        (Quantity("", name, name, interval=True), [cells.get((player, name)) for player in players])
-        for name in criteria
-    ]
+    columns = [(make_quantity("", name, name), [cells.get((player, name)) for player in players]) for name in criteria]
     what = "Bradley-Terry abilities" if pairs else "Mean ratings"
-    return Frame.build("corrected", f"{what} that {who} would give", players, columns, [remark], head="Player")
+    return build_frame("corrected", f"{what} that {who} would give", players, columns, [remark], head="Player")
 
 
 def _estimate_mean(units: Sequence[Unit], levels: Mapping[Unit, float]) -> ItemEstimate:

@@ -12,7 +12,7 @@ from openended.harness.report.analysis.group_sequential import (
     judge_comparisons,
     select_last_looks,
 )
-from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, Quantity
+from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.results import Results
 
 _WORDS = {
@@ -29,10 +29,13 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
     used = sum(int(axes["num_examples"]) * int(axes["samples"]) for axes in sizes)
     most = sum(plan.looks[-1] * int(axes["samples"]) for axes in sizes)
     columns: list[Filled] = [
-        (Quantity("", "outcome", "decision"), [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions]),
-        (Quantity("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
-        (Quantity("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
-        (Quantity("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
+        (
+            make_quantity("", "outcome", "decision"),
+            [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions],
+        ),
+        (make_quantity("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
+        (make_quantity("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
+        (make_quantity("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
     ]
     count = len(plan.comparisons)
     share = f" and {count} comparisons (Bonferroni)" if count > 1 else ""
@@ -47,7 +50,7 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
         remarks.append("No effect seen: the texts left would hardly have decided it; this does not show equality.")
     remarks += [f"{d.comparison.title}: the values differ in {d.differing}." for d in decisions if d.differing]
     titles = [decision.comparison.title for decision in decisions]
-    return Frame.build("decisions", "Decisions", titles, columns, remarks, head="Comparison")
+    return build_frame("decisions", "Decisions", titles, columns, remarks, head="Comparison")
 
 
 def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
@@ -56,6 +59,6 @@ def _build_difference_cell(plan: DecisionPlan, decision: Decision) -> Cell:
         return BLANK
     look, boundary = decision.looks[-1], plan.boundaries[len(decision.looks) - 1]
     if not look.std_error > 0:
-        return Cell(look.difference, signed=True, note="no standard error: the replicates do not vary")
+        return make_cell(look.difference, signed=True, note="no standard error: the replicates do not vary")
     away = compute_margin(look, boundary)
-    return Cell(look.difference, signed=True, interval=(look.difference - away, look.difference + away))
+    return make_cell(look.difference, signed=True, interval=(look.difference - away, look.difference + away))

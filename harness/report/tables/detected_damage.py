@@ -9,7 +9,7 @@ from pathlib import Path
 from openended.harness.core import DataError, escape_csv_cell, parse_signature, write_text
 from openended.harness.imported import Damage, list_damages, parse_damage
 from openended.harness.report.analysis.paired import LEVEL, Z, correct_by_holm
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, select_pairs
 from openended.harness.results import Layout, Results, SystemValue, find_interval, parse_sizes
 
@@ -132,7 +132,7 @@ def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
     no = "no?" if texts < FEW_TEXTS else "no"
     columns = [
-        (Quantity(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
+        (make_quantity(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
         for pair in pairs
         if pair in titles
     ]
@@ -142,14 +142,14 @@ def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
     warning = f"no?: with {texts} texts per side, {visible}; a larger num_examples shows smaller ones"
     labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
     warnings = (warning,) if texts < FEW_TEXTS else ()
-    return [Frame.build(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
+    return [build_frame(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
 
 
 def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:
     if curve is None or not curve.is_known:
-        return Cell(note="no value, or no interval")
+        return make_cell(note="no value, or no interval")
     mark = "" if curve.is_monotone else "~"
-    return f"{no}{mark}" if curve.smallest is None else Cell(float(curve.smallest), suffix=mark)
+    return f"{no}{mark}" if curve.smallest is None else make_cell(float(curve.smallest), mark=mark)
 
 
 def write_stress_csv(results: Results, folder: Path) -> Path:

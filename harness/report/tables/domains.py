@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from openended.harness.core import DataError, Example
-from openended.harness.report.tables.frame import Filled, Frame, Quantity
+from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_quantity
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
 from openended.harness.storage import read_examples
@@ -28,9 +28,9 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         visible.sort(key=lambda entry: (len(entry[1]), -entry[1].total(), entry[0]))
         counts = [counts for _, counts in visible]
         columns: list[Filled] = [
-            (Quantity("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
-            (Quantity("mauve", "domains", "domains", decimals=0), map(len, counts)),
-            (Quantity("mauve", "counts", "texts of each domain"),
+            (make_quantity("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
+            (make_quantity("mauve", "domains", "domains", decimals=0), map(len, counts)),
+            (make_quantity("mauve", "counts", "texts of each domain"),
              [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
         ]  # fmt: skip
         pure = sum(len(c) <= FEW_DOMAINS for c in counts)
@@ -40,7 +40,7 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         )
         stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
         title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell, _ in visible]
-        tables.append(Frame.build(stem, title, labels, columns, [remark], kinds="metric", head="Cell"))
+        tables.append(build_frame(stem, title, labels, columns, [remark], roles="metric", head="Cell"))
     if not tables:
         raise DataError(
             f"table {part.stem}: no run has cells of MAUVE for texts with a domain: run metric=[mauve] with "

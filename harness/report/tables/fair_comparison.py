@@ -22,7 +22,14 @@ from openended.harness.core import F64, DataError
 from openended.harness.report.analysis import paired
 from openended.harness.report.analysis.paired import LEVEL
 from openended.harness.report.tables import selection
-from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, choose_column_decimals
+from openended.harness.report.tables.frame import (
+    Filled,
+    Frame,
+    build_frame,
+    choose_column_decimals,
+    make_cell,
+    make_quantity,
+)
 from openended.harness.report.tables.selection import TablePart, make_slug
 from openended.harness.results import Layout, Pair, System, SystemValue, find_target, orient, select_values
 
@@ -247,24 +254,23 @@ def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     first, most = select_values(part.items, *pair)[0], min(c.settings for c in curves)
     fresh = any(math.isfinite(c.fresh[0]) for c in curves)
     title, direction = describe_printed_value(first)
-    columns: list[Filled] = [(Quantity("", "settings", "settings", decimals=0), [c.settings for c in curves])]
+    columns: list[Filled] = [(make_quantity("", "settings", "settings", decimals=0), [c.settings for c in curves])]
     digits = 0
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
         cells = []
         for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
-            cells.append(Cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
+            cells.append(make_cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
-        interval = any(cell.interval for cell in cells)
-        columns.append((Quantity(*pair, f"N={n}", direction, digits, first.signature, interval=interval), cells))
+        columns.append((make_quantity(*pair, f"N={n}", direction, digits, first.signature), cells))
     if fresh:
         seen = [c.seen[most - 1] for c in curves]
-        columns.append((Quantity(*pair, f"N={most}, same seeds", "none", digits), seen))
+        columns.append((make_quantity(*pair, f"N={most}, same seeds", "none", digits), seen))
     sweeps = {sweep.name: sweep for sweep in group_sweeps(part.items)}
     names = [_name_best_setting(sweeps[c.name], part.items, pair, c.half[-1], digits) for c in curves]
-    columns.append((Quantity("", "setting", "best setting"), names))
+    columns.append((make_quantity("", "setting", "best setting"), names))
     remarks = [_DRAWN, _FRESH if fresh else _SEEN, _WINNER]
     remarks += [f"Without a sweep of two settings: {', '.join(without)}."] if without else []
-    return Frame.build(
+    return build_frame(
         f"{part.stem}-best-{make_slug(pair[1])}", f"Best of N settings: {title}", [c.name for c in curves], columns,
         remarks, head="Decoder", ranked=True,
     )  # fmt: skip
@@ -295,15 +301,15 @@ def _build_pareto_frame(part: TablePart, pairs: tuple[Pair, Pair]) -> Frame | No
     columns: list[Filled] = []
     for pair, entries in zip(pairs, zip(*rows, strict=True), strict=True):
         printed = [v.mean if target is None else abs(v.mean - target) for v, target in entries]
-        cells = [Cell(number, v.sd, v.seeds) for number, (v, _) in zip(printed, entries, strict=True)]
+        cells = [make_cell(number, v.sd, v.seeds) for number, (v, _) in zip(printed, entries, strict=True)]
         first = select_values(part.items, *pair)[0]
-        column = Quantity(*pair, *describe_printed_value(first), None, first.signature, is_gap(first))
+        column = make_quantity(*pair, *describe_printed_value(first), None, first.signature, gap=is_gap(first))
         columns.append((column, cells))
     names = [system.name for system, *_ in settings]
     by = [next((names[i] for i in front if measured.dominates(costs[i], cost)), "none (Pareto)") for cost in costs]
-    columns.append((Quantity("", "pareto", "dominated by"), by))
+    columns.append((make_quantity("", "pareto", "dominated by"), by))
     stem = f"{part.stem}-pareto-{make_slug(pairs[0][0])}"
-    return Frame.build(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
+    return build_frame(stem, "Quality and diversity: Pareto front", names, columns, [_DOMINATED])
 
 
 def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
@@ -317,11 +323,11 @@ def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
         tally = tally_wins(names, tests[pair], {key: p for (tested, key), p in corrected.items() if tested == pair})
         title, _ = describe_printed_value(select_values(part.items, *pair)[0])
         words = [f"{c['+']}/{c['=']}/{c['-']}" + (f" ?{c['?']}" if c["?"] else "") for c in tally.values()]
-        columns.append((Quantity(*pair, f"{title}: win/tie/loss"), words))
+        columns.append((make_quantity(*pair, f"{title}: win/tie/loss"), words))
     if len(names) < 2 or not columns:
         return None
     holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
-    return Frame.build(
+    return build_frame(
         f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder"
     )
 

@@ -1,4 +1,4 @@
-"""The tidy frame of a table: one entry per printed number, with its axes, its uncertainty and whether it is the best.
+"""The tidy frame of a table: one row per printed number, with its axes, its uncertainty and whether it is the best.
 
 An analysis turns results into a frame; `pivot.build_table` turns a frame into a table as a layout says.
 
@@ -10,11 +10,14 @@ the best count as not significant. Among equal systems, in at most 5 % of column
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from openended.harness.core import OUT_OF_DOMAIN
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
-from openended.harness.results import SystemValue, orient
+from openended.harness.results import group_by, orient
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DASH = "–"
 MOST_DECIMALS = 8
@@ -35,6 +38,203 @@ BOLD: Mapping[BoldRule, str] = {
     "seeds": "nothing, since no test compares these means (intervals=200 adds one; ↑ and ↓ have one from 6 seeds on)",
 }
 
+Cell = dict[str, Any]
+"""One number: some or all of `FIELDS`, and its axes."""
+FIELDS: Cell = {
+    # What the number is.
+    "name": "",  # its metric
+    "key": "",
+    "title": "",
+    "direction": "none",  # `higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower`: gaps)
+    "aim": math.nan,  # the best possible value: the target, or the human value
+    "signature": "",
+    "gap": False,  # whether it is |model − human|
+    "is_p": False,  # whether it is a p-value
+    # The number.
+    "value": math.nan,
+    "low": math.nan,  # of its 95 % interval, which is printed after it
+    "high": math.nan,
+    "sd": math.nan,
+    "error": math.nan,  # that the metric itself reports: sd over its repetitions, or a standard error
+    "n": 0,  # number of seeds
+    "p": math.nan,  # that the best system is no better, corrected as for bold face; NaN if it is not tested
+    "best": False,
+    "rule": "",  # how the best cells of its column were found; empty: none is marked
+    "is_ranked": True,  # whether it may be best
+    "note": "",  # footnote: why there is no value, or a caveat
+    # How it is printed.
+    "decimals": math.nan,  # of its column
+    "own_decimals": math.nan,  # that override those
+    "interval": False,  # whether its column has intervals
+    "mark": "",  # text after the number (stars of a test)
+    "signed": False,  # whether to print a plus sign
+    "words": "",  # text instead of a number
+    "blank": False,  # whether the cell is empty on purpose
+    "source": None,  # the `SystemValue` behind it
+    "human": None,  # the human one that it is compared with
+    # Where it belongs.
+    "role": "model",  # or `human`, or another one that is not ranked
+    "seeds": 0,  # of its row
+    "section": None,  # numbers of other sections are separated by a line
+    "labels": {},  # axis → how its value is printed, where that differs
+    "typed": {},  # axis → its value as typed, with the options of decoders and models; the layout's `names` read it
+}
+"""Field of a number → its value where nothing else is said; the other columns of a frame are axes."""
+BLANK: Cell = {"blank": True}
+Comparison = Callable[[Cell, Cell], float]
+"""The p-value of two cells being equally good; NaN if it is unknown."""
+Filled = tuple[Cell, Iterable[Any]]
+"""What the numbers of a column are, and its contents: cells, numbers, words, or None for an empty cell."""
+
+
+class Note(NamedTuple):
+    """A line under a table: a reason to doubt values, how to read them, or a rule that only some readers ask for."""
+
+    kind: Literal["warning", "remark", "rule"]
+    text: str
+    about: tuple[str, ...] = ()  # the tasks that it is about; empty: all
+
+    def __str__(self) -> str:
+        return f"{self.text} ({', '.join(self.about)})" if self.about else self.text
+
+
+def make_notes(
+    remarks: Iterable[str] = (), warnings: Iterable[str] = (), rules: Iterable[str] = ()
+) -> tuple[Note, ...]:
+    """Return lines of the three kinds as notes."""
+    kinds = (("warning", warnings), ("remark", remarks), ("rule", rules))
+    return tuple(Note(kind, text) for kind, texts in kinds for text in texts)  # type: ignore[arg-type]
+
+
+def make_quantity(
+    name: str, key: str, title: str, direction: str = "none", decimals: float | None = None, signature: str = "", *,
+    gap: bool = False, aim: float | None = None, is_p: bool = False,
+) -> Cell:  # fmt: skip
+    """Describe what the numbers of a column are; without `decimals` these are chosen by `RULE`."""
+    return {
+        "name": name, "key": key, "title": title, "direction": direction, "signature": signature, "gap": gap,
+        "aim": math.nan if aim is None else aim, "is_p": is_p, "decimals": math.nan if decimals is None else decimals,
+    }  # fmt: skip
+
+
+def make_cell(
+    value: float = math.nan, sd: float = math.nan, n: int = 0, *, interval: tuple[float, float] | None = None,
+    **fields: Any,  # noqa: ANN401 - of `FIELDS`
+) -> Cell:  # fmt: skip
+    """Return the cell of a number with its standard deviation over n seeds, its interval, and any other fields."""
+    low, high = interval or (math.nan, math.nan)
+    return {"value": value, "sd": sd, "n": n, "low": low, "high": high, **fields}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """The numbers of one table, the axes of its rows and columns where the layout names none, and what to say of it."""
+
+    name: str  # file stem
+    title: str
+    cells: tuple[Cell, ...]  # each with its axes beside its fields
+    notes: tuple[Note, ...] = ()
+    rows: tuple[str, ...] = ("system",)
+    columns: tuple[str, ...] = ("metric",)
+    heads: Mapping[str, str] = field(default_factory=dict)  # axis → title of its column of labels
+    measure: str = "metric"  # the axis whose values are the quantities
+    appendix: bool = False  # whether it is about another frame, and printed by its own axes
+    show_seeds: bool = True
+    over: str = "seeds"  # what the standard deviations of its cells are over
+
+    @property
+    def data(self) -> "pd.DataFrame":
+        """The tidy pandas frame: a row per number, with its axes and `FIELDS`."""
+        import pandas as pd
+
+        return pd.DataFrame([FIELDS | cell for cell in self.cells])
+
+    def list_cells(self) -> list[Cell]:
+        """Return new copies of the cells with all fields, and with their axes under `axes`."""
+        return [
+            FIELDS | cell | {"axes": {axis: value for axis, value in cell.items() if axis not in FIELDS}}
+            for cell in self.cells
+        ]
+
+
+def build_frame(
+    name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
+    head: str = "System", roles: Sequence[str] | str = "model", seeds: Sequence[int] = (),
+    sections: Sequence[object] = (), ranked: bool = False, compare: Comparison | None = None,
+    warnings: Iterable[str] = (), rules: Iterable[str] = (), **options: Any,  # noqa: ANN401 - fields of the frame
+) -> Frame:  # fmt: skip
+    """Build a frame from declared columns: what the numbers of each are, with one content per label.
+
+    `head` is the title of the labels; `roles` of the rows (or one for all), numbers of `seeds`, which add a column, and
+    `sections`, which lines separate, are optional. If `ranked`, the best cells are marked by the test `compare`.
+    """
+    axis = head.lower()
+    roles = [roles] * len(labels) if isinstance(roles, str) else roles
+    filled = [fill_column(quantity, contents, roles) for quantity, contents in columns]
+    ids = [".".join(filter(None, (cells[0]["name"], cells[0]["key"]))) for cells in filled if cells]
+    numbers: list[Cell] = []
+    for cells, measure in zip(filled, ids, strict=False):
+        metric = measure if ids.count(measure) == 1 else cells[0]["title"]
+        for at, cell in enumerate(mark_best(cells, compare) if ranked else cells):
+            label = labels[at] if labels.count(labels[at]) == 1 else f"{labels[at]}\0{at}"  # texts may be equal
+            position = {
+                axis: label, "metric": metric, "labels": {axis: labels[at]}, "seeds": seeds[at] if seeds else 0,
+                "section": sections[at] if sections else None,
+            }  # fmt: skip
+            numbers.append(cell | position)
+    options = {"show_seeds": bool(seeds), **options}
+    return Frame(
+        name, title, tuple(numbers), make_notes(remarks, warnings, rules), (axis,), heads={axis: head}, **options
+    )
+
+
+def fill_column(quantity: Cell, contents: Iterable[Any], roles: Sequence[str]) -> list[Cell]:
+    """Return the cells of a column, with its decimals."""
+    cells = [
+        FIELDS | quantity | to_cell(content) | {"role": role} for content, role in zip(contents, roles, strict=True)
+    ]
+    decimals = quantity["decimals"]
+    style = {
+        "decimals": choose_column_decimals(cells) if math.isnan(decimals) else decimals,
+        "interval": any(map(has_interval, cells)),
+    }
+    return [cell | style for cell in cells]
+
+
+def to_cell(content: Cell | float | str | None) -> Cell:
+    """Return the cell of a number, of words or of nothing."""
+    if content is None:
+        return BLANK
+    if isinstance(content, dict):
+        return content
+    return {"words": content} if isinstance(content, str) else {"value": float(content)}
+
+
+def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
+    """Join frames of one analysis on several tasks: rows are grouped by task, columns have equal decimals."""
+    decimals: dict[str, float] = {}
+    for cell in (cell for frame in frames.values() for cell in frame.cells):
+        decimals[cell["metric"]] = max(decimals.get(cell["metric"], 0), cell["decimals"])
+    cells = tuple(
+        cell | {"task": task, "typed": {"task": task, **cell["typed"]}, "decimals": decimals[cell["metric"]]}
+        for task, frame in frames.items() for cell in frame.cells
+    )  # fmt: skip
+    tasks = group_by(
+        ((note, task) for task, frame in frames.items() for note in frame.notes), lambda entry: entry[0][:2]
+    )
+    notes = []
+    for (kind, text), entries in tasks.items():
+        about = tuple(dict.fromkeys(task for _, task in entries))
+        notes.append(Note(kind, text, about if len(about) < len(frames) else ()))
+    first = next(iter(frames.values()))
+    return replace(
+        first, name=name, title=title, cells=cells, notes=tuple(notes), rows=("task", *first.rows),
+        heads={"task": "Task", **first.heads},
+    )  # fmt: skip
+
+
+# Style ----------------------------------------------------------------------------------------------------------------
+
 
 def choose_decimals(values: Iterable[float], spreads: Iterable[float] = ()) -> int:
     """Return the number of decimals of a column (see `RULE`)."""
@@ -45,6 +245,15 @@ def choose_decimals(values: Iterable[float], spreads: Iterable[float] = ()) -> i
         return by_size
     typical = finite[len(finite) // 2]
     return min(by_size, max(0, 1 - math.floor(math.log10(typical))))
+
+
+def choose_column_decimals(cells: Iterable[Cell]) -> int:
+    """Choose the decimals of a quantity from its cells."""
+    cells = [FIELDS | cell for cell in cells]
+    return choose_decimals(
+        [cell["value"] for cell in cells],
+        [cell["sd"] if math.isfinite(cell["sd"]) else cell["error"] for cell in cells],
+    )
 
 
 def count_decimals(size: float, least: int = 0) -> int:
@@ -77,221 +286,58 @@ def arrow(direction: str, target: float | None = None) -> str:
     return ARROWS.get(direction, "") if target is None else f"→{target:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """What a printed number is: one value of one metric with one signature."""
-
-    metric: str
-    key: str
-    title: str
-    direction: str = "none"
-    """`higher`, `lower`, `match_human`, `target` or `none`; of the printed number (`lower` for gaps)."""
-    decimals: int | None = None  # None: chosen from the cells by `RULE`
-    signature: str = ""
-    gap: bool = False  # whether |model − human| is printed
-    target: float | None = None  # the best possible value if the direction is `target`
-    bold: BoldRule = ""  # how the best cells were found; empty: none is marked
-    interval: bool = False  # whether its cells show a 95 % interval
-    p_values: bool = False  # whether its cells are p-values
-
-    @property
-    def heading(self) -> str:
-        """Title with arrow, and what the cells show after the number."""
-        doubt = DAGGER if self.out_of_domain else ""
-        interval = "[95 % CI]" if self.interval else ""
-        return " ".join(filter(None, (f"{self.title}{doubt}", arrow(self.direction, self.target), interval)))
-
-    @property
-    def out_of_domain(self) -> bool:
-        """Whether a bundled scorer or embedder scored texts of another domain than its own."""
-        return OUT_OF_DOMAIN in self.signature
+def get_sign(cell: Cell) -> str:
+    """Return the symbol of the direction of a cell."""
+    return arrow(cell["direction"], cell["aim"] if cell["direction"] == "target" else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One number, or the reason why it is missing."""
-
-    value: float = math.nan
-    sd: float = math.nan
-    n: int = 0  # number of seeds
-    metric_error: float = math.nan
-    """Uncertainty that the metric itself reports: sd over its repetitions, or a standard error."""
-    best: bool = False
-    note: str = ""  # footnote of the cell: why there is no value, or a caveat
-    interval: tuple[float, float] | None = None  # 95 % interval, printed after the number as `[low, high]`
-    suffix: str = ""  # text after the number (stars of a test)
-    signed: bool = False  # whether to print a plus sign
-    decimals: int | None = None  # overrides the decimals of the column
-    words: str = ""  # text instead of a number
-    blank: bool = False  # whether the cell is empty on purpose
-    is_ranked: bool = True  # whether it may be best
-    source: SystemValue | None = field(default=None, compare=False, repr=False)
-    """The value behind the number; used by the page."""
-    human: SystemValue | None = field(default=None, compare=False, repr=False)
-    """The human value that the number is compared with."""
-    quantity: Quantity | None = None  # what it is, where the column of its table does not say that
-    p_value: float = field(default=math.nan, compare=False, repr=False)
-    """That the best system is no better, corrected as for bold face; NaN if it is not tested."""
+def has_interval(cell: Cell) -> bool:
+    """Return whether a cell has an interval."""
+    return math.isfinite(cell["low"]) and math.isfinite(cell["high"])
 
 
-BLANK = Cell(blank=True)
-Comparison = Callable[[Cell, Cell], float]
-"""The p-value of two cells being equally good; NaN if it is unknown."""
-Filled = tuple[Quantity, Iterable[Any]]
-"""A quantity, and what a frame says of it for each row: a `Cell`, a number, words, or None for an empty cell."""
+def is_out_of_domain(signature: str) -> bool:
+    """Return whether a bundled scorer or embedder scored texts of another domain than its own."""
+    return OUT_OF_DOMAIN in signature
 
 
-@dataclass(frozen=True, slots=True)
-class FrameEntry:
-    """One printed number and where it belongs."""
-
-    axes: Mapping[str, str]  # axis → value; `metric` and `system` are axes like any other
-    quantity: Quantity
-    cell: Cell
-    titles: Mapping[str, str] = field(default_factory=dict)  # axis → how its value is printed, where that differs
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Axis → value as typed, with the options of decoders and models; the layout's `names` read it."""
-    role: str = "model"  # or `human`, or another one that is not ranked
-    seeds: int = 0
-    section: object = None  # entries of other sections are separated by a line
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The entries of one table, the axes of its rows and columns where the layout names none, and what to say of it."""
-
-    name: str  # file stem
-    title: str
-    entries: tuple[FrameEntry, ...]
-    remarks: tuple[str, ...] = ()  # how to read the values
-    rows: tuple[str, ...] = ("system",)
-    columns: tuple[str, ...] = ("metric",)
-    heads: Mapping[str, str] = field(default_factory=dict)  # axis → title of its column of labels
-    measure: str = "metric"  # the axis whose values are the quantities
-    appendix: bool = False  # whether it is about another frame, and printed by its own axes
-    show_seeds: bool = True
-    over: str = "seeds"  # what the standard deviations of its cells are over
-    warnings: tuple[str, ...] = ()  # reasons to doubt values
-    rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
-
-    @classmethod
-    def build(
-        cls, name: str, title: str, labels: Sequence[str], columns: Iterable[Filled], remarks: Iterable[str] = (), *,
-        head: str = "System", kinds: Sequence[str] | str = "model", seeds: Sequence[int] = (),
-        sections: Sequence[object] = (), ranked: bool = False, compare: "Comparison | None" = None,
-        **options: Any,  # noqa: ANN401
-    ) -> "Frame":  # fmt: skip
-        """Build a frame from declared columns.
-
-        Args:
-            name: File stem of the table.
-            title: Its title.
-            labels: Of the rows.
-            columns: Quantities with one entry per label.
-            remarks: How to read the values.
-            head: Title of the labels.
-            kinds: Of the rows, or one for all: `model`, `human`, or another one that is not ranked.
-            seeds: Numbers of seeds of the rows, which add a column.
-            sections: Of the rows, separated by lines.
-            ranked: Whether to mark the best cells of each column.
-            compare: The test of two cells.
-            options: Further fields of the frame.
-        """
-        kinds, axis, styled = [kinds] * len(labels) if isinstance(kinds, str) else kinds, head.lower(), []
-        for quantity, contents in columns:
-            cells = list(map(to_cell, contents))
-            digits = choose_column_decimals(cells) if quantity.decimals is None else quantity.decimals
-            filled = replace(quantity, decimals=digits)
-            styled.append(mark_best(filled, cells, kinds, compare) if ranked else (filled, cells))
-        ids = [f"{q.metric}.{q.key}" if q.metric else q.key for q, _ in styled]
-        entries = []
-        for at, label in enumerate(labels):
-            where = label if labels.count(label) == 1 else f"{label}\0{at}"  # texts may be equal
-            for (quantity, cells), measure in zip(styled, ids, strict=True):
-                axes = {axis: where, "metric": measure if ids.count(measure) == 1 else quantity.title}
-                entries.append(
-                    FrameEntry(
-                        axes, quantity, cells[at], {axis: label}, role=kinds[at], seeds=seeds[at] if seeds else 0,
-                        section=sections[at] if sections else None,
-                    )
-                )  # fmt: skip
-        return cls(
-            name, title, tuple(entries), tuple(remarks), (axis,), heads={axis: head},
-            **{"show_seeds": bool(seeds), **options},
-        )  # fmt: skip
+def format_cell(cell: Cell) -> tuple[str, str]:
+    """Format a cell's number and its uncertainty: the interval, else std over seeds and the metric's own error."""
+    if cell["words"]:
+        return cell["words"], ""
+    if not math.isfinite(cell["value"]):
+        return ("" if cell["blank"] else DASH), ""
+    digits = int(next(digits for digits in (cell["own_decimals"], cell["decimals"], 3) if math.isfinite(digits)))
+    number = (format_p_value if cell["is_p"] else format_fixed)(cell["value"], digits)
+    sign = "+" if cell["signed"] and cell["value"] > 0 and number.strip("0.,") else ""
+    if has_interval(cell):
+        spreads = [f"[{format_fixed(cell['low'], digits)}, {format_fixed(cell['high'], digits)}]"]
+    else:
+        spreads = [f"± {format_fixed(cell['sd'], digits)}"] if math.isfinite(cell["sd"]) else []
+        spreads += [f"({format_fixed(cell['error'], digits)})"] if math.isfinite(cell["error"]) else []
+    return f"{sign}{number}", " ".join(spreads)
 
 
-def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
-    """Join frames of one analysis on several tasks: rows are grouped by task, columns have equal decimals.
-
-    A line that is not about all tasks names its own.
-    """
-    decimals: dict[str, int] = {}
-    for entry in (entry for frame in frames.values() for entry in frame.entries):
-        measure = entry.axes["metric"]
-        decimals[measure] = max(decimals.get(measure, 0), entry.quantity.decimals or 0)
-    entries = [
-        replace(
-            entry, axes={"task": task, **entry.axes}, settings={"task": task, **entry.settings},
-            quantity=replace(entry.quantity, decimals=decimals[entry.axes["metric"]]),
-        )
-        for task, frame in frames.items() for entry in frame.entries
-    ]  # fmt: skip
-
-    def join_lines(lines_of: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-        tasks: dict[str, list[str]] = {}
-        for task, lines in lines_of.items():
-            for line in lines:
-                tasks.setdefault(line, []).append(task)
-        return tuple(
-            line if len(of) == len(lines_of) else f"{line} ({', '.join(of)})" for line, of in tasks.items()
-        )  # fmt: skip
-
-    first = next(iter(frames.values()))
-    return replace(
-        first, name=name, title=title, entries=tuple(entries), rows=("task", *first.rows),
-        heads={"task": "Task", **first.heads}, remarks=join_lines({task: f.remarks for task, f in frames.items()}),
-        warnings=join_lines({task: f.warnings for task, f in frames.items()}),
-        rules=join_lines({task: f.rules for task, f in frames.items()}),
-    )  # fmt: skip
+# The best cells -------------------------------------------------------------------------------------------------------
 
 
-# Style ----------------------------------------------------------------------------------------------------------------
-
-
-def to_cell(content: Cell | float | str | None) -> Cell:
-    """Return the cell of a number, of words or of nothing."""
-    if isinstance(content, Cell):
-        return content
-    if content is None:
-        return BLANK
-    return Cell(words=content) if isinstance(content, str) else Cell(float(content))
-
-
-def choose_column_decimals(cells: Sequence[Cell]) -> int:
-    """Choose the decimals of a quantity from its cells."""
-    return choose_decimals([c.value for c in cells], [c.sd if math.isfinite(c.sd) else c.metric_error for c in cells])
-
-
-def mark_best(
-    quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str], compare: Comparison | None = None, *,
-    tested: bool = True,
-) -> tuple[Quantity, list[Cell]]:  # fmt: skip
-    """Mark the best cells of a quantity, and note in the quantity how they were found.
+def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, tested: bool = True) -> list[Cell]:
+    """Mark the best cells of a column, and how they were found.
 
     Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
     is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested is not separated from the
     best. Without tests, costs (values, or distances to the human value or target) that are printed alike are ties. With
-    tests, the quantity gets as many decimals as it takes to print what they separate from the best differently. Nothing
-    is marked in a quantity whose scoring model is out of its domain, nor is a lone value. If not `tested`, the best
+    tests, the column gets as many decimals as it takes to print what they separate from the best differently. Nothing
+    is marked in a column whose scoring model is out of its domain, nor is a lone value. If not `tested`, the best
     printed values are marked, as many tables of articles have them.
     """
-    costs, decimals = rank_cells(quantity, cells, kinds), quantity.decimals or 0
-    if len(costs) < 2 or quantity.out_of_domain:
-        return replace(quantity, bold=""), [replace(cell, best=False) for cell in cells]
+    costs = rank_cells(cells)
+    if len(costs) < 2 or is_out_of_domain(cells[0]["signature"]):
+        return [cell | {"best": False, "rule": ""} for cell in cells]
+    decimals = int(cells[0]["decimals"])
     best = next(iter(costs))
     texts = {
-        at: format_fixed(cost, digits if (digits := cells[at].decimals) is not None else decimals)
+        at: format_fixed(cost, decimals if math.isnan(digits := cells[at]["own_decimals"]) else int(digits))
         for at, cost in costs.items()
     }
     marked = {at for at in costs if texts[at] == texts[best]}
@@ -299,63 +345,62 @@ def mark_best(
     tests: dict[BoldRule, dict[int, float]] = {}
     if tested:
         tests["tests"] = {at: compare(cells[at], cells[best]) for at in others} if compare is not None else {}
-        tests["intervals"] = {at: _compare_intervals(quantity, cells[at], cells[best]) for at in others}
+        tests["intervals"] = {at: _compare_intervals(cells[at], cells[best]) for at in others}
     corrected = {rule: correct_by_holm(p_values, math.comb(len(costs), 2)) for rule, p_values in tests.items()}
     rule: BoldRule = next((rule for rule in tests if corrected[rule]), "printed")
     p_values = corrected.get(rule, {})
-    if rule == "printed" and tested and any(cells[at].n > 1 for at in costs):
+    if rule == "printed" and tested and any(cells[at]["n"] > 1 for at in costs):
         rule, marked = "seeds", set()
     elif rule != "printed":
         alike, marked = marked, {at for at in costs if p_values.get(at, 1.0) >= LEVEL}
         gaps = [costs[at] - costs[best] for at in alike - marked]
         decimals = max([decimals, *(count_decimals(gap) for gap in gaps)])
-        quantity = replace(quantity, decimals=decimals)
-    return replace(quantity, bold=rule), [
-        replace(cell, best=at in marked, p_value=p_values.get(at, math.nan)) for at, cell in enumerate(cells)
+    return [
+        cell | {"best": at in marked, "rule": rule, "p": p_values.get(at, math.nan), "decimals": decimals}
+        for at, cell in enumerate(cells)
     ]
 
 
-def rank_cells(quantity: Quantity, cells: Sequence[Cell], kinds: Sequence[str]) -> dict[int, float]:
-    """Return the positions of the cells that may be best → their costs, best first.
-
-    Naive systems and damaged texts never are.
-    """
-    systems = (at for at, kind in enumerate(kinds) if kind == "model" and competes(cells[at]))
-    costs = {at: compute_cost(quantity, cells[at], cells[at].value) for at in systems}
+def rank_cells(cells: Sequence[Cell]) -> dict[int, float]:
+    """Return the positions of the cells that may be best → their costs, best first."""
+    costs = {at: compute_cost(cell, cell["value"]) for at, cell in enumerate(cells) if competes(cell)}
     return dict(sorted(((at, cost) for at, cost in costs.items() if math.isfinite(cost)), key=lambda item: item[1]))
 
 
 def competes(cell: Cell) -> bool:
-    """Return whether a value may be best: not of a control, nor one that is not ranked for a reason in its note."""
-    source = cell.source
+    """Return whether a value may be best: of a model that is no control, and ranked unless its note says why not."""
+    source = cell["source"]
     is_control = source is not None and source.axes.get("model", "").startswith(CONTROLS)
-    return cell.is_ranked and not is_control and (source is None or source.direction != "none")
+    is_ranked = cell["is_ranked"] and (source is None or source.direction != "none")
+    return cell["role"] == "model" and is_ranked and not is_control
 
 
-def compute_cost(quantity: Quantity, cell: Cell, value: float) -> float:
-    """Return the cost of a value of a cell; lower is better, NaN if the quantity has no direction."""
-    target = quantity.target
-    if quantity.direction == "match_human":
-        target = cell.human.mean if cell.human is not None else math.nan
-    is_ranked = target is not None or quantity.direction in ("higher", "lower")
-    return float(-orient(value, quantity.direction, target)) if is_ranked else math.nan
+def compute_cost(cell: Cell, value: float) -> float:
+    """Return the cost of a value of a cell; lower is better, NaN if nothing is best."""
+    direction = cell["direction"]
+    if direction in ("match_human", "target"):
+        return abs(value - float(cell["aim"]))
+    return float(-orient(value, direction)) if direction in ("higher", "lower") else math.nan
 
 
-def _compare_intervals(quantity: Quantity, cell: Cell, best: Cell) -> float:
+def _compare_intervals(cell: Cell, best: Cell) -> float:
     """Return the p-value of two equal costs from their intervals, as if the two were independent; NaN without both.
 
     The error of the human value cancels between values on one side of it, and counts twice between its two sides.
     """
-    spans, center, reach = [], None if quantity.direction in ("higher", "lower") else quantity.target, 0.0
-    if quantity.direction == "match_human" and best.human is not None:
-        center = best.human.mean
-        if (cell.value - center) * (best.value - center) < 0:
-            reach = max(best.human.reach) if best.human.interval is not None else math.nan
+    spans, reach = [], 0.0
+    center = best["aim"] if best["direction"] in ("match_human", "target") else math.nan
+    if best["direction"] == "match_human" and (cell["value"] - center) * (best["value"] - center) < 0:
+        human = best["human"]
+        reach = max(human.reach) if human is not None and human.interval is not None else math.nan
     for side in (cell, best):
-        ends = side.interval or (side.source.interval if side.source is not None and not quantity.gap else None)
-        if ends is None:  # there is no interval of the printed value
+        source = side["source"]
+        ends = (side["low"], side["high"]) if has_interval(side) else None
+        if ends is None:  # that of the printed value, which a distance has not
+            ends = source.interval if source is not None and not side["gap"] else None
+        if ends is None:
             return math.nan
-        low, high = sorted(compute_cost(quantity, side, end) for end in ends)
-        spans.append((0.0 if center is not None and ends[0] <= center <= ends[1] else low, high))
-    cost, lowest = (compute_cost(quantity, side, side.value) for side in (cell, best))
+        low, high = sorted(compute_cost(side, end) for end in ends)
+        spans.append((0.0 if ends[0] <= center <= ends[1] else low, high))
+    cost, lowest = (compute_cost(side, side["value"]) for side in (cell, best))
     return compute_margin_p_value(cost - lowest, math.hypot(cost - spans[0][0], spans[1][1] - lowest, 2 * reach))

@@ -19,7 +19,7 @@ from scipy.optimize import isotonic_regression
 from openended.harness import results as measured
 from openended.harness.core import F64, DataError, Interval, Replicates, UndefinedMetric
 from openended.harness.report.tables.fair_comparison import MIN_SETTINGS, DecoderSweep, group_sweeps
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures
 from openended.harness.report.tables.values import build_value_frames
 from openended.harness.results import Layout, Results, System, SystemValue, load_replicates
@@ -188,33 +188,33 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
     reaches = [entry.reach for entry in frontiers]
-    columns: list[tuple[Quantity, list[Any]]] = [
-        (Quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
-        (Quantity("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
-        (Quantity("", "to", "to", decimals=3), [high for _, high in reaches]),
+    columns: list[tuple[Cell, list[Any]]] = [
+        (make_quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
+        (make_quantity("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
+        (make_quantity("", "to", "to", decimals=3), [high for _, high in reaches]),
         (
-            Quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
+            make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
             [_format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
         ),
         (
-            Quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
+            make_quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
             [None, *(_format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
         ),
         (
-            Quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
+            make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
             [None, *(_format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
         ),
     ]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
         lowest = [_find_lowest_kl(results, entry) for entry in frontiers]
-        columns.append((Quantity(*KL, "lowest KL per token", "lower", 3), lowest))
+        columns.append((make_quantity(*KL, "lowest KL per token", "lower", 3), lowest))
     labels, kinds = [entry.name for entry in frontiers], ["model"] * len(frontiers)
     if human is not None and layout.human:
         labels, kinds = [*labels, "human"], [*kinds, "human"]
         values_of_human = [None, human[0], human[0], human_ppl.mean if human_ppl is not None else math.nan]
         for (_, cells), value in itertools.zip_longest(columns, values_of_human):
             cells.append(value)
-    return [*values, Frame.build(part.stem, layout.title, labels, columns, _REMARKS, kinds=kinds)]
+    return [*values, build_frame(part.stem, layout.title, labels, columns, _REMARKS, roles=kinds)]
 
 
 def _format_estimate(
@@ -224,15 +224,15 @@ def _format_estimate(
     try:
         values = estimate(*inputs)
     except UndefinedMetric as err:
-        return Cell(note=str(err))
+        return make_cell(note=str(err))
     interval = estimate_interval(values, *(part for part in inputs if isinstance(part, Frontier)))
-    return Cell(float(convert(values[0])), interval=(float(convert(interval.low)), float(convert(interval.high))))
+    return make_cell(float(convert(values[0])), interval=(float(convert(interval.low)), float(convert(interval.high))))
 
 
 def _find_lowest_kl(results: Results, entry: Frontier) -> Cell:
     values = [v for s in entry.systems if (v := s.value(*KL)) is not None and math.isfinite(v.mean)]
     if not values:
-        return Cell(note="the texts have no log Q, or it was not measured (metric=kl_to_scorer)")
+        return make_cell(note="the texts have no log Q, or it was not measured (metric=kl_to_scorer)")
     lowest = min(values, key=lambda v: v.mean)
     interval = measured.find_interval(results, lowest)
-    return Cell(lowest.mean, interval=(interval.low, interval.high) if interval else None)
+    return make_cell(lowest.mean, interval=(interval.low, interval.high) if interval else None)

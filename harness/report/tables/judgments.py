@@ -10,7 +10,17 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import HUMAN, parse_signature
 from openended.harness.report.analysis.paired import Z
-from openended.harness.report.tables.frame import BLANK, Cell, Frame, FrameEntry, Quantity, format_fixed, format_p_value
+from openended.harness.report.tables.frame import (
+    BLANK,
+    Cell,
+    Frame,
+    build_frame,
+    format_fixed,
+    format_p_value,
+    make_cell,
+    make_notes,
+    make_quantity,
+)
 from openended.harness.report.tables.selection import RATED, TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
 from openended.harness.storage import MODEL_STAGES
@@ -66,16 +76,16 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
 
     def build_cell(item: SystemValue | None, criterion: str) -> Cell:
         if item is None:
-            return Cell(note=f"No judgments for the criterion {criterion}.")
+            return make_cell(note=f"No judgments for the criterion {criterion}.")
         margin = Z * item.metric_error
         interval = (item.mean - margin, item.mean + margin) if math.isfinite(margin) else None
-        return Cell(item.mean, n=1, interval=interval)
+        return make_cell(item.mean, n=1, interval=interval)
 
     fields = parse_signature(items[0].signature)
     columns = []
     for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or ("preferred" if metric == PREFERENCES else "mean rating")
-        column = Quantity(metric, criterion, title, "higher", 2, items[0].signature, interval=True)
+        column = make_quantity(metric, criterion, title, "higher", 2, items[0].signature)
         columns.append((column, [build_cell(by_player.get(player), criterion) for player in players]))
     remarks = [*dict.fromkeys(item.note for item in items if item.note), REMARK_ON_RATINGS]  # how many judgments
     if metric == PREFERENCES:
@@ -83,17 +93,18 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
         unit = 400 / math.log(10) / float(scale)
         points = []
         for player, cell in zip(players, columns[0][1], strict=True):
-            ends = f" [{', '.join(f'{1000 + unit * end:.0f}' for end in cell.interval)}]" if cell.interval else ""
-            points += [f"{player} {1000 + unit * cell.value:.0f}{ends}"] if math.isfinite(cell.value) else []
-        on_elo = f"{columns[0][0].title} on an Elo scale with mean 1000: {', '.join(points)}."
+            elo = [1000 + unit * cell.get(name, math.nan) for name in ("value", "low", "high")]
+            ends = f" [{elo[1]:.0f}, {elo[2]:.0f}]" if math.isfinite(elo[1] + elo[2]) else ""
+            points += [f"{player} {elo[0]:.0f}{ends}"] if math.isfinite(elo[0]) else []
+        on_elo = f"{columns[0][0]['title']} on an Elo scale with mean 1000: {', '.join(points)}."
         remarks[-1:] = [REMARK.format(f" / {scale}" if scale != "1" else ""), on_elo]
     remarks += [_correlate_criteria(scores)] if len(scores) > 1 else []
     title = f"{_RATED_BY[metric]} {fields.get('raters', 'people')} ({items[0].axes.get('task', 'comparisons')})"
     title = layout.title if layout.analysis == "abilities" else title
     kinds = ["human" if player == HUMAN else "model" for player in players]
     sections = [metric] * len(players)
-    return Frame.build(
-        name, title, players, columns, remarks, head="Player", kinds=kinds, sections=sections, ranked=True
+    return build_frame(
+        name, title, players, columns, remarks, head="Player", roles=kinds, sections=sections, ranked=True
     )
 
 
@@ -128,30 +139,29 @@ def build_huse_example_frames(part: TablePart, layout: Layout) -> list[Frame]:
     frames: list[Frame] = []
     for system in systems:
         if entries := tuple(_list_huse_entries(part.results, system)):
-            kinds = {entry.axes["part"].partition("/")[0] for entry in entries}
+            kinds = {entry["part"].partition("/")[0] for entry in entries}
             missing = [f"No pair of this system is an example: {kind}." for kind in KINDS if kind not in kinds]
             stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(frames) + 1}"
             title = layout.title if len(systems) == 1 else f"{layout.title}: {system.name}"
             axes, heads = ("part", "text"), {"part": "", "text": ""}
-            frames.append(Frame(stem, title, entries, (*remarks, *missing), axes, heads=heads, show_seeds=False))
+            notes = make_notes((*remarks, *missing))
+            frames.append(Frame(stem, title, entries, notes, axes, heads=heads, show_seeds=False))
     return frames
 
 
-def _list_huse_entries(results: Results, system: System) -> Iterator[FrameEntry]:
+def _list_huse_entries(results: Results, system: System) -> Iterator[Cell]:
     """Yield the numbers of each example: under the heading of its kind its context, the model's text, the reference."""
     value = system.value("huse", "huse")
     signature = value.signature if value is not None else ""
-    quantities = [Quantity("huse", key, title, decimals=1, signature=signature) for key, title in COLUMNS.items()]
+    quantities = [make_quantity("huse", key, title, decimals=1, signature=signature) for key, title in COLUMNS.items()]
     for kind, (context, *texts), numbers in _find_huse_examples(results, system):
         rows = [(kind, "", None), ("Context:", context, None), *zip(SIDES, texts, numbers, strict=True)]
         for part, text, values in rows:
             for at, quantity in enumerate(quantities):
-                yield FrameEntry(
-                    {"part": f"{kind}/{part}", "text": text, "metric": quantity.key}, quantity,
-                    BLANK if values is None else Cell(values[at], note=NEVER if values[at] == -math.inf else ""),
-                    {"part": part},
-                    role="heading" if part == kind else "text", section=kind,
-                )  # fmt: skip
+                cell = BLANK if values is None else make_cell(values[at], note=NEVER if values[at] == -math.inf else "")
+                position = {"part": f"{kind}/{part}", "text": text, "metric": quantity["key"], "labels": {"part": part}}
+                role = "heading" if part == kind else "text"
+                yield quantity | cell | position | {"role": role, "section": kind}
 
 
 def _find_huse_examples(

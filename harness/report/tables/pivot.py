@@ -1,19 +1,26 @@
 """Build the table of a frame as a layout says: which axes are rows and columns, in which order, names and form."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.frame import BLANK, BoldRule, Cell, Frame, FrameEntry, Quantity, mark_best
-from openended.harness.report.tables.table import Column, Table, TableRow
+from openended.harness.report.tables.frame import (
+    FIELDS,
+    Cell,
+    Frame,
+    format_cell,
+    get_sign,
+    is_out_of_domain,
+    mark_best,
+)
+from openended.harness.report.tables.table import Column, Table, TableCell, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
 Key = tuple[str, ...]
-_HIDDEN: dict[str, Any] = {"sd": math.nan, "metric_error": math.nan, "interval": None}  # of a cell without uncertainty
-_ALL = tuple(_HIDDEN)
-UNCERTAINTIES = {"all": _ALL, "interval": _ALL, "std": ("sd",), "error": ("metric_error",), "none": ()}
+SPREADS = {"sd": ("sd",), "error": ("error",), "interval": ("low", "high")}  # uncertainty → its fields
+UNCERTAINTIES = {"all": tuple(SPREADS), "interval": tuple(SPREADS), "std": ("sd",), "error": ("error",), "none": ()}
+SCALED = ("value", "sd", "error", "low", "high", "aim")  # fields in the unit of the value
 
 
 def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[Table]:
@@ -26,23 +33,15 @@ def build_tables(frames: Iterable[Frame], layout: Layout | None = None) -> list[
 def build_table(frame: Frame, layout: Layout) -> Table:
     """Build the table of a frame; an axis that the frame lacks, or two numbers in one cell, are refused."""
     printed_roles = {"summary": layout.summaries, "human": layout.human != "none"}
-    entries = [_convert(e, layout) for e in frame.entries if printed_roles.get(e.role, True)]
-    rows, columns = (_Side(axes, entries, frame, layout) for axes in choose_axes(frame, layout))
-    if layout.bold == "best":
-        contests = group_by(entries, lambda entry: (rows.find_contest(entry), columns.find_contest(entry)))
-        entries = [entry for members in contests.values() for entry in _mark_contest(members)]
-        rows, columns = (_Side(side.axes, entries, frame, layout) for side in (rows, columns))  # with the rule of bold
-    if layout.bold == "first":
-        others = rows if frame.measure in columns.axes else columns
-        first_system = next(iter(others.groups), None)
-        entries = [_mark(entry, "reference", best=others.locate(entry) == first_system) for entry in entries]
-        rows, columns = (_Side(side.axes, entries, frame, layout) for side in (rows, columns))
-    cells: dict[tuple[Key, Key], FrameEntry] = {}
-    for entry in entries:
-        where = rows.locate(entry), columns.locate(entry)
-        if cells.setdefault(where, entry) is not entry:
-            settings = [{k: v for k, v in e.settings.items() if k != "metric"} for e in (cells[where], entry)]
-            differ = describe_differences({**settings[0], "": ""}, {**settings[1], "": ""})
+    cells = [_convert(cell, layout) for cell in frame.list_cells() if printed_roles.get(cell["role"], True)]
+    rows, columns = (_Side(axes, cells, frame, layout) for axes in choose_axes(frame, layout))
+    mark_as_asked(cells, rows, columns, layout)
+    by_place: dict[tuple[Key, Key], Cell] = {}
+    for cell in cells:
+        where = rows.locate(cell), columns.locate(cell)
+        if by_place.setdefault(where, cell) is not cell:
+            typed = [{k: v for k, v in c["typed"].items() if k != "metric"} for c in (by_place[where], cell)]
+            differ = describe_differences({**typed[0], "": ""}, {**typed[1], "": ""})
             why = f"the rows ({', '.join(rows.axes)}) put two systems into one cell"
             raise SpecError(
                 f"table {frame.name}: {why}; they differ in {differ or 'nothing that has an axis'}; name more axes in "
@@ -60,22 +59,49 @@ def build_table(frame: Frame, layout: Layout) -> Table:
     for key, members in rows.groups.items():
         first, labels = members[0], printed[key]
         labels = (*(labels if len(labels) <= width else filter(None, labels)), *("",) * width)[:width]
-        label = (" " if first.role == "text" else ", ").join(filter(None, labels))
-        content = tuple(_build_cell(cells.get((key, at)), head) for at, head in zip(columns.groups, heads, strict=True))
-        section = (first.role, *rows.find_section(key, labels)) if first.section is None else first.section
+        label = (" " if first["role"] == "text" else ", ").join(filter(None, labels))
+        content = tuple(print_cell(by_place.get((key, at))) for at in columns.groups)
+        section = first["section"] or (first["role"], *rows.find_section(key, labels))
         lines.append(
             TableRow(
-                label, first.role, content, max(entry.seeds for entry in members),
+                label, first["role"], content, max(cell["seeds"] for cell in members),
                 rule=bool(lines) and section != before, levels=labels if len(labels) > 1 else (),
             )
         )  # fmt: skip
         before = section
     return Table(
-        frame.name, frame.title, tuple(heads), tuple(lines), frame.remarks, tuple(titles),
-        frame.show_seeds and layout.seeds and frame.measure in columns.axes,
-        warnings=frame.warnings, rules=frame.rules, tex_width=layout.latex_width,
+        frame.name, frame.title, tuple(heads), tuple(lines), frame.notes, tuple(titles),
+        frame.show_seeds and layout.seeds and frame.measure in columns.axes, tex_width=layout.latex_width,
         caption=layout.caption, show_notes=layout.notes, over=frame.over,
     )  # fmt: skip
+
+
+def print_cell(cell: Cell | None) -> TableCell:
+    """Return a number as it is printed; empty where there is none."""
+    if cell is None:
+        return TableCell()
+    number, spread = format_cell(cell)
+    fields = {name: cell[name] for name in TableCell._fields if name in FIELDS}
+    return TableCell(**fields | {"words": bool(cell["words"])}, number=number, spread=spread)
+
+
+def mark_as_asked(cells: Sequence[Cell], rows: "_Side", columns: "_Side", layout: Layout) -> None:
+    """Mark the cells that a layout wants in bold; the frame has marked those that tests do not separate."""
+    if layout.bold == "best":  # the best printed values among systems or metrics, without a test
+        for members in group_by(cells, lambda cell: (rows.find_contest(cell), columns.find_contest(cell))).values():
+            rivals = [c | {"role": c["role"] if c["role"] in ("human", "summary") else "model"} for c in members]
+            for cell, marked in zip(members, mark_best(rivals, tested=False), strict=True):
+                cell.update(best=marked["best"], rule=marked["rule"])
+    elif layout.bold != "tests":
+        systems = columns if columns.measure in rows.axes else rows
+        first = next(iter(systems.groups), None) if layout.bold == "first" else None
+        for cell in cells:
+            cell.update(
+                best=first is not None and systems.locate(cell) == first, rule="reference" if first is not None else ""
+            )
+    if not layout.arrows:
+        for cell in cells:
+            cell.update(direction="none")
 
 
 def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -92,93 +118,98 @@ def choose_axes(frame: Frame, layout: Layout) -> tuple[tuple[str, ...], tuple[st
 
 
 class _Side:
-    """The axes of the rows or of the columns, and the entries of each of their values in printed order.
+    """The axes of the rows or of the columns, and the cells of each of their values in printed order.
 
-    Human text and summaries lack the axes of systems. The first axis that an entry lacks holds its label.
+    Human text and summaries lack the axes of systems. The first axis that a cell lacks holds its label.
     """
 
-    def __init__(self, axes: Sequence[str], entries: Sequence[FrameEntry], frame: Frame, layout: Layout) -> None:
+    def __init__(self, axes: Sequence[str], cells: Sequence[Cell], frame: Frame, layout: Layout) -> None:
         self.axes, self.layout, self.measure = axes, layout, frame.measure
-        present = dict.fromkeys(axis for entry in entries for axis in entry.axes)
+        present = dict.fromkeys(axis for cell in cells for axis in cell["axes"])
         if unknown := [axis for axis in axes if present and axis not in present]:
             raise SpecError(
                 f"table {frame.name}: no axis {unknown[0]!r} in these values{suggest(unknown[0], present)}; they have "
                 f"{', '.join(present)}"
             )
         self.order: dict[str, dict[str, int]] = {axis: {} for axis in axes}  # axis → value → rank in the frame
-        for entry in entries:
-            for axis, value in zip(axes, self.locate(entry), strict=True):
+        for cell in cells:
+            for axis, value in zip(axes, self.locate(cell), strict=True):
                 self.order[axis].setdefault(value, len(self.order[axis]))
-        self.groups = group_by(sorted(entries, key=self._rank), self.locate)
+        self.groups = group_by(sorted(cells, key=self._rank), self.locate)
 
-    def locate(self, entry: FrameEntry) -> Key:
-        """Return the values of an entry on the axes."""
-        lacking = [axis for axis in self.axes if axis not in entry.axes]
-        label = entry.axes.get("system", "")
-        return tuple(entry.axes.get(axis, label if axis in lacking[:1] else "") for axis in self.axes)
+    def locate(self, cell: Cell) -> Key:
+        """Return the values of a cell on the axes."""
+        values: Mapping[str, str] = cell["axes"]
+        lacking = [axis for axis in self.axes if axis not in values]
+        label = values.get("system", "")
+        return tuple(values.get(axis, label if axis in lacking[:1] else "") for axis in self.axes)
 
-    def _rank(self, entry: FrameEntry) -> list[tuple[int, int]]:
-        """Rank an entry by the order of the layout's names, then of the frame; human text at an end."""
+    def _rank(self, cell: Cell) -> list[tuple[int, int]]:
+        """Rank a cell by the order of the layout's names, then of the frame; human text at an end."""
         ranks = []
-        for axis, value in zip(self.axes, self.locate(entry), strict=True):
+        for axis, value in zip(self.axes, self.locate(cell), strict=True):
             names = list(dict.fromkeys((*self.layout.order.get(axis, ()), *self.layout.names.get(axis, ()))))
-            name = _find_name(names, entry, axis)
+            name = _find_name(names, cell, axis)
             rank = names.index(name) if name is not None else len(names)
-            if entry.role == "human" and (axis == "system" or axis not in entry.axes):
+            if cell["role"] == "human" and (axis == "system" or axis not in cell["axes"]):
                 first = -1 if names else 0  # without names the frame says where it stands
                 rank = first if self.layout.human == "first" else len(names) + 1
             ranks.append((rank, self.order[axis][value]))
         return ranks
 
-    def label(self, entry: FrameEntry) -> tuple[str, ...]:
-        """Return the printed names of the values of an entry; a name with `|` is one of several levels."""
+    def label(self, cell: Cell) -> tuple[str, ...]:
+        """Return the printed names of the values of a cell; a name with `|` is one of several levels."""
         labels: list[str] = []
-        for axis, value in zip(self.axes, self.locate(entry), strict=True):
-            text = self.name(entry, axis, value)
+        for axis, value in zip(self.axes, self.locate(cell), strict=True):
+            text = self.name(cell, axis, value)
             if axis == self.measure:
-                quantity = entry.quantity if text is None else replace(entry.quantity, title=text)
-                text = quantity.heading if self.layout.arrows else quantity.title
-            labels += [entry.titles.get(axis, value)] if text is None else text.split(" | ")
+                text = cell["title"] if text is None else text
+                text = head_column(cell, text).heading if self.layout.arrows else text
+            labels += [cell["labels"].get(axis, value)] if text is None else text.split(" | ")
         return tuple(labels)
 
-    def name(self, entry: FrameEntry, axis: str, value: str) -> str | None:
+    def name(self, cell: Cell, axis: str, value: str) -> str | None:
         """Return the name that the layout gives a value, with the options that it mentions; None without one."""
-        if axis not in entry.axes:  # a borrowed label, or nothing
+        if axis not in cell["axes"]:  # a borrowed label, or nothing
             return self.layout.names.get("system" if value else axis, {}).get(value)
         names = self.layout.names.get(axis, {})
-        name = _find_name(names, entry, axis)
-        return None if name is None else names[name].format_map(_list_options(entry, axis))
+        name = _find_name(names, cell, axis)
+        return None if name is None else names[name].format_map(_list_options(cell, axis))
 
-    def build_column(self, entries: Sequence[FrameEntry], depth: int) -> Column:
-        """Build the column of some entries; it says what its cells are if the measured values are the columns."""
-        first = entries[0]
+    def build_column(self, cells: Sequence[Cell], depth: int) -> Column:
+        """Build the column of some cells; it says what they are if the measured values are the columns."""
+        first = cells[0]
         labels = tuple(label for label in self.label(first) if label)
         levels = (labels + ("",) * depth)[:depth] if depth > 1 else ()
-        kinds = {(q.metric, q.key, q.title, q.direction, q.gap, q.target) for q in (e.quantity for e in entries)}
+        kinds = {tuple(cell[name] for name in ("name", "key", "title", "direction", "gap")) for cell in cells}
         if self.measure not in self.axes or len(kinds) > 1:
             text = ", ".join(labels)
-            return Column("", text, text, levels=levels, names_system=True)
+            return Column(text, text, levels=levels, role=first["role"])
         at = self.axes.index(self.measure)
         title = self.name(first, self.measure, "")
-        title = first.quantity.title if title is None else title
-        others = [label for axis, value in zip(self.axes, self.locate(first), strict=True) if axis != self.measure
-                  for label in [self.name(first, axis, value) or first.titles.get(axis, value)] if label]  # fmt: skip
+        title = first["title"] if title is None else title
+        located = zip(self.axes, self.locate(first), strict=True)
+        names = [
+            self.name(first, axis, value) or first["labels"].get(axis, value)
+            for axis, value in located
+            if axis != self.measure
+        ]
+        others = list(filter(None, names))
         if " | " in title:
             title, *inner = title.split(" | ")
             others += inner
         if others and title:
             title = f"{', '.join(others)}: {title}" if at else f"{title} ({', '.join(others)})"
-        values = {f.name: getattr(first.quantity, f.name) for f in fields(Quantity)}
-        values["interval"] = any(entry.quantity.interval for entry in entries)
-        if not self.layout.arrows:
-            values |= {"direction": "none", "target": None}
-        return Column(**values | {"title": title or ", ".join(others)}, levels=levels)
+        title = title or ", ".join(others)
+        for cell in cells:
+            cell["title"] = title
+        return head_column(first, title)._replace(interval=any(cell["interval"] for cell in cells), levels=levels)
 
-    def find_contest(self, entry: FrameEntry) -> Key:
-        """Return what the entries that an entry competes with share: the measured value, and the outermost task."""
+    def find_contest(self, cell: Cell) -> Key:
+        """Return what the cells that a cell competes with share: the measured value, and the outermost task."""
         if self.measure in self.axes:
-            return tuple(entry.axes.get(axis, "") for axis in self.axes)
-        return self.label(entry)[:1] if self.axes[0] == "task" else ()
+            return tuple(cell["axes"].get(axis, "") for axis in self.axes)
+        return self.label(cell)[:1] if self.axes[0] == "task" else ()
 
     def find_section(self, key: Key, labels: Sequence[str]) -> tuple[str, ...]:
         """Return what draws a line where it changes: values of the layout's axes, else the outermost of the labels."""
@@ -187,18 +218,26 @@ class _Side:
         return tuple(value for axis, value in zip(self.axes, key, strict=True) if axis in self.layout.lines)
 
 
-def _list_keys(entry: FrameEntry, axis: str) -> list[str]:
-    """Return the words under which a layout may name an entry's value of an axis."""
-    return [values[axis] for values in (entry.axes, entry.settings) if axis in values]
+def head_column(cell: Cell, title: str) -> Column:
+    """Return the heading of a cell's quantity."""
+    return Column(
+        title, cell["key"], get_sign(cell), is_out_of_domain(cell["signature"]), cell["interval"], cell["gap"],
+        cell["signature"],
+    )  # fmt: skip
 
 
-def _list_options(entry: FrameEntry, axis: str) -> dict[str, str]:
-    return {k.removeprefix(f"{axis}."): v for k, v in entry.settings.items() if k.startswith(f"{axis}.")}
+def _list_keys(cell: Cell, axis: str) -> list[str]:
+    """Return the words under which a layout may name a cell's value of an axis."""
+    return [values[axis] for values in (cell["axes"], cell["typed"]) if axis in values]
 
 
-def _find_name(names: Iterable[str], entry: FrameEntry, axis: str) -> str | None:
+def _list_options(cell: Cell, axis: str) -> dict[str, str]:
+    return {k.removeprefix(f"{axis}."): v for k, v in cell["typed"].items() if k.startswith(f"{axis}.")}
+
+
+def _find_name(names: Iterable[str], cell: Cell, axis: str) -> str | None:
     """Return the first key of some names that fits: the value, or the value and options of it (`beam num_beams=4`)."""
-    keys, options = _list_keys(entry, axis), _list_options(entry, axis)
+    keys, options = _list_keys(cell, axis), _list_options(cell, axis)
     for name in names:
         word, *words = name.split(" ")
         typed = dict(each.split("=", 1) for each in words if "=" in each)
@@ -207,56 +246,27 @@ def _find_name(names: Iterable[str], entry: FrameEntry, axis: str) -> str | None
     return None
 
 
-def _convert(entry: FrameEntry, layout: Layout) -> FrameEntry:
-    """Return an entry with the unit, decimals, uncertainty and bold face that a layout asks for."""
-    cell, quantity = entry.cell, entry.quantity
-    names = [f"{quantity.metric}.{quantity.key}", *_list_keys(entry, "metric"), "*"]
-    unit = next((layout.units[name] for name in names if name in layout.units), "fraction")
+def _convert(cell: Cell, layout: Layout) -> Cell:
+    """Return a cell with the unit, decimals and uncertainty that a layout asks for."""
+    names = [f"{cell['name']}.{cell['key']}", *_list_keys(cell, "metric"), "*"]
+
+    def find(options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an option of the layout
+        return next((options[name] for name in names if name in options), None)
+
+    unit = find(layout.units) or "fraction"
     if (factor := UNITS[unit]) != 1:
-        interval = cell.interval and (factor * cell.interval[0], factor * cell.interval[1])
-        human = cell.human and replace(cell.human, mean=factor * cell.human.mean)
-        cell = replace(
-            cell, value=factor * cell.value, sd=factor * cell.sd, metric_error=factor * cell.metric_error,
-            interval=interval, human=human,
-        )  # fmt: skip
-        title = f"{quantity.title} (%)" if unit == "percent" else quantity.title
-        target = quantity.target and factor * quantity.target
-        quantity = replace(quantity, title=title, decimals=max(0, (quantity.decimals or 0) - 2), target=target)
-    decimals, significant = (
-        next((numbers[name] for name in names if name in numbers), None)
-        for numbers in (layout.decimals, layout.significant)
-    )
+        cell |= {name: factor * cell[name] for name in SCALED}
+        cell["decimals"] = max(0, cell["decimals"] - 2)
+        cell["title"] += " (%)" if unit == "percent" else ""
+    decimals, significant, missing = map(find, (layout.decimals, layout.significant, layout.missing))
     if decimals is not None:
-        cell, quantity = replace(cell, decimals=None), replace(quantity, decimals=decimals)
-    elif significant is not None and math.isfinite(cell.value):
-        size = math.floor(math.log10(abs(cell.value))) if cell.value else 0
-        cell = replace(cell, decimals=max(0, significant - 1 - size))
-    missing = next((layout.missing[name] for name in names if name in layout.missing), None)
-    if missing is not None and not (math.isfinite(cell.value) or cell.words):
-        cell = replace(cell, words=missing, blank=not missing)
-    printed = UNCERTAINTIES[layout.uncertainty]
-    cell = replace(cell, **{name: hidden for name, hidden in _HIDDEN.items() if name not in printed})
-    quantity = replace(quantity, interval=quantity.interval and "interval" in printed)
-    if layout.bold != "tests":
-        cell, quantity = replace(cell, best=False), replace(quantity, bold="")
-    return replace(entry, cell=cell, quantity=quantity)
-
-
-def _build_cell(entry: FrameEntry | None, column: Column) -> Cell:
-    """Return the cell of an entry, which says what it is where its column does not."""
-    if entry is None:
-        return BLANK
-    quantity = entry.quantity
-    is_same = (column.key, column.signature, column.bold) == (quantity.key, quantity.signature, quantity.bold)
-    return entry.cell if is_same else replace(entry.cell, quantity=quantity)
-
-
-def _mark_contest(entries: Sequence[FrameEntry]) -> list[FrameEntry]:
-    """Mark the best printed values among systems or metrics, without a test."""
-    kinds = ["model" if entry.role not in ("human", "summary") else entry.role for entry in entries]
-    quantity, cells = mark_best(entries[0].quantity, [entry.cell for entry in entries], kinds, tested=False)
-    return [_mark(e, quantity.bold, best=cell.best) for e, cell in zip(entries, cells, strict=True)]
-
-
-def _mark(entry: FrameEntry, rule: BoldRule, *, best: bool) -> FrameEntry:
-    return replace(entry, cell=replace(entry.cell, best=best), quantity=replace(entry.quantity, bold=rule))
+        cell |= {"own_decimals": math.nan, "decimals": decimals}
+    elif significant is not None and math.isfinite(cell["value"]):
+        size = math.floor(math.log10(abs(cell["value"]))) if cell["value"] else 0
+        cell["own_decimals"] = max(0, significant - 1 - size)
+    if missing is not None and not (math.isfinite(cell["value"]) or cell["words"]):
+        cell |= {"words": missing, "blank": not missing}
+    hidden = SPREADS.keys() - set(UNCERTAINTIES[layout.uncertainty])
+    cell |= dict.fromkeys((name for kind in hidden for name in SPREADS[kind]), math.nan)
+    cell["interval"] &= "interval" not in hidden
+    return cell

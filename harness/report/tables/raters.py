@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from openended.harness.core import SIMULATED
-from openended.harness.report.tables.frame import Cell, Frame, Quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import agreement
 
@@ -96,8 +96,8 @@ def build_rater_frame(
         for question, alpha in compute_alphas(answers).items()
     ]
 
-    def make_column(key: str, heading: str, decimals: int) -> tuple[Quantity, list[Cell]]:
-        return Quantity("", key, heading, decimals=decimals), [Cell(float(value)) for value in raters[key]]
+    def make_column(key: str, heading: str, decimals: int) -> tuple[Cell, list[Cell]]:
+        return make_quantity("", key, heading, decimals=decimals), [make_cell(float(value)) for value in raters[key]]
 
     seen = zip(raters["passed"], raters["controls"], strict=True)
     columns = [
@@ -105,10 +105,10 @@ def build_rater_frame(
         *([make_column("too_fast", f"under {least_seconds:g} s", 2)] if least_seconds else []),
         *([make_column("ties", "ties", 2)] if pairs else []), make_column("top_answer", "top answer", 2),
         *([make_column("side_a", "side A", 2), make_column("side_p", "p", 3)] if pairs else []),
-        (Quantity("", "controls", "controls"),
-         [Cell(words=f"{passed:.0f}/{n:.0f}") if n else Cell() for passed, n in seen]),
+        (make_quantity("", "controls", "controls"),
+         [make_cell(words=f"{passed:.0f}/{n:.0f}") if n else make_cell() for passed, n in seen]),
         make_column("with_rest", "agrees with the rest" if pairs else "ρ with the rest", 2),
     ]  # fmt: skip
     read = _READ[0].format(_READ[1] if pairs else "")
     labels, remarks = list(map(str, raters.index)), [*remarks, *alphas, read]
-    return Frame.build(name, title, labels, columns, remarks, head="Rater", warnings=(*warnings,))
+    return build_frame(name, title, labels, columns, remarks, head="Rater", warnings=(*warnings,))

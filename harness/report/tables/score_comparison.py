@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +10,15 @@ from openended.harness.core import F64, I64, DataError, SpecError, suggest
 from openended.harness.imported import SystemScores
 from openended.harness.report.analysis.paired import compute_clustered_error
 from openended.harness.report.analysis.paired_scores import MeanScore, ScoreDifference, compare_all_pairs, estimate_mean
-from openended.harness.report.tables.frame import Cell, Filled, Frame, Quantity, count_decimals
+from openended.harness.report.tables.frame import (
+    Cell,
+    Filled,
+    Frame,
+    build_frame,
+    count_decimals,
+    make_cell,
+    make_quantity,
+)
 
 _MOST_NAMED = 3  # ids in a message
 _EXPLAINED = (
@@ -90,16 +98,17 @@ def build_score_frames(
     names = [system.name for system in systems]
     tests = {part.metric: compare_all_pairs(part.scores, part.clusters) for part in paired}
     columns: list[Filled] = []
-    p_values: dict[frozenset[int], float] = {}  # of two cells
     for part in paired:
-        cells = {name: _make_cell(estimate_mean(part.scores[name], part.clusters)) for name in names}
-        p_values |= {frozenset((id(cells[t.first]), id(cells[t.second]))): t.p_value for t in tests[part.metric]}
-        columns.append((Quantity("", part.metric, part.metric, part.direction, interval=True), [*cells.values()]))
+        means = (estimate_mean(part.scores[name], part.clusters) for name in names)
+        cells = {name: _make_cell(mean) | {"typed": {"system": name}} for name, mean in zip(names, means, strict=True)}
+        columns.append((make_quantity("", part.metric, part.metric, part.direction), [*cells.values()]))
+
+    p_values = {(metric, frozenset((t.first, t.second))): t.p_value for metric, of in tests.items() for t in of}
 
     def compare(cell: Cell, best: Cell) -> float:
-        return p_values[frozenset((id(cell), id(best)))]
+        return p_values[cell["key"], frozenset(side["typed"]["system"] for side in (cell, best))]
 
-    means_frame = Frame.build(
+    means_frame = build_frame(
         "scores", "Mean scores", names, columns, _list_remarks(systems, paired), ranked=True, compare=compare
     )
     return [means_frame, _build_difference_frame(paired, tests, difference)]
@@ -118,18 +127,19 @@ def _build_difference_frame(
             can_resolve = test.std_error > 0 and target > 0
             needed = test.count_more(target) if can_resolve else math.nan
             decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
-            apart = replace(_make_cell(test), signed=True, decimals=decimals)
-            resolved = Cell(test.resolve(), decimals=decimals)
+            apart = _make_cell(test) | {"signed": True, "own_decimals": decimals}
+            resolved = make_cell(test.resolve(), own_decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
     goal = "it" if difference is None else f"{difference:g}"
     heads = (
-        Quantity("", "difference", "difference", interval=True), Quantity("", "test", "test"),
-        Quantity("", "p_value", "p", decimals=4), Quantity("", "p_holm", "p (Holm)", decimals=4, p_values=True),
-        Quantity("", "resolved", "resolves"), Quantity("", "needed", f"more samples for {goal}", decimals=0),
+        make_quantity("", "difference", "difference"), make_quantity("", "test", "test"),
+        make_quantity("", "p_value", "p", decimals=4, is_p=True),
+        make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
+        make_quantity("", "resolved", "resolves"), make_quantity("", "needed", f"more samples for {goal}", decimals=0),
     )  # fmt: skip
     columns = list(zip(heads, zip(*rows, strict=True), strict=True))
     what = "the measured difference" if difference is None else f"a difference of {difference:g}"
-    return Frame.build(
+    return build_frame(
         "differences", "Differences of mean scores", labels, columns, [_EXPLAINED.format(what)], head="Pair",
         sections=sections,
     )  # fmt: skip
@@ -137,7 +147,7 @@ def _build_difference_frame(
 
 def _make_cell(mean: MeanScore) -> Cell:
     interval = (mean.low, mean.high) if math.isfinite(mean.low + mean.high) else None
-    return Cell(mean.value, metric_error=mean.std_error, interval=interval)
+    return make_cell(mean.value, interval=interval, error=mean.std_error)
 
 
 def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores]) -> list[str]:

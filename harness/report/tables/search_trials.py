@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openended.harness.report.analysis.paired import compute_student_quantile
-from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, Quantity
+from openended.harness.report.tables.frame import BLANK, Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import SearchResult, SearchTrial
@@ -59,11 +59,11 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
         totals = sum(map(Counter, searched.importance), Counter[str]())
         names = sorted(totals, key=lambda name: (-totals[name], name))
         columns = [
-            (Quantity("", objective.title, objective.title, "none", 2), map(shares.get, names))
+            (make_quantity("", objective.title, objective.title, "none", 2), map(shares.get, names))
             for objective, shares in zip(searched.objectives, searched.importance, strict=True)
         ]
         title, remark = "Importance of the parameters", [_IMPORTANCE]
-        frames.append(Frame.build("search-importance", title, names, columns, remark, head="Parameter"))
+        frames.append(build_frame("search-importance", title, names, columns, remark, head="Parameter"))
     frames.append(
         _build_settings_frame("search-trials", f"Trials of {searched.name}", searched, searched.trials, every)
     )
@@ -74,17 +74,17 @@ def _build_settings_frame(
     name: str, title: str, searched: SearchResult, trials: Sequence[SearchTrial], remarks: Sequence[str]
 ) -> Frame:
     """Build a table with one row per trial: mean and interval of each objective, also over fresh seeds."""
-    columns: list[Filled] = [(Quantity("", "trial", "trial", decimals=0), [t.number for t in trials])]
+    columns: list[Filled] = [(make_quantity("", "trial", "trial", decimals=0), [t.number for t in trials])]
     if any(t.state != "complete" for t in trials):
         words = [t.state if t.size is None else f"{t.state} at {t.size}" for t in trials]
-        columns.append((Quantity("", "state", "state"), words))
+        columns.append((make_quantity("", "state", "state"), words))
     means = {}
     for at, objective in enumerate(searched.objectives):
         direction = "higher" if objective.direction == "maximize" else "lower"
         means[objective.title, direction] = [
             build_mean_cell(t.values[at], [v[at] for v in t.seeds.values()], _read_interval(t, objective.title))
             if t.values
-            else Cell(note=t.error)
+            else make_cell(note=t.error)
             if t.error
             else BLANK
             for t in trials
@@ -95,20 +95,24 @@ def _build_settings_frame(
                 build_mean_cell(math.fsum(values) / len(values), values) if values else BLANK for values in fresh
             ]
     for (heading, direction), cells in means.items():
-        columns.append((Quantity("", heading, heading, direction, interval=any(c.interval for c in cells)), cells))
-    intervals = [_INTERVALS] if any(cell.interval for cells in means.values() for cell in cells) else []
-    return Frame.build(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
+        columns.append((make_quantity("", heading, heading, direction), cells))
+    intervals = (
+        [_INTERVALS]
+        if any(math.isfinite(cell.get("low", math.nan)) for cells in means.values() for cell in cells)
+        else []
+    )
+    return build_frame(name, title, [t.label for t in trials], columns, [*remarks, *intervals], head="Setting")
 
 
 def build_mean_cell(mean: float, seeds: Sequence[float], interval: tuple[float, float] | None = None) -> Cell:
     """Return the cell of a mean over seeds with Student's interval; of one seed with the given interval."""
     if len(seeds) < 2 or not math.isfinite(mean):
-        return Cell(mean, n=len(seeds), interval=interval)
+        return make_cell(mean, n=len(seeds), interval=interval)
     std = statistics.stdev(seeds)
     if not std > 0:  # equal values say nothing about the error
-        return Cell(mean, std, len(seeds))
+        return make_cell(mean, std, len(seeds))
     half = compute_student_quantile(len(seeds) - 1) * std / math.sqrt(len(seeds))
-    return Cell(mean, std, len(seeds), interval=(mean - half, mean + half))
+    return make_cell(mean, std, len(seeds), interval=(mean - half, mean + half))
 
 
 def _read_interval(trial: SearchTrial, key: str) -> tuple[float, float] | None:

@@ -3,29 +3,60 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, find_member, parse_signature
-from openended.harness.report.tables.frame import (
-    BOLD,
-    DAGGER,
-    DASH,
-    LEGEND,
-    BoldRule,
-    Cell,
-    Quantity,
-    format_fixed,
-    format_p_value,
-)
+from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Note
+from openended.harness.results import SystemValue
 
 OWN_STD = "metric's own std"
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Quantity):
-    """A column: what all its cells are, or only its heading where the quantities are in the rows."""
+class TableCell(NamedTuple):
+    """One number as it is printed, and the fields of its frame that writers read; as it is, an empty cell."""
 
+    number: str = ""
+    spread: str = ""  # its uncertainty
+    mark: str = ""  # stars of a test
+    best: bool = False
+    note: str = ""
+    words: bool = False  # whether a text is in place of a number
+    value: float = math.nan
+    sd: float = math.nan
+    error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
+    name: str = ""
+    title: str = ""
+    direction: str = "none"
+    rule: BoldRule = ""
+    signature: str = ""
+    source: SystemValue | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return (self.low, self.high) if math.isfinite(self.low) and math.isfinite(self.high) else None
+
+
+class Column(NamedTuple):
+    """The heading of a column: what all its cells are, or the system that they are of."""
+
+    title: str
+    key: str = ""
+    sign: str = ""  # ↑, ↓, ≈ or →x
+    doubtful: bool = False  # whether a scoring model is out of its domain
+    interval: bool = False  # whether its cells show a 95 % interval
+    gap: bool = False
+    signature: str = ""
     levels: tuple[str, ...] = ()  # of the printed heading, outermost first; empty: one
-    names_system: bool = False  # whether the heading names a system, and what the cells are is in the rows
+    role: str = ""  # kind of system, where that is what it names
+
+    @property
+    def heading(self) -> str:
+        """Title with arrow, and what the cells show after the number."""
+        doubt = DAGGER if self.doubtful else ""
+        return " ".join(filter(None, (f"{self.title}{doubt}", self.sign, "[95 % CI]" if self.interval else "")))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -33,13 +64,12 @@ class Column(Quantity):
         return tuple(filter(None, self.levels)) or (self.heading,)
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(NamedTuple):
     """One row: of a system, or of a metric where the systems are the columns."""
 
     label: str
     system: str  # `model`, `human`, or another kind of row that is not ranked
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     seeds: int = 0
     rule: bool = False  # whether to draw a line above this row
     levels: tuple[str, ...] = ()  # of the label, outermost first; empty: one
@@ -51,44 +81,38 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows × columns with legend, notes and remarks."""
+    """Rows × columns with legend and notes."""
 
     name: str  # file stem
     title: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    remarks: tuple[str, ...] = ()  # how to read the values
+    notes: tuple[Note, ...] = ()
     heads: tuple[str, ...] = ("System",)  # of the levels of the row labels
     show_seeds: bool = True
     over: str = "seeds"  # what the standard deviations of its cells are over
     about: tuple[str, ...] = ()
     """Lines about the runs: first task, number and length of the texts; then date and commands."""
-    warnings: tuple[str, ...] = ()  # reasons to doubt values
-    rules: tuple[str, ...] = ()  # how numbers are printed; of interest only to those who ask
     tex_width: float = 345.0  # text width in LaTeX points; wider tables get metrics as rows. `article` has 345
     caption: str = ""  # of the float in an article, before data and signs; empty: the title
     show_notes: bool = True  # whether legend, notes and remarks are printed; warnings always are
 
-    def list_quantities(self) -> list[Quantity]:
-        """Return what the cells are, in the order of the columns."""
-        return list(dict.fromkeys(quantity for quantity, _ in self.iterate_cells())) or list(self.columns)
+    def list_notes(self, kind: str) -> list[str]:
+        """Return the notes of one kind: `warning`, `remark` or `rule`."""
+        return [str(note) for note in self.notes if note.kind == kind]
 
-    def iterate_cells(self) -> Iterator[tuple[Quantity, Cell]]:
-        """Yield each cell with what it is, column by column."""
-        for at, column in enumerate(self.columns):
-            yield from ((row.cells[at].quantity or column, row.cells[at]) for row in self.rows)
+    def iterate_cells(self) -> Iterator[TableCell]:
+        """Yield the cells, column by column."""
+        for at in range(len(self.columns)):
+            yield from (row.cells[at] for row in self.rows)
 
     def transpose(self) -> "Table":
         """Return the table with its rows as columns, without the numbers of seeds."""
-        columns = tuple(Column("", row.system, row.label, levels=row.levels, names_system=True) for row in self.rows)
+        columns = tuple(Column(row.label, levels=row.levels, role=row.system) for row in self.rows)
         rows = tuple(
-            TableRow(
-                column.heading, "metric",
-                tuple(replace(row.cells[at], quantity=row.cells[at].quantity or column) for row in self.rows),
-                levels=column.levels,
-            )
+            TableRow(column.heading, "metric", tuple(row.cells[at] for row in self.rows), levels=column.levels)
             for at, column in enumerate(self.columns)
-        )  # fmt: skip
+        )
         heads = tuple("" for _ in self.columns[0].levels) if self.columns else ()
         return replace(self, columns=columns, rows=rows, heads=heads or ("Metric",), show_seeds=False)
 
@@ -99,8 +123,10 @@ class Table:
 
     def signatures(self) -> list[str]:
         """Return the signatures of the columns, each followed by others of its cells that the layout allows."""
-        both = ((q.signature, c.source) for q, c in self.iterate_cells() if q.signature)
-        named = [[s, *([c.signature] if c is not None and c.system == "model" else [])] for s, c in both]
+        named = [
+            [cell.signature, *([of.signature] if (of := cell.source) is not None and of.system == "model" else [])]
+            for cell in self.iterate_cells() if cell.signature
+        ]  # fmt: skip
         return list(dict.fromkeys(signature for signatures in named for signature in signatures))
 
     def describe_data(self, title: str) -> str:
@@ -111,31 +137,14 @@ class Table:
 
     def caveats(self) -> list[str]:
         """Return all warnings, beginning with those about scoring models out of their domain."""
-        fields = [parse_signature(q.signature) for q in self.list_quantities() if q.out_of_domain]
+        signatures = dict.fromkeys(cell.signature for cell in self.iterate_cells() if OUT_OF_DOMAIN in cell.signature)
+        fields = map(parse_signature, signatures)
         roles = [(role, value.partition("@")[0]) for f in fields for role, value in f.items() if OUT_OF_DOMAIN in value]
         names: dict[str, dict[str, None]] = {}
         for role, name in roles:
             names.setdefault(name, {})[role] = None
         doubts = [describe_out_of_domain(" and ".join(of), name) for name, of in names.items()]
-        return [*(f"{DAGGER} {doubt}" for doubt in doubts), *self.warnings]
-
-    def text(self, cell: Cell, column: Quantity) -> tuple[str, str]:
-        """Format a cell's number and its uncertainty: the interval, else std over seeds and the metric's own error."""
-        if cell.words:
-            return cell.words, ""
-        if not math.isfinite(cell.value):
-            return ("" if cell.blank else DASH), ""
-        quantity = cell.quantity or column
-        digits = next(digits for digits in (cell.decimals, quantity.decimals, 3) if digits is not None)
-        is_p_value = quantity.p_values or quantity.key == "p_value"
-        number = (format_p_value if is_p_value else format_fixed)(cell.value, digits)
-        sign = "+" if cell.signed and cell.value > 0 and number.strip("0.,") else ""
-        if cell.interval:
-            spreads = [f"[{', '.join(format_fixed(end, digits) for end in cell.interval)}]"]
-        else:
-            spreads = [f"± {format_fixed(cell.sd, digits)}"] if math.isfinite(cell.sd) else []
-            spreads += [f"({format_fixed(cell.metric_error, digits)})"] if math.isfinite(cell.metric_error) else []
-        return f"{sign}{number}{cell.suffix}", " ".join(spreads)
+        return [*(f"{DAGGER} {doubt}" for doubt in doubts), *self.list_notes("warning")]
 
     def legend(self) -> list[str]:
         """Explain the arrows and uncertainties in one line; empty without any.
@@ -147,22 +156,24 @@ class Table:
         )
         used = [text for text in (*LEGEND.values(), "→x closer to x") if text[0] in printed]
         parts = [f"{', '.join(used)} is better"] if used else []
-        cells = [cell for row in self.rows for cell in row.cells if not cell.interval]
-        parts += [f"± std over {self.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
+        parts += [f"± std over {self.over}"] if self.has_std() else []
         parts += [f"(…) {words}" for words in self.name_metric_errors()]
         return [f"{'; '.join(parts)}."] if parts else []
 
+    def has_std(self) -> bool:
+        """Return whether a cell shows a standard deviation."""
+        return any(math.isfinite(cell.sd) and not cell.interval for cell in self.iterate_cells())
+
     def name_metric_errors(self) -> list[str]:
         """Return what the errors are that the metrics report, which cells print in parentheses."""
-        printed = {quantity.metric for quantity, cell in self.iterate_cells()
-                   if math.isfinite(cell.metric_error) and not cell.interval}  # fmt: skip
+        printed = {cell.name for cell in self.iterate_cells() if math.isfinite(cell.error) and not cell.interval}
         kinds = sorted({getattr(find_member("metric", metric), "error_kind", OWN_STD) for metric in printed})
         return [" or ".join(kinds)] if kinds else []
 
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
         """Return how the cells in bold were found, or why there are none → the titles of these values."""
-        marked = dict.fromkeys(q for q, cell in self.iterate_cells() if cell.best or q.bold == "seeds")
-        rules = {rule: list(dict.fromkeys(q.title for q in marked if q.bold == rule)) for rule in BOLD}
+        marked = dict.fromkeys((c.rule, c.title) for c in self.iterate_cells() if c.best or c.rule == "seeds")
+        rules = {rule: [title for how, title in marked if how == rule] for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
 
     def explain_bold(self) -> list[str]:

@@ -4,8 +4,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature, parse_yaml
@@ -16,10 +16,13 @@ from openended.harness.report.tables.frame import (
     RULE,
     Cell,
     Frame,
-    FrameEntry,
-    Quantity,
     choose_column_decimals,
+    fill_column,
     format_fixed,
+    is_out_of_domain,
+    make_cell,
+    make_notes,
+    make_quantity,
     mark_best,
     rank_cells,
 )
@@ -46,13 +49,12 @@ RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(NamedTuple):
     """The cells of one value of one metric, one per system, where it belongs, and the signatures of the systems."""
 
-    quantity: Quantity
+    quantity: Cell
     axes: dict[str, str]
-    settings: dict[str, str]
+    typed: dict[str, str]
     cells: list[Cell]
     signatures: set[str]
 
@@ -66,9 +68,9 @@ def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
     """Return the cells of one value of the systems that may be best, best first, marked as in a table."""
     frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
     column = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
-    kinds = ["model"] * len(column.cells)
-    quantity, cells = mark_best(column.quantity, column.cells, kinds, frame.compare)
-    return [] if quantity.out_of_domain else [cells[at] for at in rank_cells(quantity, cells, kinds)]
+    filled = fill_column(column.quantity, column.cells, ["model"] * len(column.cells))
+    cells = mark_best(filled, frame.compare)
+    return [] if is_out_of_domain(column.quantity["signature"]) else [cells[at] for at in rank_cells(cells)]
 
 
 class _ValueFrame:
@@ -115,27 +117,24 @@ class _ValueFrame:
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
         titles = {axis: measured.label_axis(firsts, axis) for axis in printed}
-        rows: list[tuple[str, dict[str, str], dict[str, str], int, tuple[Cell, ...]]]
-        rows = [("human", {"system": label}, {}, 0, cells) for label, cells in humans]
+        rows: list[Cell] = [{"system": label, "typed": {}} for label, _ in humans]
         for at, (key, items) in enumerate(self.rows.items()):
             axes = {"system": labels[key]} | {axis: titles[axis][at] for axis in printed}
-            printed_cells = tuple(column.cells[at] for column in built)
-            rows.append(("model", axes, {**items[0].axes}, max(i.seeds for i in items), printed_cells))
-
-        kinds = [role for role, *_ in rows]
-        entries, styled = list[FrameEntry](), list[tuple[Quantity, list[Cell]]]()
-        for at, column in enumerate(built):
-            quantity, cells = mark_best(column.quantity, [row[-1][at] for row in rows], kinds, self.compare)
-            styled.append((quantity, cells))
-            entries += [
-                FrameEntry(axes | column.axes, quantity, cell, {}, settings | column.settings, role, seeds)
-                for (role, axes, settings, seeds, _), cell in zip(rows, cells, strict=True)
-            ]
+            rows.append(axes | {"typed": {**items[0].axes}, "seeds": max(i.seeds for i in items)})
+        roles = ["human"] * len(humans) + ["model"] * len(self.rows)
+        columns = [
+            mark_best(fill_column(column.quantity, [*(c[at] for _, c in humans), *column.cells], roles), self.compare)
+            for at, column in enumerate(built)
+        ]
+        printed_cells = tuple(
+            cell | row | column.axes | {"typed": row["typed"] | column.typed}
+            for column, cells in zip(built, columns, strict=True) for cell, row in zip(cells, rows, strict=True)
+        )  # fmt: skip
 
         def label(item: SystemValue) -> str:
             return labels[self.get_row(item)]
 
-        tested = {(quantity.metric, quantity.key) for quantity, _ in styled if quantity.bold == "tests"}
+        tested = {(cell["name"], cell["key"]) for cells in columns for cell in cells if cell["rule"] == "tests"}
         estimates, signatures = describe_estimates(results, (item for item in models if item.pair in tested))
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
@@ -143,25 +142,20 @@ class _ValueFrame:
         notes = list_run_notes(models, results, label)
         alarms = [note for note in notes if core.DO_NOT_REPORT in note]
         skipped = [note for note in notes if SKIPPED.search(note)]  # what a grid said before its table
-        return Frame(
-            part.stem,
-            ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)]),
-            tuple(entries),
-            (
-                *describe_coverage(quantity for quantity, _ in styled), *name_equal_systems(models, label),
-                *self.describe_empty(), *(note for note in notes if note not in (*alarms, *skipped)),
-            ),
-            heads={"system": "System"},
-            warnings=(
-                *alarms, *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
-                *self.list_unknown_keys(),
-            ),
-            rules=(
-                *describe_classifier_errors(models, label), *estimates, *describe_resolution(styled, kinds, part),
-                *skipped, *self.describe_ceilings(),
-                *means, *signatures,
-            ),
+        remarks = (
+            *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
+            *(note for note in notes if note not in (*alarms, *skipped)),
         )  # fmt: skip
+        warnings = (
+            *alarms, *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
+            *self.list_unknown_keys(),
+        )  # fmt: skip
+        rules = (
+            *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part), *skipped,
+            *self.describe_ceilings(), *means, *signatures,
+        )  # fmt: skip
+        title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)])
+        return Frame(part.stem, title, printed_cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
 
     def name_model(self) -> list[str]:
         """Name the model of all systems where they have one, which no row and no column shows then."""
@@ -172,10 +166,10 @@ class _ValueFrame:
 
     def compare(self, cell: Cell, best: Cell) -> float:
         """Return the p-value that the systems of two cells are equally good; NaN if it cannot be tested."""
-        is_log_gap = self.layout.gaps == "log" and cell.human is not None  # the tests are of values and distances
-        if cell.source is None or best.source is None or is_log_gap:
+        is_log_gap = self.layout.gaps == "log" and cell["human"] is not None  # the tests are of values and distances
+        if cell["source"] is None or best["source"] is None or is_log_gap:
             return math.nan
-        return compute_equality_p_value(self.part.results, self.part.items, cell.source, best.source)
+        return compute_equality_p_value(self.part.results, self.part.items, cell["source"], best["source"])
 
     def describe_ceilings(self) -> list[str]:
         """Say what the human ceiling of a task with prompts does not mean."""
@@ -237,7 +231,9 @@ class _ValueFrame:
         models_of_part = (i for i in self.part.items if i.system == "model" and i.metric == pair[0])
         missing = {self.get_row(i): i.reason for i in models_of_part if i.reason}
         # The reason for a missing metric is shown in the cells of all its values.
-        cells = {key: Cell(note=f"{pair[0]}: {missing[key]}" if key in missing else NOT_MEASURED) for key in self.rows}
+        cells = {
+            key: make_cell(note=f"{pair[0]}: {missing[key]}" if key in missing else NOT_MEASURED) for key in self.rows
+        }
         cells |= {self.get_row(i): mark_incomparable(i, first) for i in minority}
         filled: dict[RowKey, SystemValue] = {}
         for item in models:
@@ -249,7 +245,7 @@ class _ValueFrame:
                 raise SpecError(f"table {self.part.stem}: {what}")
             cells[key] = self.build_cell(item, references, gap=gap)
         cells |= mark_other_sizes(filled, cells)
-        humans = [Cell(i.mean) for i in references if i.system == "human" and not gap]
+        humans = [make_cell(i.mean) for i in references if i.system == "human" and not gap]
         log = "log₂ " if layout.gaps == "log" else ""
         title = f"|Δ {log}{first.title}|" if gap else first.title
         measure = ".".join(pair)
@@ -258,9 +254,9 @@ class _ValueFrame:
             axes["options"] = options
         elif options:
             title, measure = f"{title} ({options})", f"{measure} ({options})"
-        quantity = Quantity(
+        quantity = make_quantity(
             *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
-            first.signature, gap, first.target, interval=any(cell.interval for cell in cells.values()),
+            first.signature, gap=gap, aim=first.target,
         )  # fmt: skip
         settings = {**where, "metric": pair[0] if first.primary else ".".join(pair)}
         return _Column(quantity, {"metric": measure, **axes}, settings, list(cells.values()), signatures)
@@ -268,10 +264,10 @@ class _ValueFrame:
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
         if not math.isfinite(item.mean):
-            return Cell(note=f"{item.metric}: {item.reason}", source=item)
+            return make_cell(note=f"{item.metric}: {item.reason}", source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
         if gap and human is None:
-            return Cell(note=f"{item.metric}: {NO_HUMAN}")
+            return make_cell(note=f"{item.metric}: {NO_HUMAN}")
         interval = None if gap else find_metric_interval(item, self.part.items)
         # People's ratings have no other error: that of a metric of a judgments file is about its texts.
         is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)
@@ -280,15 +276,16 @@ class _ValueFrame:
             over = find_interval(self.part.results, item)
             interval = (over.low, over.high) if over is not None else None
         varies = interval is None or interval[0] < interval[1]
-        return Cell(
+        is_compared = human is not None and item.direction == "match_human"
+        return make_cell(
             float(measured.measure_gap(item.mean, human.mean, self.layout.gaps))
             if gap and human is not None
-            else item.mean, item.sd, item.seeds,
-            item.metric_error, note="" if varies else NO_VARIATION, interval=interval if varies else None,
-            source=item, human=human,
+            else item.mean, item.sd, item.seeds, interval=interval if varies else None,
+            error=item.metric_error, note="" if varies else NO_VARIATION, source=item, human=human,
+            **({"aim": human.mean} if human is not None and is_compared else {}),
         )  # fmt: skip
 
-    def build_human_rows(self, columns: Sequence[tuple[Quantity, set[str]]]) -> list[tuple[str, tuple[Cell, ...]]]:
+    def build_human_rows(self, columns: Sequence[tuple[Cell, set[str]]]) -> list[tuple[str, list[Cell]]]:
         """Return label and cells for each set of human texts; sets with equal values share a row."""
         if self.layout.gaps or self.layout.human == "none":
             return []
@@ -296,12 +293,14 @@ class _ValueFrame:
         sides = ("human", "ceiling") if self.layout.ceilings else ("human",)
         humans = [i for i in self.part.items if i.system in sides and i.pair in self.pairs]
         sorted_humans = measured.sort_values(humans, (*self.varying, *axes))
-        rows: dict[tuple[Cell, ...], SystemValue] = {}
+        rows: dict[str, tuple[list[Cell], SystemValue]] = {}  # by what is printed
         for items in group_by(sorted_humans, lambda item: tuple(item.axes[a] for a in axes)).values():
             same = [m for m in self.models if measured.has_same_data(items[0], m)] or self.models
-            rows.setdefault(tuple(_build_human_cell(items, *column, same) for column in columns), items[0])
-        labels = measured.label_systems(list(rows.values()), self.outer) if len(rows) > 1 else ["human"]
-        return list(zip(labels, rows, strict=False))
+            cells = [_build_human_cell(items, *column, same) for column in columns]
+            rows.setdefault(repr([cell | {"source": None} for cell in cells]), (cells, items[0]))
+        firsts = [item for _, item in rows.values()]
+        labels = measured.label_systems(firsts, self.outer) if len(rows) > 1 else ["human"]
+        return [(label, cells) for label, (cells, _) in zip(labels, rows.values(), strict=False)]
 
 
 def _name_options(where: Mapping[str, str]) -> list[str]:
@@ -318,27 +317,27 @@ def _label_value(where: Mapping[str, str], axis: str) -> list[str]:
 
 
 def _build_human_cell(
-    items: Sequence[SystemValue], column: Quantity, signatures: set[str], models: Sequence[SystemValue]
+    items: Sequence[SystemValue], column: Cell, signatures: set[str], models: Sequence[SystemValue]
 ) -> Cell:
     """Build the cell of a human value or ceiling; the number of texts may differ from that of the systems."""
-    values = [i for i in items if i.pair == (column.metric, column.key)]
-    for item in sorted(values, key=lambda i: (i.system != "human", i.signature != column.signature)):
+    values = [i for i in items if i.pair == (column["name"], column["key"])]
+    for item in sorted(values, key=lambda i: (i.system != "human", i.signature != column["signature"])):
         fits = any(compare_signatures(item.signature, s) in ([], ["n"]) for s in signatures)
         if math.isfinite(item.mean) and fits:
-            return Cell(item.mean, source=item) if item.system == "human" else build_ceiling_cell(item, column)
-    family = next((i.family for i in models if i.metric == column.metric), "")
-    return Cell(note=next((i.reason for i in values if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
+            return make_cell(item.mean, source=item) if item.system == "human" else build_ceiling_cell(item, column)
+    family = next((i.family for i in models if i.metric == column["name"]), "")
+    return make_cell(note=next((i.reason for i in values if i.reason), NOT_HUMAN.get(family, NO_HUMAN)))
 
 
-def build_ceiling_cell(item: SystemValue, column: Quantity) -> Cell:
+def build_ceiling_cell(item: SystemValue, column: Cell) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
-    n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column.signature))
-    if n != n_systems and column.signature:
-        value = format_fixed(item.mean, column.decimals or 0)
+    n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
+    if n != n_systems and column["signature"]:
+        value = format_fixed(item.mean, int(column["decimals"]))
         missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
-        return Cell(note=f"{missing} {CEILING}: {value} at n {n}.")
+        return make_cell(note=f"{missing} {CEILING}: {value} at n {n}.")
     note = f"{CEILING}{f' (n {n})' if n else ''}."
-    return Cell(item.mean, metric_error=item.metric_error, note=note, source=item)
+    return make_cell(item.mean, error=item.metric_error, note=note, source=item)
 
 
 def find_metric_interval(item: SystemValue, items: Iterable[SystemValue]) -> tuple[float, float] | None:
@@ -367,7 +366,7 @@ def mark_other_sizes(values: Mapping[RowKey, SystemValue], cells: Mapping[RowKey
     others = {key: f"Of n {size}, where others have n {usual}." for key, size in sizes.items() if size != usual}
     words = {key: note if is_mean else f"{note[:-1]}: not compared." for key, note in others.items()}
     return {
-        key: replace(cells[key], note=" ".join(filter(None, (cells[key].note, note))), is_ranked=is_mean)
+        key: cells[key] | {"note": " ".join(filter(None, (cells[key]["note"], note))), "is_ranked": is_mean}
         for key, note in words.items()
     }
 
@@ -377,7 +376,7 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
     fields, usual = parse_signature(item.signature), parse_signature(column.signature)
     names = compare_signatures(item.signature, column.signature)
     differ = "; ".join(f"{name} ({fields.get(name)}, the column has {usual.get(name)})" for name in names)
-    return Cell(words=NOT_COMPARABLE, note=f"Not comparable: its signature differs in {differ}.", source=item)
+    return make_cell(words=NOT_COMPARABLE, note=f"Not comparable: its signature differs in {differ}.", source=item)
 
 
 # Warnings and remarks -------------------------------------------------------------------------------------------------
@@ -415,43 +414,41 @@ def list_warnings(
     )
 
 
-def describe_coverage(quantities: Iterable[Quantity]) -> tuple[str, ...]:
+def describe_coverage(columns: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
     """Return a line with the intervals shown that contain the true value less or more often than they say.
 
     The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
     run: `scripts/coverage.py` writes them.
     """
-    with_interval = [quantity for quantity in quantities if quantity.interval]
+    with_interval = [cells[0] for cells in columns if cells[0]["interval"]]
     if not with_interval:
         return ()
     measured_shares = parse_yaml(Path(__file__).with_name("coverage.yaml").read_text(encoding="utf-8"))
     listed = []
     for quantity in with_interval:
-        shares = measured_shares.get(quantity.metric, {}).get(quantity.key)
-        sizes = measured.parse_sizes(quantity.signature)
+        shares = measured_shares.get(quantity["name"], {}).get(quantity["key"])
+        sizes = measured.parse_sizes(quantity["signature"])
         if shares and sizes:
             nearest = min(shares, key=lambda size: abs(math.log(size / max(min(sizes), 1))))
             low, high = shares[nearest]
             if low < LEAST_COVERED or high > MOST_COVERED:
                 span = f"{low}" if low == high else f"{low} to {high}"
-                listed.append(f"{quantity.title} {span} % ({nearest} texts)")
+                listed.append(f"{quantity['title']} {span} % ({nearest} texts)")
     head = "Coverage of 95 % intervals by kind of real text, as measured, where it is far from 95 %"
     return (f"{head}: {', '.join(listed)}.",) if listed else ()
 
 
-def describe_resolution(
-    styled: Iterable[tuple[Quantity, Sequence[Cell]]], kinds: Sequence[str], part: TablePart
-) -> tuple[str, ...]:
+def describe_resolution(columns: Iterable[Sequence[Cell]], part: TablePart) -> tuple[str, ...]:
     """Return a line with the smallest difference at which the tests separate the best system from its nearest rival."""
     listed, targets = list[str](), False
-    for quantity, cells in styled:
-        ranked = [source for i in rank_cells(quantity, cells, kinds) if (source := cells[i].source) is not None]
-        if quantity.bold == "tests" and len(ranked) > 1:
+    for cells in columns:
+        ranked = [source for at in rank_cells(cells) if (source := cells[at]["source"]) is not None]
+        if cells[0]["rule"] == "tests" and len(ranked) > 1:
             resolved = compute_resolution(part.results, part.items, ranked[0], ranked[1], len(ranked))
-            low, high = getattr(find_member("metric", quantity.metric), "bounds", (-math.inf, math.inf))
+            low, high = getattr(find_member("metric", cells[0]["name"]), "bounds", (-math.inf, math.inf))
             if resolved <= high - low:
-                listed.append(f"{quantity.title} {resolved:.2g}")
-                targets |= quantity.direction not in ("higher", "lower")
+                listed.append(f"{cells[0]['title']} {resolved:.2g}")
+                targets |= cells[0]["direction"] not in ("higher", "lower")
     if not listed:
         return ()
     where = " For ≈ and →, the difference is that of the distances to the human value or the target." if targets else ""

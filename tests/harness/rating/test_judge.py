@@ -308,12 +308,12 @@ def test_the_summary_says_what_people_would_give(tmp_path, kind):
     judged = [row for row in rows if row["rater"] == "judge:m"]
     write_judgments(people, [row for row in rows if row["rater"] != "judge:m"], list(rows[0]))
     frame = build_study_correction_frame(judged, people, ["x", "y"])
-    values = [entry.cell.value for entry in frame.entries]
+    values = [*frame.data["value"]]
     assert values[0] > values[1]  # the judge alone says the opposite of ratings
-    assert all(low < value < high for value, (low, high) in ((e.cell.value, e.cell.interval) for e in frame.entries))
+    assert ((frame.data["low"] < values) & (values < frame.data["high"])).all()
     if kind == "ratings":
         assert values == pytest.approx([4, 3], abs=0.3)
-    (remark,) = frame.remarks
+    ((_, remark, _),) = frame.notes
     assert re.match(r"Corrected by people on 50 items; the judge was worth [1-9]\d* more \(median\)\.", remark)
     few = build_study_correction_frame(judged[:10], people, ["x", "y"])
-    assert few.remarks == ("Not corrected by people: fewer than 20 items that both judged.",)
+    assert few.notes[0].text == "Not corrected by people: fewer than 20 items that both judged."

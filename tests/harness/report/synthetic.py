@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from openended.harness.core import digest, to_json
-from openended.harness.report.tables.frame import Frame
-from openended.harness.report.tables.pivot import build_tables
-from openended.harness.report.tables.table import Table
+from openended.harness.report.tables.frame import build_frame, fill_column
+from openended.harness.report.tables.pivot import build_tables, head_column, print_cell
+from openended.harness.report.tables.table import Table, TableRow
 from openended.harness.storage.record import SCHEMA
 from openended.harness.storage.store import write_manifest
 
@@ -173,12 +173,12 @@ def seal(folder: Path) -> None:
 def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str, str]:
     """Write Arrow streams of a few examples, human rows and generations."""
     from openended.harness.core.types import Generation
-    from openended.harness.storage.rows import Row, write_rows
+    from openended.harness.storage.rows import TableRow, write_rows
 
     def rows(kind: str, words: str) -> str:
         name = f"{kind}/{key[:2]}/{key}"
         made = [
-            Row(f"Prompt {i} <b>says</b>", (1, 2), Generation(f"docs/{i:06d}", 0, f" {words} & text {i} </script>", (3, 4), "eos", -1.0))
+            TableRow(f"Prompt {i} <b>says</b>", (1, 2), Generation(f"docs/{i:06d}", 0, f" {words} & text {i} </script>", (3, 4), "eos", -1.0))
             for i in range(count)
         ]  # fmt: skip
         (store / name).mkdir(parents=True, exist_ok=True)
@@ -208,8 +208,19 @@ def read_cells(table: Any) -> dict[str, dict[str, Any]]:
 
 def print_columns(*columns: Any, **options: Any) -> Table:
     """Print a frame of declared columns by its own axes."""
-    (table,) = build_tables([Frame.build(*columns, **options)])
+    (table,) = build_tables([build_frame(*columns, **options)])
     return table
+
+
+def print_rows(quantities: Sequence[Mapping[str, Any]], rows: Sequence[tuple[Any, ...]], **fields: Any) -> Table:
+    """Print rows, each (label, kind, contents, seeds, rule, levels), under quantities, which may have `levels`."""
+    columns, heads = [], []
+    for at, quantity in enumerate(quantities):
+        columns.append(fill_column(quantity, [row[2][at] for row in rows], [row[1] for row in rows]))
+        heads.append(head_column(columns[-1][0], quantity["title"])._replace(levels=quantity.get("levels", ())))
+    printed = (tuple(map(print_cell, cells)) for cells in zip(*columns, strict=True))
+    lines = tuple(TableRow(row[0], row[1], cells, *row[3:]) for row, cells in zip(rows, printed, strict=True))
+    return Table(**{"name": "t", "title": "T", "columns": tuple(heads), "rows": lines, **fields})
 
 
 def make_interval(low: float, high: float, **more: Any) -> dict[str, Any]:

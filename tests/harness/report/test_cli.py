@@ -1,19 +1,13 @@
 """`openended report` from end to end: files, texts for a paper, exit codes, one-line errors; its folder is replaced whole."""
 
 import os
-import re
-import shutil
-import subprocess
 
 import pytest
 
 from openended.harness.core import BATCH_REMARK, StoreError, temporary_files
-from openended.harness.core.choices import list_choices
 from openended.harness.report import build_report
 from openended.harness.report.cli import _parse_width, main
-from openended.harness.report.methods import CITED, read_entries, write_methods
 from openended.harness.report.output_folder import replace_folder
-from openended.harness.results import read_results
 from tests.harness.report.synthetic import change_record, make_interval, quickstart, result, write_run
 
 
@@ -97,58 +91,6 @@ def test_texts_of_different_batches_are_a_warning_where_a_text_depends_on_its_ba
     caplog.clear()
     assert main([folders[0], str(tmp_path / "64"), *words]) == 0
     assert "batches alone" not in caplog.text
-
-
-@pytest.fixture(scope="module")
-def folder(runs, tmp_path_factory):
-    out = tmp_path_factory.mktemp("report")
-    assert main([str(runs), "--methods", "--checklist", "--no-figures", "--no-page", "--out", str(out)]) == 0
-    return out
-
-
-def test_the_settings_are_said_and_cited(folder):
-    text = (folder / "methods.tex").read_text()
-    assert r"greedy and nucleus p=0.95~\citep{holtzman2020curious}" in text
-    assert r"mauve~\citep{pillutla2021mauve}" in text
-    entries = (folder / "references.bib").read_text()
-    cited = {key for group in re.findall(r"\\citep\{([^}]*)\}", text) for key in group.split(",")}
-    assert {line.partition("{")[2].partition(",")[0] for line in entries.splitlines()} == cited
-
-
-def test_metrics_without_a_value_of_a_model_are_not_cited(tmp_path):
-    lines = [result("human", "zipf", {"zipf": 1.0}), result("model", "kid", {"kid": None}, status="failed")]
-    write_run(tmp_path, "nucleus", 0, results=[*lines, result("model", "mauve", {"mauve": 0.5})])
-    text = write_methods(read_results([tmp_path]), tmp_path, "1")[0].read_text()
-    assert [name in text for name in ("zipf", "kid", "mauve")] == [False, False, True]
-
-
-def test_every_key_has_an_entry_and_every_name_exists():
-    for keys in CITED.values():
-        for key in keys.split(","):
-            entry = read_entries()[key]
-            assert entry.count("{") == entry.count("}")
-            assert re.search(r"year=\{(19|20)\d\d\}", entry)
-    known = {name for group in ("task", "decoder", "metric") for name in list_choices(group)}
-    assert set(CITED) - known <= {"mdlm", "remdm", "first_hitting", "duo", "llada"}
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None or shutil.which("bibtex") is None, reason="no TeX is installed")
-def test_it_compiles(folder):
-    head = r"\documentclass{article}\usepackage{natbib}\begin{document}\input{methods}"
-    (folder / "paper.tex").write_text(
-        rf"{head}\bibliographystyle{{plainnat}}\bibliography{{references}}\end{{document}}"
-    )
-    for words in (["pdflatex", "-interaction=batchmode", "paper"], ["bibtex", "paper"]):
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stdout
-    assert "Warning" not in (folder / "paper.blg").read_text().replace("Warning--empty", "")
-
-
-def test_the_checklist_says_what_is_known_and_leaves_the_rest(folder):
-    text = (folder / "checklist.md").read_text()
-    assert len(re.findall(r"^## \d\. ", text, re.MULTILINE)) == 8
-    assert "- Decoders: decoder greedy, nucleus" in text
-    assert "- Whether models or scorers were trained on the test texts: *to be written by the author*" in text
 
 
 OWN = ("a", "b")

@@ -1,6 +1,7 @@
 """Run folders become one row per value and one value per system; what a report is asked for, by name, by grid or by path."""
 
 import io
+import json
 import math
 import random
 import shutil
@@ -200,6 +201,24 @@ def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whateve
 # Records --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not a run record: expected a JSON object, got list"),
+        (json.dumps({"schema": 9}), "expected record schema 3, got 9; run it again"),
+        ("{}", "field 'schema' is missing"),
+    ],
+)
+def test_a_broken_record_is_named(tmp_path, text, message):
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_results([tmp_path])
+    assert "record.json" in str(caught.value)
+    with pytest.raises(DataError, match="no such run folder"):
+        read_results([tmp_path / "missing"])
+
+
 @pytest.mark.parametrize("axis", ["model", "decoder.amateur"])
 def test_the_same_model_at_another_path_is_one_system(tmp_path, axis):
     """The copy is another seed of the same system; other content is another system."""
@@ -278,7 +297,7 @@ def test_the_table_of_a_run_that_reuses_says_so(tmp_path, monkeypatch):
     assert record.provenance["generate:docs-s greedy"]["packages"] == {"torch": "0.1"}
     report = build_report([folder], tmp_path / "report", figures=False)
     text = f"examples, human, generate; computed with torch 0.1 (now {record.packages['torch']})"
-    assert [text in remark for remark in report.tables[0].remarks].count(True) == 1, report.tables[0].remarks
+    assert [text in remark for remark in report.tables[0].list_notes("remark")].count(True) == 1
     for name in ("report.html", "tables/full.md"):
         assert text in (tmp_path / "report" / name).read_text(encoding="utf-8")
 

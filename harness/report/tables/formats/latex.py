@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from openended.harness.core import list_members
 from openended.harness.report.tables.formats.text import ITALIC, clean, split_widths
-from openended.harness.report.tables.frame import DAGGER, BoldRule, arrow
+from openended.harness.report.tables.frame import DAGGER, BoldRule
 from openended.harness.report.tables.table import Column, Table
 
 PREAMBLE = (
@@ -73,7 +73,7 @@ class GridColumn:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Row labels and columns in LaTeX."""
+    """TableRow labels and columns in LaTeX."""
 
     heads: tuple[str, ...]  # of the levels of the row labels
     labels: tuple[tuple[str, ...], ...]
@@ -150,16 +150,15 @@ def _write_caption(table: Table) -> str:
     title = table.caption or table.title
     data = table.describe_data(title).rstrip(".").replace("; ", ", ")
     title = f"{title} ({data[:1].lower()}{data[1:]})" if data else title
-    cells = [cell for row in table.rows for cell in row.cells if not cell.interval]
-    clauses = [f"±: standard deviation over {table.over}"] if any(math.isfinite(cell.sd) for cell in cells) else []
+    clauses = [f"±: standard deviation over {table.over}"] if table.has_std() else []
     clauses += [f"in parentheses: {words}" for words in table.name_metric_errors()]
-    quantities = table.list_quantities()
-    clauses += ["≈: closer to human text is better"] if any(q.direction == "match_human" for q in quantities) else []
+    is_compared = any(cell.direction == "match_human" for cell in table.iterate_cells())
+    clauses += ["≈: closer to human text is better"] if is_compared else []
     rules = {rule: titles for rule, titles in table.find_bold_rules().items() if rule != "seeds"}
     for rule, titles in rules.items():
         where = f" in {', '.join(titles)}" if len(rules) > 1 else ""
         clauses.append(f"bold{where}: {MARKED[rule]}")
-    clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.warnings]
+    clauses += [line.removesuffix(".") for line in table.caveats() if line not in table.list_notes("warning")]
     return f"{'; '.join([title, *clauses])}."
 
 
@@ -171,7 +170,8 @@ def format_latex_rows(table: Table) -> list[str]:
 
 def _list_comments(table: Table) -> list[str]:
     """Return what a paper omits but the numbers need: warnings, notes, rules, runs and signatures."""
-    lines = [*(f"Warning: {line}" for line in table.warnings), *table.legend(), *table.explain_bold()]
+    warnings, remarks, rules = map(table.list_notes, ("warning", "remark", "rule"))
+    lines = [*(f"Warning: {line}" for line in warnings), *table.legend(), *table.explain_bold()]
     for note in filter(None, table.marks()):
         cells = [
             f"{row.label}, {column.title}" for row in table.rows
@@ -179,7 +179,7 @@ def _list_comments(table: Table) -> list[str]:
         ]  # fmt: skip
         more = "; …" if len(cells) > MAX_LISTED_CELLS else ""
         lines.append(f"{'; '.join(cells[:MAX_LISTED_CELLS])}{more}: {note}")
-    return [*lines, *table.remarks, *table.rules, *table.about, *table.signatures()]
+    return [*lines, *remarks, *rules, *table.about, *table.signatures()]
 
 
 def lay_out(table: Table) -> Grid:
@@ -216,18 +216,17 @@ def lay_out(table: Table) -> Grid:
 
 def _format_head(column: Column) -> tuple[list[str], float]:
     """Return the innermost level of a heading in lines, and its width."""
-    if column.names_system:
+    if column.role:
         return _wrap_name(column)
     if column.levels:
         return [escape(column.levels[-1])], estimate_points(column.levels[-1])
     title = column.title
     first, *rest = title.replace(" (", "\n(").split("\n") if len(title) > LONG else [title]
-    sign = arrow(column.direction, column.target)
-    symbol = "".join(SPECIAL.get(c, c) for c in sign).replace("$", "")
-    dagger = r"$^\dagger$" if column.out_of_domain else ""
+    symbol = "".join(SPECIAL.get(c, c) for c in column.sign).replace("$", "")
+    dagger = r"$^\dagger$" if column.doubtful else ""
     interval = [r"{}[95\,\% CI]"] if column.interval else []
     head = [escape(first) + dagger + (f" ${symbol}$" if symbol else ""), *map(escape, rest), *interval]
-    texts = (f"{first} {sign}{DAGGER * column.out_of_domain}", *rest, *(["[95 % CI]"] if column.interval else []))
+    texts = (f"{first} {column.sign}{DAGGER * column.doubtful}", *rest, *(["[95 % CI]"] if column.interval else []))
     return head, max(map(estimate_points, texts))
 
 
@@ -235,12 +234,12 @@ def _wrap_name(column: Column) -> tuple[list[str], float]:
     """Return the name of a system in lines of about `LONG` characters, and their width."""
     lines = [""]
     name = column.levels[-1] if column.levels else column.title
-    for word in (name if column.key in ("text", "heading") else write_label(name)).split(" "):
+    for word in (name if column.role in ("text", "heading") else write_label(name)).split(" "):
         if lines[-1] and len(lines[-1]) + len(word) > LONG:
             lines.append(word)
         else:
             lines[-1] = f"{lines[-1]} {word}".strip()
-    is_human = column.key == "human"
+    is_human = column.role == "human"
     return [rf"\emph{{{escape(t)}}}" if is_human else escape(t) for t in lines], max(map(estimate_points, lines))
 
 
@@ -249,32 +248,26 @@ def _format_column(table: Table, at: int) -> GridColumn:
 
     Words are at the left. Numbers of one quantity are aligned at their decimal points, others are centered.
     """
-    column = table.columns[at]
-    is_aligned, (lines, head_points) = not column.names_system, _format_head(column)
-    numbers, words, tails, widths = list[str](), list[str](), list[str](), [0.0]
-    for cell in (row.cells[at] for row in table.rows):
-        text, spread = table.text(cell, column)
-        if cell.words or not math.isfinite(cell.value) or text.startswith("<"):
-            numbers.append("")
-            words.append(text)
-            tails.append("")
-            continue
-        suffix = cell.suffix.strip()
-        rest = suffix.lstrip("*")
-        stars = "*" * (len(suffix) - len(rest))
-        small = [rf"{{\scriptsize {escape(part)}}}" for part in (rest.strip(), spread) if part]
-        numbers.append(text.removesuffix(cell.suffix))
-        words.append("")
+    column, cells = table.columns[at], [row.cells[at] for row in table.rows]
+    is_aligned, (lines, head_points) = not column.role, _format_head(column)
+    is_number = [math.isfinite(cell.value) and not (cell.words or cell.number.startswith("<")) for cell in cells]
+    numbers = [cell.number if aligned else "" for cell, aligned in zip(cells, is_number, strict=True)]
+    words = ["" if aligned else cell.number for cell, aligned in zip(cells, is_number, strict=True)]
+    tails, widths = list[str](), [0.0]
+    for cell in cells:
+        rest = cell.mark.lstrip("*")
+        stars = "*" * (len(cell.mark) - len(rest))
+        small = [rf"{{\scriptsize {escape(part)}}}" for part in (rest.strip(), cell.spread) if part]
         tails.append(" ".join([*([f"$^{{{stars}}}$"] if stars else []), *small]))
-        widths.append(SMALL * estimate_points(f"{suffix} {spread}".strip()))
-    is_bold = [bool(number) and row.cells[at].best for number, row in zip(numbers, table.rows, strict=True)]
+        widths.append(SMALL * estimate_points(f"{cell.mark} {cell.spread}".strip()))
+    is_bold = [bool(number) and cell.best for number, cell in zip(numbers, cells, strict=True)]
     plain = [number.replace(",", "") for number in numbers if number]
     sign = next((number[0] for number in plain if number[0] in "+-"), "")
     whole = max((len(number.lstrip("+-").partition(".")[0]) for number in plain), default=0)
     decimals = max((len(number.partition(".")[2]) for number in plain), default=0)
     digits = f"{sign}{'0' * whole}{',' * ((whole - 1) // 3)}{'.' * bool(decimals)}{'0' * decimals}"
-    texts = [digits] if is_aligned else numbers  # numbers of several quantities have no common format
-    number_points = max(map(estimate_points, texts), default=0.0) * (BOLD if any(is_bold) else 1)
+    formats = [digits] if is_aligned else numbers  # numbers of several quantities have no common format
+    number_points = max(map(estimate_points, formats), default=0.0) * (BOLD if any(is_bold) else 1)
     longest, tail_points = max(map(estimate_points, words), default=0.0), max(widths)
     points = max(number_points, min(longest, PROSE)) + (tail_points + THIN if tail_points else 0.0)
     has_tail, has_words = (
@@ -287,20 +280,20 @@ def _format_column(table: Table, at: int) -> GridColumn:
     elif whole and is_aligned:
         kind = f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}]"
     kind += "@{~}l" if has_tail else ""
-    cells = []
+    texts = []
     for number, text, tail, bold in zip(numbers, map(escape, words), tails, is_bold, strict=True):
         if not is_aligned:
             number = number.replace("-", "$-$")
-            cells.append(" ".join(filter(None, [text or (rf"\textbf{{{number}}}" if bold else number), tail])))
+            texts.append(" ".join(filter(None, [text or (rf"\textbf{{{number}}}" if bold else number), tail])))
             continue
         aligned = text or number
         if not has_words:
             aligned = f"{{{text}}}" if text else rf"\bfseries {number}" if bold else number
             aligned = aligned if text else aligned.replace(",", "")
-        cells.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
+        texts.append(f"{aligned} & {tail}".rstrip() if has_tail else aligned)
     head = lines[0] if len(lines) == 1 else r"\shortstack{" + r" \\ ".join(lines) + "}"
     head = rf"\multicolumn{{2}}{{c}}{{{head}}}" if has_tail else f"{{{head}}}"
-    return GridColumn(kind, head, tuple(cells), max(head_points, points) + 2 * SEP, column.levels[:-1])
+    return GridColumn(kind, head, tuple(texts), max(head_points, points) + 2 * SEP, column.levels[:-1])
 
 
 def format_tabular(grid: Grid, columns: range, rows: range) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from html import escape
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -16,10 +16,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from openended.harness.core import escape_controls_in_line, escape_csv_cell
-from openended.harness.report.tables.frame import Cell, Quantity
-from openended.harness.report.tables.table import Column, Table, TableRow
+from openended.harness.report.tables.table import Table, TableCell
 
-T = TypeVar("T")
 WIDTH = 150  # characters if the output is not a terminal and the variable COLUMNS is not set
 MOST_NOTES = 3  # under a table in the terminal
 GAP = 3  # characters between columns
@@ -27,15 +25,16 @@ ITALIC = ("human", "heading")  # rows
 PROSE = 45  # maximal width of text cells in characters; longer text is wrapped
 
 
-def clean(node: T) -> T:
+def clean(table: Table) -> Table:
     """Escape control characters in all texts of a table, since they come from untrusted files; each is one line."""
-    if isinstance(node, str):
-        return escape_controls_in_line(node)  # type: ignore[return-value]
+    return replace(table, **{f.name: _clean(getattr(table, f.name)) for f in fields(table)})
+
+
+def _clean(node: Any) -> Any:  # noqa: ANN401 - a text, or tuples of texts
     if isinstance(node, tuple):
-        return tuple(map(clean, node))  # type: ignore[return-value]
-    if isinstance(node, (Table, TableRow, Quantity, Cell)):
-        return replace(node, **{f.name: clean(getattr(node, f.name)) for f in fields(node)})
-    return node
+        parts = map(_clean, node)
+        return type(node)(*parts) if hasattr(node, "_fields") else tuple(parts)
+    return escape_controls_in_line(node) if isinstance(node, str) else node
 
 
 def has_words(table: Table, column: int) -> bool:
@@ -92,9 +91,7 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
     """
     out, table = console or make_console(), clean(table)
     marks = table.marks()
-    cells = [
-        [_format_cell(table, *both, marks) for both in zip(row.cells, table.columns, strict=True)] for row in table.rows
-    ]
+    cells = [[_format_cell(cell, marks) for cell in row.cells] for row in table.rows]
     data = table.describe_data(table.title).rstrip(".")
     data = f" · {data}" if data else ""
     for at, part in enumerate(split_columns(table, cells, out.width)):
@@ -102,14 +99,14 @@ def print_table(table: Table, console: Console | None = None, *, verbose: bool =
         _print_columns(table, part, cells, out)
     for warning in table.caveats():
         out.print(Text(f"warning: {warning}", style="bold yellow"))
-    details = [*table.rules, *table.about[1:], *(f"signature  {s}" for s in table.signatures())] if verbose else []
+    details = [*table.list_notes("rule"), *table.about[1:], *(f"signature  {s}" for s in table.signatures())]
     notes = [f"[{mark}] {note}" for note, mark in marks.items() if note]
-    notes += [f"note: {line}" for line in table.remarks] if table.show_notes else []
+    notes += [f"note: {line}" for line in table.list_notes("remark")] if table.show_notes else []
     bold = table.explain_bold() if out.is_terminal else []  # elsewhere nothing is bold
     more = len(notes) - MOST_NOTES if not verbose else 0
     if more > 1:
         notes[MOST_NOTES:] = [f"{more} more notes: in {table.name}.md, or with -v"]
-    for line in (*([*table.legend(), *bold] if table.show_notes else []), *notes, *details):
+    for line in (*([*table.legend(), *bold] if table.show_notes else []), *notes, *(details if verbose else ())):
         out.print(Text(line, style="dim"))
 
 
@@ -132,11 +129,10 @@ def _print_columns(table: Table, columns: range, cells: Sequence[Sequence[str]],
     out.print(grid)
 
 
-def _format_cell(table: Table, cell: Cell, column: Column, marks: Mapping[str, str]) -> str:
-    number, spread = table.text(cell, column)
+def _format_cell(cell: TableCell, marks: Mapping[str, str]) -> str:
     mark = f"\N{NO-BREAK SPACE}[{marks[cell.note]}]" if cell.note else ""
-    gap = " " if spread.startswith(("[", "(")) else ""
-    return f"{number}{gap}{spread.replace('± ', '±')}{mark}"
+    gap = " " if cell.spread.startswith(("[", "(")) else ""
+    return f"{cell.number}{cell.mark}{gap}{cell.spread.replace('± ', '±')}{mark}"
 
 
 # Markdown and CSV -----------------------------------------------------------------------------------------------------
@@ -155,25 +151,25 @@ def to_markdown(table: Table) -> str:
     ]
     for row in table.rows:
         labels = [f"*{_escape(t)}*" if t and row.system in ITALIC else _escape(t) for t in row.labels]
-        cells = [_format_markdown(table, row.cells[i], table.columns[i], marks) for i in every]
+        cells = [_format_markdown(cell, marks) for cell in row.cells]
         grid.append([*labels, *(str(row.seeds or "") for _ in seeds), *cells])
     lines = [f"**{_escape(table.title)}**", "", *(f"| {' | '.join(line)} |" for line in grid), ""]
     signatures = ["Signatures:\n", *(f"- `{s}`" for s in table.signatures())]
+    lines_below = (*table.list_notes("remark"), *table.list_notes("rule"), *table.about)
     paragraphs = [
         *(f"**Warning:** {_escape(warning)}" for warning in table.caveats()),
         *([*table.legend(), *table.explain_bold()] if table.show_notes else []),
         *(f"<sup>{mark}</sup> {_escape(note)}" for note, mark in marks.items() if note),
-        *(map(_escape, (*table.remarks, *table.rules, *table.about)) if table.show_notes else []),
+        *(map(_escape, lines_below) if table.show_notes else []),
         *(["\n".join(signatures)] if table.signatures() and table.show_notes else []),
     ]
     return "\n".join([*lines, *(f"{paragraph}\n" for paragraph in paragraphs)])
 
 
-def _format_markdown(table: Table, cell: Cell, column: Column, marks: Mapping[str, str]) -> str:
-    number, spread = table.text(cell, column)
-    number = _escape(number) if cell.words else number.replace("*", "\\*")
-    mark = f"<sup>{marks[cell.note]}</sup>" if cell.note else ""
-    return " ".join(filter(None, (f"**{number}**" if cell.best else number, spread))) + (f" {mark}" if mark else "")
+def _format_markdown(cell: TableCell, marks: Mapping[str, str]) -> str:
+    number = _escape(cell.number) if cell.words else cell.number + cell.mark.replace("*", "\\*")
+    note = f"<sup>{marks[cell.note]}</sup>" if cell.note else ""
+    return " ".join(filter(None, (f"**{number}**" if cell.best else number, cell.spread, note)))
 
 
 def _escape(text: str) -> str:
@@ -193,10 +189,10 @@ def to_html(table: Table) -> str:
     heads = [*map(escape, (*table.heads, *seeds)), *("<br>".join(map(escape, c.lines)) for c in table.columns)]
     lines = [f"<table><caption>{escape(table.title)}</caption>", write_row("th", heads)]
     for row in table.rows:
-        texts = [table.text(cell, column) for cell, column in zip(row.cells, table.columns, strict=True)]
+        numbers = [escape(f"{cell.number}{cell.mark}") for cell in row.cells]
         cells = [
-            " ".join(filter(None, (f"<b>{escape(number)}</b>" if cell.best else escape(number), escape(spread))))
-            for cell, (number, spread) in zip(row.cells, texts, strict=True)
+            " ".join(filter(None, (f"<b>{number}</b>" if cell.best else number, escape(cell.spread))))
+            for cell, number in zip(row.cells, numbers, strict=True)
         ]
         lines.append(write_row("td", [*map(escape, row.labels), *(str(row.seeds or "") for _ in seeds), *cells]))
     paragraphs = [*table.caveats(), *table.legend(), *table.explain_bold()]
@@ -221,10 +217,8 @@ def to_csv(table: Table) -> str:
             ends = cell.interval or (
                 cell.source.interval if cell.source is not None and cell.value == cell.source.mean else None
             )
-            numbers = [
-                format_number(v) for v in (cell.value, cell.sd, cell.metric_error, *(ends or (math.nan, math.nan)))
-            ]
-            line += [escape_csv_cell(cell.words) or numbers[0], *numbers[1:], str(cell.n or "")]
+            numbers = [format_number(v) for v in (cell.value, cell.sd, cell.error, *(ends or (math.nan, math.nan)))]
+            line += [escape_csv_cell(cell.number) if cell.words else numbers[0], *numbers[1:], str(cell.n or "")]
             line.append(escape_csv_cell(cell.note))
         writer.writerow(line)
     return out.getvalue()

@@ -67,10 +67,10 @@ def test_csv_and_table(folder):
     (part,) = split_results(results, layout, "stress")
     (table,) = build_tables(build_stress_frames(part, layout), layout)
     assert [row.label for row in table.rows] == ["truncation", "swaps middle"]
-    column = [c.metric for c in table.columns].index("length")
+    column = [cell.name for cell in table.rows[0].cells].index("length")
     assert table.rows[0].cells[column].value == 50
-    assert table.rows[1].cells[column].words == "no?"
-    assert table.warnings[0].startswith("no?: with 30 texts per side, they show only changes of at least ")
+    assert table.rows[1].cells[column].number == "no?"
+    assert table.list_notes("warning")[0].startswith("no?: with 30 texts per side, they show only changes of at least ")
     (figure,) = draw_figure("stress", results).values()
     assert {"50", "no"} <= {text.get_text() for text in figure.axes[0].texts}
 

@@ -105,7 +105,7 @@ def test_values_that_cannot_be_compared_are_called_so(tmp_path):
     assert (decision.outcome, decision.looks) == (UNLIKE, ())
     assert "n" in decision.differing.split()
     (table,) = build_tables([build_decision_frame(plan, results)])
-    assert f"the values differ in {decision.differing}." in " ".join(table.remarks)
-    assert "No effect seen" not in " ".join(table.remarks)
+    assert f"the values differ in {decision.differing}." in " ".join(table.list_notes("remark"))
+    assert "No effect seen" not in " ".join(table.list_notes("remark"))
     (lost,) = judge_comparisons(replace(plan, looks=(50, 100)), results)
     assert (lost.outcome, lost.looks) == (FAILED, ()), "a look without any run before one that has some"

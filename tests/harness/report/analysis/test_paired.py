@@ -80,16 +80,16 @@ def test_examples_where_there_are_any_else_seeds(tmp_path):
             write_run(tmp_path, decoder, seed, arrays=True)
     results = read_results([tmp_path])
     differences, p_values = build_significance_tables(results, "nucleus p=0.95")
-    titles = [c.metric for c in differences.columns]
+    titles = [cell.name for cell in differences.rows[0].cells]
     greedy = dict(zip(titles, differences.rows[0].cells, strict=True))
     assert greedy["repetition"].n == 200  # examples: the metric left its values by example
-    assert greedy["repetition"].suffix in ("**", "***")  # 2 / 10,001, times the number of tests at most
+    assert greedy["repetition"].mark in ("**", "***")  # 2 / 10,001, times the number of tests at most
     assert greedy["mauve"].n == 6  # seeds
     assert greedy["mauve"].value < 0
     assert p_values.rows[0].label == "greedy"
-    assert any("0.031 for 6 seeds" in r for r in differences.remarks)
+    assert any("0.031 for 6 seeds" in r for r in differences.list_notes("remark"))
     again, _ = build_significance_tables(read_results([tmp_path]), "nucleus p=0.95")
-    assert again == differences  # the same numbers every time
+    assert repr(again) == repr(differences)  # the same numbers every time
 
 
 def test_few_seeds_are_not_tested_and_say_so(tmp_path):
@@ -168,7 +168,10 @@ def test_a_run_of_several_samples_is_compared_prompt_by_prompt(tmp_path):
     assert cells["entropy"].note == ""
     (table,) = make_tables(results, Layout(gaps=True), "t")
     assert all(math.isfinite(cell.value) for row in table.rows for cell in row.cells), "the gap to the human is lost"
-    assert any("human values are based on 25 texts, those of the systems on 100" in line for line in table.warnings)
+    assert any(
+        "human values are based on 25 texts, those of the systems on 100" in line
+        for line in table.list_notes("warning")
+    )
 
 
 def _side(name, ids, rng, level):
@@ -277,7 +280,7 @@ def test_a_decision_follows_the_direction_of_the_value(tmp_path, direction, huma
 
 def read_resolution(results):
     """Return the number that the table prints."""
-    (line,) = (line for line in best_rows(results)[0].rules if "80 % power" in line)
+    (line,) = (line for line in best_rows(results)[0].list_notes("rule") if "80 % power" in line)
     return float(line.rpartition(" m ")[2].split()[0].rstrip("."))
 
 
@@ -379,10 +382,10 @@ def test_two_systems_that_are_not_alike_near_the_human_value_are_told_apart(tmp_
     assert (near.over, near.p_value < 0.001, near.nearer > 0.05) == ("examples", True, True)
     assert tests["greedy", "nucleus p=0.95"].nearer < 0.001
     differences, _ = build_significance_tables(results, "ancestral")
-    suffixes = [row.cells[0].suffix for row in differences.rows]
+    suffixes = [row.cells[0].mark for row in differences.rows]
     assert suffixes[0].endswith(UNSURE)
     assert not suffixes[1].endswith(UNSURE)
-    assert any(UNSURE in remark for remark in differences.remarks)
+    assert any(UNSURE in remark for remark in differences.list_notes("remark"))
 
 
 def test_distances_to_a_human_value_of_unknown_error_are_not_tested(tmp_path):
@@ -398,7 +401,7 @@ def test_distances_to_a_human_value_of_unknown_error_are_not_tested(tmp_path):
     a, b, _ = (item for item in results.values if item.system == "model")
     assert math.isnan(paired.compute_equality_p_value(results, results.values, a, b))
     (row, *_), _ = (table.rows for table in build_significance_tables(results, "nucleus p=0.95"))
-    assert row.cells[0].suffix == "***" + UNSURE
+    assert row.cells[0].mark == "***" + UNSURE
 
 
 def test_equal_texts_are_equally_far_although_no_replicate_varies(tmp_path):

@@ -17,12 +17,11 @@ from openended.harness.report.page.page import collect_cell_details, list_settin
 from openended.harness.report.page.parts import build_parts, to_script_json
 from openended.harness.report.page.sources import collect_page_texts
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pictures import Picture
-from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import Layout, find_vectors, read_results
 from tests.harness.report.page.made import COUNT, HOSTILE, TOKENIZER, make_report, text_of
-from tests.harness.report.synthetic import change_record, write_run
+from tests.harness.report.synthetic import change_record, print_rows, write_run
 
 EVIL = "<script>alert(1)</script>"
 
@@ -118,9 +117,9 @@ def test_the_page_says_settings_date_and_command(tmp_path):
 
 def test_each_level_of_labels_and_headings_stands_by_itself(tmp_path):
     write_run(tmp_path, "greedy", 0)
-    columns = (Column("m", "m", "M", levels=("GPT-2", "Small")),)
-    rows = tuple(TableRow(f"xl, {name}", "model", (Cell(0.5),), levels=("xl", name)) for name in ("Greedy", "Top-5"))
-    table = Table("t", "T", columns, rows, heads=("Size", "Decoding"), show_seeds=False)
+    columns = [make_quantity("m", "m", "M") | {"levels": ("GPT-2", "Small")}]
+    rows = [(f"xl, {name}", "model", (0.5,), 0, False, ("xl", name)) for name in ("Greedy", "Top-5")]
+    table = print_rows(columns, rows, heads=("Size", "Decoding"), show_seeds=False)
     write_page(read_results([tmp_path]), [table], [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert '<th scope="col">Size</th><th scope="col">Decoding</th>' in page
@@ -220,7 +219,7 @@ def test_a_cells_story_has_signature_seeds_and_latex(results):
     table = make_tables(results, Layout(), "t")[0]
     told = collect_cell_details(results, [table])
     row = next(r for r in told["tables"][0]["rows"] if r["label"].startswith("nucleus"))
-    place = next(i for i, c in enumerate(table.columns) if c.metric == "mauve")
+    place = next(i for i, c in enumerate(table.rows[-1].cells) if c.name == "mauve")
     cell = row["cells"][place]
     assert cell["seeds"] == {"0": 0.85, "1": 0.86}
     assert told["texts"][cell["signature"]].startswith("mauve|v:1")
@@ -283,7 +282,7 @@ def test_a_page_that_fails_takes_nothing_with_it(tmp_path, monkeypatch, caplog):
     assert build("texts").failed
     assert "the page has no texts: ValueError: no such thing" in caplog.text
     assert "greedy" in (tmp_path / "texts/report.html").read_text(), "the tables are on it"
-    monkeypatch.setattr(page, "write_headline", fail)
+    monkeypatch.setattr(page, "describe_best", fail)
     assert build("page").failed
     assert "the page is not written: ValueError: no such thing" in caplog.text
     assert not (tmp_path / "page/report.html").exists()

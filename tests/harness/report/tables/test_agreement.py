@@ -52,7 +52,7 @@ def test_correlation_is_oriented_so_that_agreement_is_positive(tmp_path):
     assert [c.title for c in table.columns] == ["bradley_terry"]
     assert {r.label: r.cells[0].value for r in table.rows} == {"up": 1.0, "low": 1.0, "match": 1.0}
     # 4 systems: 4! orders, of which 2 reach |rho| = 1: p = 2 / 24 = 0.083, no star
-    assert table.rows[0].cells[0].suffix == ""
+    assert table.rows[0].cells[0].mark == ""
 
 
 def test_constant_values_have_no_correlation(tmp_path):
@@ -156,7 +156,7 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
     part = TablePart(results, results.values, "abilities", {}, ())
     (table,) = build_tables(build_ability_frames(part, Layout()))
     assert [row.label for row in table.rows] == ["human", "a", "b"]
-    assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.remarks[-1]  # Elo
+    assert f"human {1000 + 400 / math.log(10) * found.scores[2]:.0f} [" in table.list_notes("remark")[-1]  # Elo
     assert [column.title for column in table.columns] == ["preferred"]
     for row in table.rows:
         (cell,) = row.cells
@@ -295,11 +295,13 @@ def test_the_domains_of_the_human_texts_in_each_cell(tmp_path):
     table = read_table(read_results([tmp_path / "runs"]), "domains")
     assert [column.title for column in table.columns] == ["human texts", "domains", "texts of each domain"]
     assert [row.label for row in table.rows] == ["cell 4", "cell 2"]
-    assert [[cell.words or cell.value for cell in row.cells] for row in table.rows] == [
+    assert [[cell.number if cell.words else cell.value for cell in row.cells] for row in table.rows] == [
         [6, 1, "bbc.com 6"],
         [5, 2, "cbc.ca 3, nbc.com 2"],
     ]
-    assert table.remarks[0].startswith("2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12")
+    assert table.list_notes("remark")[0].startswith(
+        "2 of 2 cells with at least 5 human texts hold texts of one or two domains; 12"
+    )
 
 
 ONE = SearchResult(
@@ -337,8 +339,14 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     ends = read_cells(best)["nucleus p=0.9"]["mauve"].interval
     assert ends == pytest.approx([0.8 - 1.2706, 0.8 + 1.2706], abs=1e-3)  # 12.706 · 0.1414 / √2
     assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
-    assert [row.cells[1].words for row in trials.rows] == ["complete", "complete", "pruned at 50", "failed", "complete"]
-    told = " ".join(best.remarks)
+    assert [row.cells[1].number for row in trials.rows] == [
+        "complete",
+        "complete",
+        "pruned at 50",
+        "failed",
+        "complete",
+    ]
+    told = " ".join(best.list_notes("remark"))
     assert "with num_examples 50 first" in told
     assert "3 complete, 1 pruned, 1 failed" in told
     assert "top_k k=0: k: expected 1 or more" in told
@@ -349,7 +357,7 @@ def test_settings_that_agree_to_two_digits_are_one():
     trials = [SearchTrial(i, "complete", {"decoder.p": p}, (v,)) for i, (p, v) in enumerate(NEARBY)]
     best = build_search_tables(SearchResult("s-56", "tpe", ONE.objectives, tuple(trials)))[0]
     assert [row.label for row in best.rows] == ["p=0.7019", "p=0.75"]
-    assert any("agree to two digits" in remark for remark in best.remarks)
+    assert any("agree to two digits" in remark for remark in best.list_notes("remark"))
 
 
 def test_the_front_holds_what_no_other_beats():
@@ -358,7 +366,7 @@ def test_the_front_holds_what_no_other_beats():
     best, trials = build_search_tables(TWO)
     assert [row.label for row in best.rows] == ["p=0.0", "p=0.1"]
     assert len(trials.rows) == 3
-    assert any("biased upward" in line for line in best.remarks)
+    assert any("biased upward" in line for line in best.list_notes("remark"))
 
 
 def test_figures_are_drawn_of_what_there_is():

@@ -11,9 +11,8 @@ from openended.harness.core import SpecError
 from openended.harness.report.tables import compare
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_csv
-from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pivot import build_tables
-from openended.harness.report.tables.table import Column
 from openended.harness.results import read_results
 from tests.harness.report.synthetic import draw_figure, make_interval, print_columns, result, write_run
 
@@ -48,9 +47,9 @@ def test_the_published_value_stands_beside_ours_with_difference_and_rank_correla
     assert found["MAUVE: greedy"] == pytest.approx([0.02, 0.1, 0.08])
     assert found["MAUVE: Spearman ρ of the rankings"][2] == 1.0  # greedy < ancestral < nucleus in both
     assert found["|Δ Gen. PPL|: greedy"] == pytest.approx([11.3, 2.5, -8.8])  # |30 - 32.5|, as the paper prints it
-    assert compare.OTHER_MODEL not in table.remarks
+    assert compare.OTHER_MODEL not in table.list_notes("remark")
     assert table.rows[0].cells[1].note == compare.NO_RUN  # adversarial
-    assert "zipf_gap" in table.remarks[1]
+    assert "zipf_gap" in table.list_notes("remark")[1]
 
 
 def test_another_model_is_compared_only_where_it_is_clear_which(tmp_path):
@@ -58,7 +57,7 @@ def test_another_model_is_compared_only_where_it_is_clear_which(tmp_path):
     results = read_results([tmp_path])
     table = build_comparison(results, "mauve2021/3")
     assert cells(table)["MAUVE: nucleus p=0.95"][1] == 0.9
-    assert compare.OTHER_MODEL in table.remarks
+    assert compare.OTHER_MODEL in table.list_notes("remark")
     sizes = build_comparison(results, "mauve2021/table4")  # four models with nucleus: ours is none of them
     assert all(row.cells[1].note for row in sizes.rows if row.label.startswith("MAUVE: gpt2"))
 
@@ -127,7 +126,7 @@ def test_both_parts_of_a_table_are_compared_and_tell_their_reference(tmp_path):
     table = build_comparison(read_results([tmp_path]), "pr2024/table1")
     parts = [row.cells[1].value for row in table.rows if row.label.lower().startswith("precision: llama-2-70b-chat (1")]
     assert parts == [0.9, 0.9]
-    assert table.remarks[2].endswith("reference model: mistral-7b-instruct.")
+    assert table.list_notes("remark")[2].endswith("reference model: mistral-7b-instruct.")
 
 
 def test_the_files_keep_one_set_of_columns_and_hold_numbers():
@@ -151,8 +150,8 @@ def test_values_read_off_a_figure_have_an_order_and_no_difference(tmp_path):
     rows = {row.label: row.cells for row in table.rows}
     published, ours, difference = next(cells for label, cells in rows.items() if "gpt2-xl" in label and "nuc" in label)
     assert (published.value, ours.value) == (0.856, 0.9)
-    assert difference.blank
-    assert table.remarks[0] == compare.READ_OFF_REMARK
+    assert difference.number == ""
+    assert table.list_notes("remark")[0] == compare.READ_OFF_REMARK
     for name in ("cells", "kde_p", "classifier_length", "gaussian"):
         values = compare.read_published(f"jmlr2023_poster/{name}")
         assert all(v.read_off and 0 < v.value < 1 for v in values)
@@ -199,7 +198,7 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
                                     "checkpoint-1000 nucleus p=0.95, training=runs/b (last good)")  # fmt: skip
         assert len(table.rows) == 6
     differences, _ = build_significance_tables(read_results([tmp_path]), "last-good")
-    first, second = differences.remarks[:2]
+    first, second = differences.list_notes("remark")[:2]
     # The difference of two values with ± 0.02 has ± 0.028.
     assert first == (
         "runs/a nucleus p=0.95: worse at step 1000: mauve 0.800 (step 200) → 0.300, by 0.500 [0.472, 0.528], p <.0001. "
@@ -212,20 +211,20 @@ def test_the_last_good_step_is_the_newest_that_is_not_worse_than_the_best_before
 def test_the_best_step_before_is_corrected_for_having_been_chosen(tmp_path):
     """0.0363 is 2.52 standard errors: p = .012, .036 for the three later steps and .071 for the six pairs of steps."""
     write_training(tmp_path, "runs/a", (0.5, 0.80, 0.79, 0.7637))
-    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].remarks[0]
+    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].list_notes("remark")[0]
     assert remark.endswith(": no step is significantly worse than the best before it. Last good: step 1000.")
 
 
 def test_a_step_without_values_is_not_good(tmp_path):
     write_training(tmp_path, "runs/a", (0.5, 0.8, 0.82, float("nan")))
-    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].remarks[0]
+    remark = build_significance_tables(read_results([tmp_path]), "last-good")[0].list_notes("remark")[0]
     assert remark == "runs/a nucleus p=0.95: not tested, for lack of values: step 1000. Last good: step 900."
 
 
 def test_small_p_values_are_not_printed_as_zero():
-    column = Column("mauve", "mauve", "p MAUVE", "none", 4, p_values=True)
-    table = print_columns("p", "p-values", ["a", "b", "c"], [(column, [Cell(1e-9), Cell(0.01234), Cell(1.0)])])
-    assert [table.text(row.cells[0], column)[0] for row in table.rows] == ["<.0001", "0.0123", "1.0000"]
+    column = make_quantity("mauve", "mauve", "p MAUVE", "none", 4, is_p=True)
+    table = print_columns("p", "p-values", ["a", "b", "c"], [(column, [1e-9, 0.01234, 1.0])])
+    assert [row.cells[0].number for row in table.rows] == ["<.0001", "0.0123", "1.0000"]
     assert r"\textless{}.0001" in to_latex(table)
     assert "1e-09" in to_csv(table)
 

@@ -126,13 +126,13 @@ def test_every_decoder_has_the_same_number_of_settings(report):
     assert not min_p["N=3"].best
     low, high = nucleus["N=3"].interval
     assert low < nucleus["N=3"].value < high < low + 0.01
-    assert any("Without a sweep of two settings: greedy" in line for line in table.remarks)
+    assert any("Without a sweep of two settings: greedy" in line for line in table.list_notes("remark"))
 
 
 def test_settings_that_are_beaten_say_by_which(report):
     table = report[1]["fair-pareto-gen_ppl"]
     # |30 + 10 v - 38| and |1 - v| fall together up to v = 0.8, then cross
-    words = {row.label: row.cells[-1].words for row in table.rows}
+    words = {row.label: row.cells[-1].number for row in table.rows}
     assert words["nucleus p=0"] == "none (Pareto)"
     assert words["nucleus p=2"] == "none (Pareto)"
     assert words["greedy"] != "none (Pareto)"
@@ -141,13 +141,13 @@ def test_settings_that_are_beaten_say_by_which(report):
 
 def test_wins_and_losses_are_counted_after_correction(report):
     table = report[1]["fair-wins"]
-    words = {row.label: row.cells[0].words for row in table.rows}
+    words = {row.label: row.cells[0].number for row in table.rows}
     assert set(words) == {"nucleus", "min_p", "greedy"}
     wins, ties, losses = (sum(int(word.split(" ")[0].split("/")[i]) for word in words.values()) for i in range(3))
     unknown = sum(int(word.partition("?")[2] or 0) for word in words.values())
     assert wins == losses
     assert wins + ties + losses + unknown == 3 * 2
-    assert "four seeds" not in " ".join(table.remarks)
+    assert "four seeds" not in " ".join(table.list_notes("remark"))
 
 
 def test_wins_ties_losses_and_comparisons_without_a_test_are_counted_on_both_sides():

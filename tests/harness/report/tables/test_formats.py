@@ -15,50 +15,44 @@ from openended.harness.report.tables import frame as frames, table as tables
 from openended.harness.report.tables.formats import latex, text as text_formats
 from openended.harness.report.tables.formats.latex import format_tabular, lay_out, to_latex
 from openended.harness.report.tables.formats.text import clean, to_csv, to_html, to_markdown
-from openended.harness.report.tables.frame import Cell
-from openended.harness.report.tables.table import Column, Table, TableRow
+from openended.harness.report.tables.frame import make_cell, make_notes, make_quantity
+from openended.harness.report.tables.table import Table
 from openended.harness.results.layout import Layout
-from tests.harness.report.synthetic import print_columns
+from tests.harness.report.synthetic import print_columns, print_rows
 
 NASTY = r"a_b & c% $d$ {e} #f ~g ^h \i <j> |k| *l* `m` ε τ é 中"
 HOSTILE = [
     "\x1b[2J\x1b]0;title\x07", "[1cm] label", "*", "=cmd()", "@x", "\\input{/etc/passwd}", "a & b \\\\ c",
     "line\nbreak", "\u202eright to left", "$x_1^2$ #5 100%", "~`'\"|<>", "\x9b31m", "]", "{", "}", "\x00",
 ]  # fmt: skip
-TABLE = Table(
-    "nasty name",
-    f"Title {NASTY}",
-    (Column("mauve", "mauve", f"MAUVE {NASTY}", "higher", 3, "mauve|v:1|n:5/5"), Column("p", "p", "PPL", "match_human", 1, "p|v:1")),
+TABLE = print_rows(
+    (make_quantity("mauve", "mauve", f"MAUVE {NASTY}", "higher", 3, "mauve|v:1|n:5/5"), make_quantity("p", "p", "PPL", "match_human", 1, "p|v:1")),
     (
-        TableRow("human", "human", (Cell(0.957, note="The ceiling."), Cell(36.4))),
-        TableRow(f"x {NASTY}", "model", (Cell(0.9, 0.01, 3, best=True), Cell(1234.5, signed=True, suffix="**")), seeds=3, rule=True),
-        TableRow("beam", "model", (Cell(note=f"Reason {NASTY}"), Cell(-2.0)), seeds=1),
+        ("human", "human", (make_cell(0.957, note="The ceiling."), 36.4)),
+        (f"x {NASTY}", "model", (make_cell(0.9, 0.01, 3, best=True), make_cell(1234.5, signed=True, mark="**")), 3, True),
+        ("beam", "model", (make_cell(note=f"Reason {NASTY}"), -2.0), 1),
     ),
-    (f"Remark {NASTY}",),
+    name="nasty name", title=f"Title {NASTY}", notes=make_notes([f"Remark {NASTY}"]),
 )  # fmt: skip
-GRID = Table(
-    "t", "T",
-    (Column("mauve", "mauve", "MAUVE", "higher", 3), Column("ppl", "ppl", "PPL (word level)", "match_human", 1, interval=True)),
+GRID = print_rows(
+    (make_quantity("mauve", "mauve", "MAUVE", "higher", 3), make_quantity("ppl", "ppl", "PPL (word level)", "match_human", 1)),
     (
-        TableRow("human", "human", (Cell(note="Why."), Cell(36.4))),
-        TableRow("[a] nucleus p=0.95", "model", (Cell(0.9, best=True), Cell(1234.5, interval=(1200.0, 1300.0))), seeds=2, rule=True),
+        ("human", "human", (make_cell(note="Why."), 36.4)),
+        ("[a] nucleus p=0.95", "model", (make_cell(0.9, best=True, rule="tests"), make_cell(1234.5, interval=(1200.0, 1300.0))), 2, True),
     ),
 )  # fmt: skip
 
 
 def hostile(text: str) -> Table:
-    column = Column("m", text, text, "higher", signature=text)
-    rows = (
-        TableRow(text, "model", (Cell(0.5, note=text),)),
-        TableRow("human", "human", (Cell(words=text),), rule=True),
-    )
-    return Table("name", text, (column,), rows, (text,), heads=(text,))
+    rows = ((text, "model", (make_cell(0.5, note=text),)), ("human", "human", (text,), 0, True))
+    column = make_quantity("m", text, text, "higher", signature=text)
+    return print_rows([column], rows, name="name", title=text, notes=make_notes([text]), heads=(text,))
 
 
 def wide(columns: int, rows: int = 3) -> Table:
-    heads = tuple(Column(f"m{i}", f"m{i}", f"Metric {i}", "higher", 3, f"m{i}|v:1") for i in range(columns))
-    lines = tuple(TableRow(f"system {r}", "model", tuple(Cell(0.5, 0.01, 3) for _ in heads), 3) for r in range(rows))
-    return Table("wide", "Wide", heads, lines, about=("Task docs.", "Command: openended --multirun"))
+    heads = [make_quantity(f"m{i}", f"m{i}", f"Metric {i}", "higher", 3, f"m{i}|v:1") for i in range(columns)]
+    lines = [(f"system {r}", "model", [make_cell(0.5, 0.01, 3)] * columns, 3) for r in range(rows)]
+    return print_rows(heads, lines, name="wide", title="Wide", about=("Task docs.", "Command: openended --multirun"))
 
 
 def console(table: Table, width: int = 150, *, verbose: bool = False) -> str:
@@ -96,12 +90,12 @@ def test_markdown_has_one_line_per_row_and_as_many_cells_as_heads():
     assert "+1,234.5\\*\\*" in rows[3]
     assert {"- `mauve|v:1|n:5/5`", "<sup>a</sup> The ceiling."} <= set(lines)
     assert "<j>" not in to_markdown(TABLE)
-    words = (TableRow("one", "claim", (Cell(words="said"), Cell(0.5, n=1))),)
-    columns = (Column("", "source", "source"), Column("m", "m", "M", "higher"))
-    text = to_markdown(Table("t", "T", columns, words, heads=("Claim",), show_seeds=False))
+    words = [("one", "claim", ("said", 0.5))]
+    columns = make_quantity("", "source", "source"), make_quantity("m", "m", "M", "higher")
+    text = to_markdown(print_rows(columns, words, heads=("Claim",), show_seeds=False))
     assert text.splitlines()[3] == "| --- | --- | ---: |", "words begin at the left"
-    columns = (replace(columns[0], levels=("GPT-2", "Small")), replace(columns[1], levels=("M ↑", "")))
-    text = to_markdown(Table("t", "T", columns, words, heads=("Claim",), show_seeds=False))
+    columns = columns[0] | {"levels": ("GPT-2", "Small")}, columns[1] | {"levels": ("M ↑", "")}
+    text = to_markdown(print_rows(columns, words, heads=("Claim",), show_seeds=False))
     assert text.splitlines()[2] == "| Claim | GPT-2<br>Small | M ↑ |"
 
 
@@ -112,10 +106,11 @@ def test_csv_keeps_full_precision_and_reasons():
     assert model[2:8] == ["0.9", "0.01", "", "", "", "3"]
     assert (human[1], beam[2]) == ("human", "")
     assert beam[8].startswith("Reason")
-    spanned = replace(TABLE, rows=(TableRow("x", "model", (Cell(0.9, interval=(0.8, 0.95)), Cell(1.0))),))
+    column = make_quantity("m", "m", "M")
+    spanned = print_rows([column] * 2, [("x", "model", (make_cell(0.9, interval=(0.8, 0.95)), 1.0))])
     assert next(csv.reader(io.StringIO(to_csv(spanned).splitlines()[1])))[2:7] == ["0.9", "", "", "0.8", "0.95"]
     twice = replace(
-        TABLE, columns=tuple(replace(c, key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
+        TABLE, columns=tuple(c._replace(key="k", title=f"T{i}", gap=i > 1) for i, c in enumerate(TABLE.columns))
     )
     assert to_csv(twice).startswith("system,kind,T0,"), "columns of one key are named by their titles"
 
@@ -163,15 +158,16 @@ def test_numbers_are_aligned_and_a_second_column_follows_only_where_something_do
     assert transposed[2] == r"Metric & {\emph{Human}} & {\shortstack{[a] Nucleus, \\ $p$~=~0.95}} \\"
     assert transposed[4] == r"MAUVE $\uparrow$ & -- & \textbf{0.900} \\"
     assert transposed[5].endswith(r"& 36.4 & 1,234.5 {\scriptsize [1,200.0, 1,300.0]} \\")
-    words = print_columns("t", "T", ["x"], [(Column("", "by", "by"), [Cell(words="a & b")])])
+    words = print_columns("t", "T", ["x"], [(make_quantity("", "by", "by"), ["a & b"])])
     lines = format_tabular(lay_out(words), range(1), range(1))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{}}", r"x & a \& b \\")
-    marked = print_columns("t", "T", ["x", "y"], [(Column("", "p", "p", decimals=0), ["no?", Cell(5.0, suffix="~")])])
+    marked = print_columns(
+        "t", "T", ["x", "y"], [(make_quantity("", "p", "p", decimals=0), ["no?", make_cell(5.0, mark="~")])]
+    )
     lines = format_tabular(lay_out(marked), range(1), range(2))
     assert (lines[0], lines[4]) == (r"\begin{tabular}{@{}ll@{~}l@{}}", r"x & no? & \\")
-    two = replace(
-        GRID, columns=tuple(replace(c, bold=b) for c, b in zip(GRID.columns, ("tests", "seeds"), strict=True))
-    )
+    cells = GRID.rows[1].cells
+    two = replace(GRID, rows=(GRID.rows[1]._replace(cells=(cells[0], cells[1]._replace(rule="seeds"))),))
     (line,) = two.explain_bold()
     assert re.fullmatch(r"Bold in MAUVE: best, .*; bold in PPL \(word level\): nothing, .*\.", line)
 
@@ -191,7 +187,7 @@ def has_siunitx() -> bool:
 def test_latex_compiles(tmp_path, engine, width):
     if shutil.which(engine) is None:
         pytest.skip(f"needs {engine}")
-    columns = tuple(replace(c, interval=i == 1) for i, c in enumerate(TABLE.columns))
+    columns = tuple(c._replace(interval=i == 1) for i, c in enumerate(TABLE.columns))
     text = to_latex(replace(TABLE, tex_width=width, columns=columns))
     text = text.replace("中", "") if engine == "pdflatex" else text
     packages = re.findall(r"\\usepackage(?:\[\w+\])?\{\w+\}", text.splitlines()[0])
@@ -239,8 +235,8 @@ def test_latex_keeps_signatures_and_commands_as_comments():
     assert r"\texttt{m0" not in plain
     assert "% Command: openended --multirun\n" in plain
     assert r"\caption{Wide (task docs); $\pm$: standard deviation over seeds.}" in plain
-    noisy = replace(wide(1), rows=(TableRow("one", "model", (Cell(0.5, metric_error=0.25),)),))
-    assert "(task docs); in parentheses: metric's own std.}" in to_latex(noisy)
+    noisy = print_rows([make_quantity("m0", "m0", "M")], [("one", "model", (make_cell(0.5, error=0.25),))])
+    assert "T; in parentheses: metric's own std.}" in to_latex(noisy)
     assert r"\label{tab:wide}" in plain
     assert r"\label{tab:my-report-wide}" in to_latex(wide(2), "my report/wide")
 
@@ -255,7 +251,7 @@ def test_the_float_is_as_wide_as_the_table_needs():
     column = to_latex(replace(middle, tex_width=219.0))
     assert r"\begin{table}[tp]" in column
     assert "Metric 5" in column
-    named = replace(middle, rows=tuple(replace(r, label=f"{'long-name-' * 3}{r.label}") for r in middle.rows))
+    named = replace(middle, rows=tuple(r._replace(label=f"{'long-name-' * 3}{r.label}") for r in middle.rows))
     both = to_latex(replace(named, tex_width=219.0))
     assert both.count(r"\begin{table*}[tp]") == both.count(r"\begin{tabular}") == 1, "over both columns, in one piece"
 
@@ -293,7 +289,7 @@ def test_markdown_has_one_table_however_wide():
 
 
 def test_the_terminal_shows_three_notes_and_where_the_others_are():
-    table = replace(TABLE, remarks=tuple(f"Remark {n}." for n in range(5)))
+    table = replace(TABLE, notes=make_notes(f"Remark {n}." for n in range(5)))
     short, long = console(table), console(table, verbose=True)
     assert "note: Remark 0." in short
     assert "4 more notes: in nasty name.md, or with -v" in short
@@ -303,7 +299,7 @@ def test_the_terminal_shows_three_notes_and_where_the_others_are():
 
 def test_the_terminal_shows_warnings_first_and_details_on_demand():
     table = replace(
-        TABLE, title="Results on docs", warnings=("few texts",), rules=("Rounding.",),
+        TABLE, title="Results on docs", notes=make_notes([], ["few texts"], ["Rounding."]),
         about=("Task docs; 500 examples.", "Newest run: 2026-01-01.", "Command: openended"),
     )  # fmt: skip
     short, long = console(table, 80), console(table, 160, verbose=True)
@@ -322,20 +318,19 @@ def test_the_terminal_shows_warnings_first_and_details_on_demand():
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        (Cell(math.nan), ("–", "")), (Cell(blank=True), ("", "")), (Cell(0.001, signed=True), ("0.00", "")),
-        (Cell(0.5, signed=True), ("+0.50", "")), (Cell(1.0, 0.5, decimals=1), ("1.0", "± 0.5")),
-        (Cell(1.0, 0.5, metric_error=0.25), ("1.00", "± 0.50 (0.25)")),
-        (Cell(1.0, metric_error=0.25), ("1.00", "(0.25)")),
-        (Cell(0.5, 0.1, metric_error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
+        (make_cell(), ("–", "")), ({"blank": True}, ("", "")), (make_cell(0.001, signed=True), ("0.00", "")),
+        (make_cell(0.5, signed=True), ("+0.50", "")), (make_cell(1.0, 0.5, own_decimals=1), ("1.0", "± 0.5")),
+        (make_cell(1.0, 0.5, error=0.25), ("1.00", "± 0.50 (0.25)")), (make_cell(1.0, error=0.25), ("1.00", "(0.25)")),
+        (make_cell(0.5, 0.1, error=0.2, interval=(0.4, 0.7)), ("0.50", "[0.40, 0.70]")),
     ],
 )  # fmt: skip
 def test_a_cell_shows_one_number_and_one_uncertainty_which_heading_or_legend_explains(cell, text):
-    column = Column("m", "m", "M", "higher", 2, interval=cell.interval is not None)
-    table = Table("t", "T", (column,), (TableRow("x", "model", (cell,)),))
-    assert table.text(cell, column) == text
+    table = print_rows([make_quantity("m", "m", "M", "higher", 2)], [("x", "model", (cell,))])
+    ((printed,),) = (row.cells for row in table.rows)
+    assert (printed.number, printed.spread) == text
     assert ("±" in "".join(table.legend())) == ("±" in text[1])
     assert ("own std" in "".join(table.legend())) == ("(" in text[1])
-    assert column.heading == ("M ↑ [95 % CI]" if cell.interval else "M ↑")
+    assert table.columns[0].heading == ("M ↑ [95 % CI]" if printed.interval else "M ↑")
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,11 @@ from openended.harness.core import list_bundled_choices, load_members
 from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.tables.compare import build_comparison
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.frame import Cell
+from openended.harness.report.tables.frame import make_quantity
 from openended.harness.report.tables.pivot import build_tables
-from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import build_layout, group_systems, load_layout, read_results
 from openended.harness.run.players import JudgmentSource
-from tests.harness.report.synthetic import draw_figure, result, store_arrays, write_run
+from tests.harness.report.synthetic import draw_figure, print_rows, result, store_arrays, write_run
 
 PRINTED = Path(__file__).parents[1] / "printed"
 FACTS = {
@@ -136,8 +135,7 @@ def check(table, facts):
     assert not table.show_seeds
     assert len(re.findall(r"begin{(table\*?)}", to_latex(table))) == 1, "one float"
     if "all" in facts.get("decimals", {}):
-        pairs = (pair for row in table.rows for pair in zip(row.cells, table.columns, strict=True))
-        numbers = {table.text(cell, column)[0] for cell, column in pairs if math.isfinite(cell.value)}
+        numbers = {cell.number for cell in table.iterate_cells() if math.isfinite(cell.value)}
         assert {len(number.partition(".")[2]) for number in numbers} == {facts["decimals"]["all"]}
 
 
@@ -148,7 +146,7 @@ def check_missing(table, missing, stub):
         for name, heading in (cell for cell in cells if cell[1] not in stub):
             (at,) = (at for at, column in enumerate(table.columns) if column.title == heading)
             rows = [row for row in table.rows if name in (row.labels[-1], row.labels[0])]
-            assert {table.text(row.cells[at], table.columns[at])[0] for row in rows} == {text}, (name, heading)
+            assert {row.cells[at].number for row in rows} == {text}, (name, heading)
 
 
 @pytest.mark.parametrize(("experiment", "plan"), PLANNED)
@@ -178,9 +176,7 @@ def test_a_table_is_printed_as_in_its_paper(tmp_path, experiment, plan):
         assert to_latex(table).count(f"{facts['rows'][0][0]} & ") == 1, "a size is printed once"
     if experiment == "mauve_table7":
         assert table.rows[0].cells[5].value == pytest.approx(90.0), "accuracy in percent"
-        assert [cell.words or cell.value for cell in table.rows[-1].cells[5:]] == pytest.approx(
-            [float("nan")] * 2, nan_ok=True
-        )
+        assert [cell.value for cell in table.rows[-1].cells[5:]] == pytest.approx([float("nan")] * 2, nan_ok=True)
     if experiment == "huse_table1":
         assert [sum(row[:2]) for row in marks] == [1, 1, 1], "systems of a task compete"
     if experiment.startswith("pr_table1"):
@@ -192,7 +188,7 @@ def test_table_5_joins_people_on_web_text_and_discriminators_on_news_and_stories
     (table,) = make_tables(results, layout, "mauve_table5")
     check(table, FACTS["mauve_table5"])
     assert all(sum(cell.best for cell in row.cells) >= 1 for row in table.rows)
-    assert not any(cell.suffix or cell.signed for row in table.rows for cell in row.cells)
+    assert not any(cell.mark or cell.number.startswith("+") for cell in table.iterate_cells())
     (compared,) = build_tables([build_comparison(results, "mauve2021/table5")])
     cells = {row.label: row.cells for row in compared.rows}
     assert [round(cell.value, 3) for cell in cells["mauve, bt_human_like (webtext)"]] == [0.952, 1.0, 0.048]
@@ -258,7 +254,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
     check(table, facts | (facts.get(plan) or {}))
     assert not any(cell.best for cell in table.rows[0].cells), "people do not compete"
     pairs = "human like and interesting 1.000 (p <.001, 9 players); human like and sensible 1.000 (p <.001, 9 players)"
-    assert plan == "docs" or pairs in table.remarks[-1], table.remarks[-1]
+    assert plan == "docs" or pairs in table.list_notes("remark")[-1], table.list_notes("remark")[-1]
 
 
 def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
@@ -309,9 +305,9 @@ def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
 def test_latex_keeps_quoted_texts_letter_for_letter(tmp_path):
     """`dry` and `greedy` are names of decoders, `stdout=PIPE` looks like an option: in texts they are words."""
     text = "the dry summer, stdout=PIPE a greedy human"
-    rows = (TableRow(f"Model: {text}", "text", (Cell(0.5),), levels=("Model", text)),
-            TableRow("dry eta=1", "model", (Cell(0.5),), levels=("", "dry eta=1")))  # fmt: skip
-    table = Table("t", "T", (Column("m", "m", "M"),), rows, heads=("", ""))
+    rows = ((f"Model: {text}", "text", (0.5,), 0, False, ("Model", text)),
+            ("dry eta=1", "model", (0.5,), 0, False, ("", "dry eta=1")))  # fmt: skip
+    table = print_rows([make_quantity("m", "m", "M")], rows, heads=("", ""))
     assert f"Model & {text} & 0.500" in to_latex(table)
     assert r"& DRY, eta~=~1 & 0.500" in to_latex(table)
     assert "the dry summer," in " ".join(to_latex(table.transpose()).split())

@@ -18,12 +18,19 @@ from openended.harness.report.build import make_tables
 from openended.harness.report.tables import values as value_tables
 from openended.harness.report.tables.formats.latex import to_latex
 from openended.harness.report.tables.formats.text import to_markdown
-from openended.harness.report.tables.frame import Cell, Quantity, _compare_intervals, mark_best
+from openended.harness.report.tables.frame import (
+    FIELDS,
+    _compare_intervals,
+    fill_column,
+    make_cell,
+    make_notes,
+    make_quantity,
+    mark_best,
+)
 from openended.harness.report.tables.search_trials import build_mean_cell
 from openended.harness.report.tables.selection import summarize_sources
-from openended.harness.report.tables.table import Column, Table, TableRow
 from openended.harness.results import Layout, SystemValue, build_layout, find_human_value, load_layout, read_results
-from tests.harness.report.synthetic import change_record, make_interval, result, write_run
+from tests.harness.report.synthetic import change_record, make_interval, print_columns, print_rows, result, write_run
 
 
 def write(folder, decoder, values, seed=0, human=None, direction="match_human", metric="m", **more):
@@ -75,7 +82,7 @@ def test_only_values_that_a_metric_does_not_know_are_named(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=[result("model", "knn_precision_recall", {"recall": 0.4})])
     keys = ("recall", "coverage", "recal")
     made = table(tmp_path, metrics=tuple(f"knn_precision_recall.{key}" for key in keys))
-    (warning,) = made.warnings
+    (warning,) = made.list_notes("warning")
     assert warning.startswith("knn_precision_recall has no value 'recal'; did you mean 'recall'?")
 
 
@@ -87,16 +94,16 @@ def test_metrics_without_any_value_are_one_note_instead_of_columns(tmp_path):
         write_run(tmp_path, decoder, 0, results=[result("model", "m", {"m": 1.0}), *empty])
     made = table(tmp_path)
     assert [column.key for column in made.columns] == ["m"]
-    assert "No column, for lack of values: a, b: needs two texts." in made.remarks
+    assert "No column, for lack of values: a, b: needs two texts." in made.list_notes("remark")
     assert [column.key for column in table(tmp_path, metrics=("m", "a")).columns] == ["m", "a"], (
         "unless it is asked for"
     )
 
 
 def test_the_parentheses_say_whose_error_they_are():
-    rows = (TableRow("x", "model", (Cell(0.5, metric_error=0.1),)),)
+    rows = [("x", "model", (make_cell(0.5, error=0.1),))]
     for metric, words in (("bradley_terry", "standard error"), ("mauve", "metric's own std")):
-        table = Table("t", "T", (Column(metric, metric, "M", "higher"),), rows)
+        table = print_rows([make_quantity(metric, metric, "M", "higher")], rows)
         assert table.legend()[0].endswith(f"(…) {words}.")
         assert f"in parentheses: {words}" in to_latex(table)
 
@@ -157,7 +164,7 @@ def test_a_dash_has_its_reason(tmp_path):
     cells = {r.label: r.cells for r in made.rows}
     assert cells["beam b=4"][0].note == "m: no Q"
     assert cells["nucleus p=0.95"][0].note == "Not measured for this system."
-    assert made.text(cells["beam b=4"][0], made.columns[0]) == ("–", "")
+    assert (cells["beam b=4"][0].number, cells["beam b=4"][0].spread) == ("–", "")
     assert made.marks()[cells["beam b=4"][0].note] in "abc"
 
 
@@ -170,7 +177,7 @@ def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
     assert cell.value == 0.96
     assert "ceiling" in cell.note
     assert "(n 500/500)" in cell.note
-    assert any("have different prompts" in line for line in made.rules)
+    assert any("have different prompts" in line for line in made.list_notes("rule"))
     assert not cell.best
 
 
@@ -236,7 +243,7 @@ def test_a_part_without_the_values_is_named(tmp_path):
         write(tmp_path, "greedy", {key: 1.0}, run={"axes": {"task": task}}, facts=f"task:{task}@1")
     made = table(tmp_path, metrics=("m.a",), tables=("task",))
     assert made.name == "t-docs"
-    assert made.remarks[-1].startswith("No table t-news: none of the runs measured m.a; ")
+    assert made.list_notes("remark")[-1].startswith("No table t-news: none of the runs measured m.a; ")
 
 
 def test_gaps_to_human(tmp_path):
@@ -262,7 +269,7 @@ def test_gaps_of_logarithms(tmp_path):
 
 def test_the_error_that_huse_implies_is_said(tmp_path):
     write(tmp_path, "greedy", {"huse": 0.5}, metric="huse", direction="higher")
-    (line,) = (rule for rule in table(tmp_path).rules if "HUSE / 2" in rule)
+    (line,) = (rule for rule in table(tmp_path).list_notes("rule") if "HUSE / 2" in rule)
     assert line.startswith(
         "Error of the classifier, HUSE / 2: greedy 0.250; the error of the best classifier is no higher"
     )
@@ -367,7 +374,7 @@ def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
     assert value_tables.list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
     assert value_tables.list_run_notes(results.values, results, label) == ("5 records skipped",)
     (table,) = make_tables(results, Layout(), "t")
-    assert not any("power" in remark for remark in table.remarks), "without replicates nothing is said"
+    assert not any("power" in remark for remark in table.list_notes("remark")), "without replicates nothing is said"
 
 
 def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
@@ -405,16 +412,16 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     write_run(tmp_path, "nucleus", 0, results=lines, axes={"task": task})
     items = read_results([tmp_path]).values
     model = next(i for i in items if i.system == "model")
-    column = Column("mauve", "mauve", "MAUVE", "higher", 3, model.signature)
+    column = make_quantity("mauve", "mauve", "MAUVE", "higher", 3, model.signature)
     cells = [value_tables.build_ceiling_cell(i, column) for i in items if i.system == "ceiling"]
-    whole, half = sorted(cells, key=lambda cell: math.isnan(cell.value))
-    assert (whole.value, whole.metric_error) == (0.9, 0.02)
-    assert "two disjoint sets of human text against each other (n 100/100)." in whole.note
+    whole, half = sorted(cells, key=lambda cell: math.isnan(cell["value"]))
+    assert (whole["value"], whole["error"]) == (0.9, 0.02)
+    assert "two disjoint sets of human text against each other (n 100/100)." in whole["note"]
     made = table(tmp_path, allow=("n",))
-    assert any("have different prompts" in line for line in made.rules) == mentions_prompts
-    assert math.isnan(half.value)
-    assert half.note.startswith("No human ceiling with as many texts as the systems (n 100/100).")
-    assert "0.700 at n 50/50" in half.note
+    assert any("have different prompts" in line for line in made.list_notes("rule")) == mentions_prompts
+    assert math.isnan(half["value"])
+    assert half["note"].startswith("No human ceiling with as many texts as the systems (n 100/100).")
+    assert "0.700 at n 50/50" in half["note"]
     assert math.isnan(model.metric_error)
 
 
@@ -431,7 +438,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     assert cells["greedy"].interval == (0.4, 0.6)
     other = cells["top-k k=40"]
     assert (math.isnan(other.value), other.best) == (True, False)
-    assert made.text(other, made.columns[0])[0] == value_tables.NOT_COMPARABLE
+    assert other.number == value_tables.NOT_COMPARABLE
     assert other.note == "Not comparable: its signature differs in k (5, the column has 4)."
     page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     for part in ("data-filter", "not comparable", "m|v:1|k:5"):  # the last is the signature of the cell
@@ -441,7 +448,7 @@ def test_the_most_frequent_signature_has_the_column_and_others_say_so(tmp_path):
     assert not (tmp_path / "out" / "index.html").exists()
     item = next(i for i in read_results([tmp_path / "a"]).values if "|k:4" in i.signature)
     cell = value_tables.mark_incomparable(item, replace(item, signature=item.signature.replace("|k:4", "")))
-    assert "k (4, the column has None)" in cell.note, "a field that one signature lacks is named"
+    assert "k (4, the column has None)" in cell["note"], "a field that one signature lacks is named"
 
 
 def by(folder, *words):
@@ -470,16 +477,16 @@ def test_a_distance_has_its_own_decimals(tmp_path):
         lines = [result("model", "m", {"m": value}), result("human", "m", {"m": 1000.0})]
         write_run(tmp_path, decoder, 0, results=lines)
     tables = [make_tables(read_results([tmp_path]), Layout(tables=("auto",), gaps=gaps), "t") for gaps in (False, True)]
-    assert [table.columns[0].decimals for (table,) in tables] == [0, 3]
+    assert [[row.cells[0].number for row in table.rows] for (table,) in tables] == [["1,000"] * 3, ["0.250", "0.500"]]
 
 
 def test_intervals_of_the_values_compare_cells_without_one_of_their_own():
     """Errors of 0.1 / 1.96 each, a difference of 0.4: 0.4 · 1.96 / (0.1 · √2) = 5.54 standard errors."""
-    cells = [Cell(value, source=SimpleNamespace(interval=(value - 0.1, value + 0.1))) for value in (0.5, 0.9)]
-    quantity = Quantity("m", "m", "M", "higher")
+    sources = {value: SimpleNamespace(interval=(value - 0.1, value + 0.1)) for value in (0.5, 0.9)}
+    cells = [FIELDS | make_cell(value, source=source, direction="higher") for value, source in sources.items()]
     expected = math.erfc(0.4 * 1.959964 / (0.1 * math.sqrt(2)) / math.sqrt(2))
-    assert _compare_intervals(quantity, *cells) == pytest.approx(expected, rel=1e-3)
-    assert math.isnan(_compare_intervals(replace(quantity, gap=True), *cells)), "of the value, not of the distance"
+    assert _compare_intervals(*cells) == pytest.approx(expected, rel=1e-3)
+    assert math.isnan(_compare_intervals(*(cell | {"gap": True} for cell in cells))), "of the value, not the distance"
 
 
 @pytest.mark.parametrize("unit", ["fraction", "percent", "×100"])
@@ -498,8 +505,9 @@ def test_the_target_has_the_unit_of_the_column(tmp_path, unit):
         [False] * 2,
         [True] * 2,
     ]
-    assert table.columns[1].target == (0.5 if unit == "fraction" else 50)
-    assert [column.decimals for column in table.columns] == [3 if unit == "fraction" else 1] * 2
+    assert table.columns[1].sign == ("→0.5" if unit == "fraction" else "→50")
+    decimals = 3 if unit == "fraction" else 1
+    assert all(len(cell.number.partition(".")[2]) == decimals for cell in table.iterate_cells() if cell.number != "–")
 
 
 def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp_path):
@@ -571,27 +579,25 @@ def test_the_interval_over_seeds_is_students():
     values = [0.1, 0.4, 0.35, 0.8]
 
     low, high = stats.t.interval(0.95, 3, loc=0.4125, scale=stats.sem(values))
-    assert build_mean_cell(0.4125, values).interval == pytest.approx((low, high))
-    assert build_mean_cell(1.0, [1.0]).interval is None
-    assert build_mean_cell(1.0, [1.0, 1.0]).interval is None, "equal values say nothing about the error"
+    cell = build_mean_cell(0.4125, values)
+    assert (cell["low"], cell["high"]) == pytest.approx((low, high))
+    assert math.isnan(build_mean_cell(1.0, [1.0])["low"])
+    assert math.isnan(build_mean_cell(1.0, [1.0, 1.0])["low"]), "equal values say nothing about the error"
 
 
-def find_best(values, direction, human=None, **options):
-    column = Column("metric", "key", "Title", direction, decimals=2, **options)
-    human = folded("key", human) if human is not None else None
-    _, marked = mark_best(column, [Cell(value, human=human) for value in values.values()], ["model"] * len(values))
-    return {name for name, cell in zip(values, marked, strict=True) if cell.best}
+def find_best(values, direction, aim=None):
+    return mark({name: make_cell(value) for name, value in values.items()}, direction=direction, aim=aim)[1]
 
 
 @pytest.mark.parametrize(
-    ("direction", "human", "options", "best"),
+    ("direction", "aim", "best"),
     [
-        ("higher", None, {}, {"c"}), ("lower", None, {}, {"a"}), ("match_human", 0.52, {}, {"b"}),
-        ("match_human", None, {}, set()), ("target", None, {"target": 0.4}, {"b"}), ("none", None, {}, set()),
+        ("higher", None, {"c"}), ("lower", None, {"a"}), ("match_human", 0.52, {"b"}), ("match_human", None, set()),
+        ("target", 0.4, {"b"}), ("none", None, set()),
     ],
 )  # fmt: skip
-def test_the_best_by_direction(direction, human, options, best):
-    assert find_best({"a": 0.1, "b": 0.5, "c": 0.9}, direction, human, **options) == best
+def test_the_best_by_direction(direction, aim, best):
+    assert find_best({"a": 0.1, "b": 0.5, "c": 0.9}, direction, aim) == best
 
 
 def test_equal_missing_and_single_values():
@@ -602,35 +608,38 @@ def test_equal_missing_and_single_values():
 
 
 CELLS = {
-    "a": Cell(0.1, interval=(0.05, 0.15)),
-    "b": Cell(0.5, interval=(0.4, 0.6)),
-    "c": Cell(0.6, interval=(0.5, 0.7)),
+    "a": make_cell(0.1, interval=(0.05, 0.15)),
+    "b": make_cell(0.5, interval=(0.4, 0.6)),
+    "c": make_cell(0.6, interval=(0.5, 0.7)),
 }
 
 
-def mark(cells, compare=None, direction="higher", human=None, signature=""):
-    column = Column("metric", "key", "Title", direction, decimals=2, signature=signature)
-    human_cells = [replace(cell, human=human) for cell in cells.values()]
-    column, marked = mark_best(column, human_cells, ["model"] * len(cells), compare)
-    return column.bold, {name for name, cell in zip(cells, marked, strict=True) if cell.best}
+def mark(cells, compare=None, direction="higher", aim=None, human=None, signature=""):
+    column = make_quantity("metric", "key", "Title", direction, 2, signature, aim=human.mean if human else aim)
+    contents = [cell | {"human": human} for cell in cells.values()]
+    marked = mark_best(fill_column(column, contents, ["model"] * len(cells)), compare)
+    return marked[0]["rule"], {name for name, cell in zip(cells, marked, strict=True) if cell["best"]}
 
 
 def test_tests_decide_then_intervals_then_the_printed_value():
     p_values = {0.1: 0.001, 0.5: 0.2}
-    assert mark(CELLS, lambda cell, _: p_values[cell.value]) == ("tests", {"b", "c"})
+    assert mark(CELLS, lambda cell, _: p_values[cell["value"]]) == ("tests", {"b", "c"})
     # Holm over the three pairs: 3 * 0.02 = 0.06 is not below 0.05, 3 * 0.016 = 0.048 is, 2 * 0.024 too.
-    assert mark(CELLS, lambda cell, _: {0.1: 0.02, 0.5: 0.04}[cell.value]) == ("tests", {"a", "b", "c"})
-    assert mark(CELLS, lambda cell, _: {0.1: 0.016, 0.5: 0.024}[cell.value]) == ("tests", {"c"})
+    assert mark(CELLS, lambda cell, _: {0.1: 0.02, 0.5: 0.04}[cell["value"]]) == ("tests", {"a", "b", "c"})
+    assert mark(CELLS, lambda cell, _: {0.1: 0.016, 0.5: 0.024}[cell["value"]]) == ("tests", {"c"})
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
-    assert mark({name: Cell(cell.value) for name, cell in CELLS.items()}, lambda *_: math.nan) == ("printed", {"c"})
+    assert mark({name: make_cell(cell["value"]) for name, cell in CELLS.items()}, lambda *_: math.nan) == (
+        "printed",
+        {"c"},
+    )
     # Distances to 0.5: 0.35 to 0.45, 0 to 0.1, and 0 to 0.2.
     assert mark(CELLS, direction="match_human", human=folded("key", 0.5)) == ("intervals", {"b", "c"})
     # Distances to 0.38: 0.28 and 0.12, on two sides of it: its own error counts twice. 0.22 is on the side of the best.
     for reach, best in ((0.01, {"b"}), (0.08, {"a", "b"}), (None, {"a", "b"})):
         interval = (0.38 - reach, 0.38 + reach) if reach is not None else None
         human = replace(folded("key", 0.38), interval=interval)
-        cells = {"a": Cell(0.1, interval=(0.07, 0.13)), "b": Cell(0.5, interval=(0.47, 0.53)), "c": CELLS["c"]}
-        cells["c"] = Cell(0.9, interval=(0.89, 0.91))
+        spans = {"a": (0.1, 0.03), "b": (0.5, 0.03), "c": (0.9, 0.01)}
+        cells = {name: make_cell(at, interval=(at - half, at + half)) for name, (at, half) in spans.items()}
         assert mark(cells, direction="match_human", human=human) == ("intervals", best)
 
 
@@ -651,29 +660,28 @@ def test_nothing_is_best_of_means_over_seeds_that_no_test_compares(tmp_path, see
 
 
 def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
-    cells = [Cell(298.21), Cell(298.16), Cell(250.0)]
-    column, marked = mark_best(Column("m", "m", "M", "higher", decimals=1), cells, ["model"] * 3, lambda *_: 1e-9)
-    assert [cell.best for cell in marked] == [True, False, False]
-    table = Table("t", "T", (column,), tuple(TableRow(str(cell.value), "model", (cell,)) for cell in marked))
-    assert [table.text(cell, column)[0] for cell in marked] == ["298.210", "298.160", "250.000"], "and differently"
+    column, values = make_quantity("m", "m", "M", "higher", decimals=1), [298.21, 298.16, 250.0]
+    table = print_columns("t", "T", ["a", "b", "c"], [(column, values)], ranked=True, compare=lambda *_: 1e-9)
+    assert [cell.best for cell in table.iterate_cells()] == [True, False, False]
+    assert [cell.number for cell in table.iterate_cells()] == ["298.210", "298.160", "250.000"], "and differently"
 
 
 def test_a_cell_that_cannot_be_tested_is_not_separated():
-    assert mark(CELLS, lambda cell, _: {0.1: 0.001, 0.5: math.nan}[cell.value]) == ("tests", {"b", "c"})
+    assert mark(CELLS, lambda cell, _: {0.1: 0.001, 0.5: math.nan}[cell["value"]]) == ("tests", {"b", "c"})
 
 
 @pytest.mark.parametrize("model", ["naive:unigram", "damage:longer:30"])
 def test_texts_that_no_model_wrote_are_never_best(model):
     source = replace(folded("m", 0.9), axes={"model": model})
-    assert mark(CELLS | {"d": Cell(0.9, source=source)}) == ("intervals", {"b", "c"})
+    assert mark(CELLS | {"d": make_cell(0.9, source=source)}) == ("intervals", {"b", "c"})
 
 
 def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
     signature = f"mauve|v:1|embedder:docs-m@1/last ({OUT_OF_DOMAIN})|n:5"
     assert mark(CELLS, signature=signature) == ("", set())
-    column = Column("mauve", "mauve", "MAUVE", "higher", signature=signature)
-    table = Table("t", "T", (column,), (TableRow("x", "model", (Cell(0.5),)),), warnings=("few texts",))
-    assert column.heading == "MAUVE† ↑"
+    column = make_quantity("mauve", "mauve", "MAUVE", "higher", signature=signature)
+    table = print_rows([column], [("x", "model", (0.5,))], notes=make_notes(warnings=["few texts"]))
+    assert table.columns[0].heading == "MAUVE† ↑"
     caveat = "† embedder docs-m was trained on docstrings only: do not trust its scores here"
     assert table.caveats() == [caveat, "few texts"]
     assert r"MAUVE$^\dagger$ $\uparrow$" in to_latex(table)
@@ -685,9 +693,11 @@ def test_intervals_far_from_95_percent_are_named_with_their_coverage_at_the_near
     shares = yaml.safe_load((Path(value_tables.__file__).with_name("coverage.yaml")).read_text("utf-8"))
     for texts, nearest in ((120, 100), (250, 300), (5000, 300)):
         signature = f"self_bleu|n:{texts}"
-        shown = [Quantity("self_bleu", "self_bleu_1", "Self-BLEU-1", signature=signature, interval=True),
-                 Quantity("entropy", "text_entropy_1", "Entropy-1", signature=signature, interval=True),
-                 Quantity("self_bleu", "self_bleu_1", "hidden", signature=signature)]  # fmt: skip
+        shown = [
+            [make_quantity(*names, signature=signature) | {"interval": interval}]
+            for *names, interval in (("self_bleu", "self_bleu_1", "Self-BLEU-1", True),
+                ("entropy", "text_entropy_1", "Entropy-1", True), ("self_bleu", "self_bleu_1", "hidden", False))
+        ]  # fmt: skip
         low, high = shares["self_bleu"]["self_bleu_1"][nearest]
         (line,) = value_tables.describe_coverage(shown)
         assert line.endswith(f"where it is far from 95 %: Self-BLEU-1 {low} to {high} % ({nearest} texts).")
