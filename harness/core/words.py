@@ -1,6 +1,7 @@
 """What a text is split into where no tokenizer of a model counts: words and characters, as their users define them."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -56,6 +57,7 @@ stems."""
 
 def number_words(texts: Iterable[str], by: str = "words") -> Ragged:
     """Return ids of the words of each text, numbered by first occurrence over all texts; dense, from 0; int32."""
-    ids: dict[str, int] = {}
+    ids: defaultdict[str, int] = defaultdict()
+    ids.default_factory = ids.__len__  # of a new word, before it is added
     split = SPLITTERS[by]()
-    return Ragged.from_rows(([ids.setdefault(word, len(ids)) for word in split(text)] for text in texts), np.int32)
+    return Ragged.from_rows(([*map(ids.__getitem__, split(text))] for text in texts), np.int32)
