@@ -351,20 +351,6 @@ def test_what_cannot_be_used_is_counted_of_realnews(tmp_path):
             RealNews(file=file)
 
 
-def test_its_machine_articles_are_a_ready_system(tmp_path):
-    from openended.harness.core.types import Generation
-    from openended.harness.imported import TextSelection, import_rows
-    from openended.harness.models import LengthLimit
-    from openended.harness.storage.rows import Row, write_rows
-
-    path = write_realnews(tmp_path, [grover(i, label) for i in range(4) for label in ("human", "machine")])
-    examples = sorted(read(RealNews(path=path)), key=lambda e: e.id)
-    nothing = [Row(e.prompt, (), Generation(e.id, 0, "", (), "length", float("nan"))) for e in examples]
-    write_rows(tmp_path / "prompts.arrow", nothing)
-    rows = import_rows(Path(path), tmp_path / "prompts.arrow", None, LengthLimit(None), TextSelection())
-    assert [r.generation.text for r in rows] == [f"Body {i} of machine." for i in range(4)]
-
-
 # Biographies after examples in the prompt
 
 

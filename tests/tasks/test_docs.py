@@ -3,7 +3,6 @@
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
 
 import pytest
 
@@ -150,16 +149,6 @@ def test_a_paragraph_is_kept_once_and_the_first_module_wins(passages):
     assert "docs/hues.mixing/__doc__/0" not in passages
     holders = [p.id for p in passages.values() if "sold in tins" in p.text]
     assert holders == ["docs/hues.shades.s00/__doc__/0"]
-
-
-def test_no_sentence_is_in_two_splits(passages):
-    sentences = {"train": set(), "valid": set(), "test": set()}
-    for passage in passages.values():
-        assert passage.split == _docstrings.split_of(passage.package, passage.module)
-        sentences[passage.split].add(passage.text.split(". ")[0])
-    assert all(sentences[split] for split in ("train", "test"))
-    for one, other in combinations(sentences.values(), 2):
-        assert not one & other
 
 
 def test_split_is_stable_and_has_its_shares():

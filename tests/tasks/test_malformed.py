@@ -1,7 +1,6 @@
 """Ways in which a file can be wrong, for every format: a clear error, or a count of what was skipped."""
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable
@@ -85,8 +84,8 @@ JSON_LINES = [name for name in FORMATS if name != "ag_news"]
 NULL_IS_COUNTED = {"webtext", "realnews", "realnews corpus", "biographies"}
 
 
-def put(folder, form, data, packed=False):
-    path = folder / (form.name + ".gz" if packed else form.name)
+def put(folder, form, data):
+    path = folder / form.name
     path.write_bytes(data)
     return path
 
@@ -107,14 +106,6 @@ def check_refused(folder, form, path, message, count=COUNT):
 @pytest.fixture(params=FORMATS)
 def form(request):
     return FORMATS[request.param]
-
-
-@pytest.mark.parametrize("name", JSON_LINES)
-def test_truncated_gz(tmp_path, name):
-    form = FORMATS[name]
-    whole = gzip.compress(form.write(form.rows(2000)))
-    path = put(tmp_path, form, whole[: len(whole) // 2], packed=True)
-    check_refused(tmp_path, form, path, r"a\.jsonl\.gz:\d+: cannot be read to its end", count=2000)
 
 
 @pytest.mark.parametrize("name", JSON_LINES)
@@ -156,14 +147,3 @@ def test_a_folder_and_too_few_rows(tmp_path, form):
     check_refused(tmp_path, form, tmp_path / "folder", r"got a folder|no such file: .*record\.json")
     path = put(tmp_path, form, form.write(form.rows(COUNT)))
     check_refused(tmp_path, form, path, r"num_examples: task \w+ holds \d+ examples, got num_examples=30", count=30)
-
-
-@pytest.mark.parametrize("oddity", ["crlf", "bom"])
-def test_line_ends_and_byte_order_marks_change_nothing(tmp_path, form, oddity):
-    data = form.write(form.rows(form.count))
-    plain, _ = load(tmp_path, form, put(tmp_path, form, data))
-    odd = data.replace(b"\n", b"\r\n") if oddity == "crlf" else b"\xef\xbb\xbf" + data
-    (tmp_path / "odd").mkdir()
-    examples, skipped = load(tmp_path / "odd", form, put(tmp_path / "odd", form, odd))
-    assert examples == plain
-    assert not skipped

@@ -155,12 +155,6 @@ def test_the_field_is_given_by_the_file_or_by_the_user(tmp_path):
             read(Texts(path=str(path)))
 
 
-def test_a_folder_is_one_side_in_the_order_of_its_names(tmp_path):
-    for name, text in (("b.txt", "second\nline"), ("a.txt", "first")):
-        (tmp_path / name).write_text(text)
-    assert [e.human for e in read(Texts(path=str(tmp_path)))] == ["first", "second\nline"]
-
-
 def test_the_fingerprint_of_a_folder_is_of_its_texts_and_names(tmp_path):
     prints = []
     for folder, name in (("x", "a.txt"), ("y", "a.txt"), ("z", "b.txt")):

@@ -44,17 +44,7 @@ def table(columns, cells, delimiter=","):
 
 
 CHAT = {"id": "x", "object": "chat.completion", "model": "m"}
-HITS = [
-    "HITId",
-    "Title",
-    "Description",
-    "Input.Prefix",
-    "Input.First",
-    "Input.Second",
-    "Answer.why",
-    "Approve",
-    "Reject",
-]
+HITS = "HITId Title Description Input.Prefix Input.First Input.Second Answer.why Approve Reject".split()
 READ = {
     # name of the file → content, side, field, number of texts, texts per prompt
     "outputs.json": (rows(lambda i, p, a, b: {"dataset": "d", "instruction": p, "output": a, "generator": "g"}), "system", "output", 4, 1),

@@ -89,16 +89,25 @@ def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None
     assert {row.prompt for row in texts.rows(examples("A prompt"), LENGTHS)} == {"A prompt"}
 
 
-def test_names_of_naive_systems() -> None:
-    assert systems.parse_naive_system("naive:unigram:32") == systems.NaiveSystem("unigram", 32)
-    assert systems.parse_naive_system("naive:shuffled") == systems.NaiveSystem("shuffled", None)
-    assert systems.parse_naive_system("samples.json") is None
-    with pytest.raises(SpecError, match="no naive system 'unigrams'; did you mean 'unigram'"):
-        systems.parse_naive_system("naive:unigrams")
-    with pytest.raises(SpecError, match="expected a whole number from 1 after naive:periodic, got '0'"):
-        systems.parse_naive_system("naive:periodic:0")
-    with pytest.raises(SpecError, match="expected no number after naive:shuffled"):
-        systems.parse_naive_system("naive:shuffled:3")
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("naive:unigram:32", systems.NaiveSystem("unigram", 32)), ("naive:shuffled", systems.NaiveSystem("shuffled", None)),
+        ("damage:truncation:25", systems.Damage("truncation", 25)), ("damage:none", systems.Damage("none", 0)),
+        ("samples.json", None), ("naive:unigrams", "no naive system 'unigrams'; did you mean 'unigram'"),
+        ("naive:periodic:0", "expected a whole number from 1 after naive:periodic, got '0'"),
+        ("naive:shuffled:3", "expected no number after naive:shuffled"),
+        ("damage:truncated:5", "no damage 'truncated'; did you mean 'truncation'"), ("damage:none:5", "no strength"),
+        *((f"damage:truncation{end}", "in percent, 1 to 100") for end in ("", ":0", ":200", ":0.5")),
+    ],
+)  # fmt: skip
+def test_names_of_systems(name: str, system: Any) -> None:
+    if isinstance(system, str):
+        with pytest.raises(SpecError, match=system):
+            systems.is_built_in_system(name)
+    else:
+        assert (systems.parse_naive_system(name) or systems.parse_damage(name)) == system
+        assert systems.is_built_in_system(name) == (system is not None)
 
 
 TOPICS = [
@@ -154,22 +163,9 @@ def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
     assert all(len(a.split()) == len(b.split()) for a, b in changed)
 
 
-def test_names_of_damages():
-    assert systems.parse_damage("damage:truncation:25") == systems.Damage("truncation", 25)
-    assert systems.parse_damage("damage:none") == systems.Damage("none", 0)
-    assert systems.parse_damage("samples.json") is None
-    assert systems.is_built_in_system("naive:shuffled")
-    assert systems.is_built_in_system("damage:negation:5")
-    assert not systems.is_built_in_system("samples.json")
+def test_only_one_damage_reads_other_text():
     assert systems.digest_source(systems.Damage("truncation", 5)) is None
     assert systems.digest_source(systems.Damage("other_text", 5))
-    with pytest.raises(SpecError, match="no damage 'truncated'; did you mean 'truncation'"):
-        systems.parse_damage("damage:truncated:5")
-    for wrong in ("damage:truncation", "damage:truncation:0", "damage:truncation:200", "damage:truncation:0.5"):
-        with pytest.raises(SpecError, match="in percent, 1 to 100"):
-            systems.parse_damage(wrong)
-    with pytest.raises(SpecError, match="no strength"):
-        systems.parse_damage("damage:none:5")
 
 
 def test_prompts_are_needed_to_copy_them():

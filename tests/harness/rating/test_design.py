@@ -8,7 +8,7 @@ import pytest
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.rating.design import derive_opaque_id, design_study, read_controls, read_key
 from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
-from openended.harness.rating.study import build_form_policy, make_study, render_form, write_study
+from openended.harness.rating.study import build_form_policy, make_study, write_study
 from tests.harness.rating.studies import PLAYERS, material, study
 
 SIZES = [("mauve", 9, 20, 2, 12), ("mauve", 4, 30, 1, 15), ("typicality", 3, 40, 5, 20), ("huse", 2, 25, 20, 25)]
@@ -85,12 +85,6 @@ def test_two_studies_of_one_seed_share_no_id(tmp_path):
     one, other = (study(tmp_path / name) for name in "ab")
     assert not set(one.by_id) & set(other.by_id)
     assert one.study != other.study
-
-
-def test_a_server_page_holds_no_item(tmp_path):
-    page = render_form(study(tmp_path), "rater-1", None)
-    assert "Beginning 1" not in page
-    assert "connect-src" in page
 
 
 def test_controls_are_mixed_in_and_look_like_the_others(tmp_path):

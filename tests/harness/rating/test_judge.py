@@ -106,11 +106,16 @@ def test_replies_of_any_shape(reply, read):
     assert llm_judge.read_reply(load_protocol("mauve"), reply) == read
 
 
-def test_ratings_and_the_published_template():
-    assert llm_judge.read_reply(load_protocol("huse"), '{"typicality": "Very Typical"}') == {"typicality": 1}
-    assert llm_judge.read_reply(load_protocol("huse"), '{"typicality": 3}') == {"typicality": 3}
-    told = '{"score_coherence": 4, "score_insightful": 2.0, "score_likely": "5"}'
-    assert llm_judge.read_reply(load_protocol("pr_gpt"), told) == {"coherence": 4, "insightful": 2, "likely": 5}
+@pytest.mark.parametrize(
+    ("protocol", "reply", "read"),
+    [
+        ("huse", '{"typicality": "Very Typical"}', {"typicality": 1}), ("huse", '{"typicality": 3}', {"typicality": 3}),
+        ("pr_gpt", '{"score_coherence": 4, "score_insightful": 2.0, "score_likely": "5"}',
+         {"coherence": 4, "insightful": 2, "likely": 5}),
+    ],
+)  # fmt: skip
+def test_ratings_and_the_published_template(protocol, reply, read):
+    assert llm_judge.read_reply(load_protocol(protocol), reply) == read
 
 
 def test_texts_stand_between_marks_and_those_with_votes_are_counted(tmp_path):
