@@ -39,7 +39,6 @@ from openended.harness.report.tables.detected_damage import DamagedValue, detect
 from openended.harness.report.tables.frame import Cell, fill_column, make_cell, make_quantity, mark_best, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
-from openended.harness.storage import ResultRow
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.correlation import correlate
 from openended.metrics.families import NgramIndex
@@ -85,7 +84,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
                 intervals = {"m": asdict(interval)} if interval is not None else {}
                 stored = {"draws/m": replicates.draws, "draws/share/m": np.array([replicates.share])}
                 arrays[f"{STORE}/{artifact}"] = stored | ({"per_example/m": seed} if method == "examples" else {})
-            row = ResultRow(
+            row = core.MetricResult(
                 **facts, primary="m", values={"m": float(seed.mean())}, n_human=len(ids), n_model=len(ids), status="ok",
                 direction=direction, bounds={"m": (-math.inf, math.inf)}, artifact=artifact, intervals=intervals,
             )  # fmt: skip

@@ -72,10 +72,7 @@ class Evaluation:
         for name, record in self.records.items():
             for row in record.results:
                 if row.system in ("model", "human"):
-                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = core.MetricResult(
-                        row.metric, row.signature, row.primary, row.values, row.n_human, row.n_model,
-                        cast("core.Status", row.status), row.notes, sd=row.sd, intervals=row.intervals,
-                    )  # fmt: skip
+                    out.setdefault(name if row.system == "model" else "human", {})[row.metric] = row
         return out
 
     @property

@@ -143,6 +143,7 @@ from .spec import (
     check_options as check_options,
     coerce as coerce,
     compare_signatures as compare_signatures,
+    decode as decode,
     describe_out_of_domain as describe_out_of_domain,
     digest as digest,
     digest_bytes as digest_bytes,
@@ -205,5 +206,6 @@ from .types import (
     Status as Status,
     Stop as Stop,
     Thinking as Thinking,
+    parse_direction as parse_direction,
 )
 from .words import SPLITTERS as SPLITTERS, describe_icu as describe_icu, number_words as number_words

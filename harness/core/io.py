@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import dataclasses
 import gzip
 import hashlib
 import io
@@ -21,7 +22,7 @@ import numpy as np
 
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import DataError, StoreError, shorten_error
-from openended.harness.core.types import Json
+from openended.harness.core.types import IN_MEMORY, Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20
@@ -220,7 +221,7 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401
 
 
 def to_json(value: Any) -> Json:  # noqa: ANN401
-    """Convert a value to plain JSON: arrays become lists, NaN and infinity become null."""
+    """Convert a value to plain JSON: arrays become lists, dataclasses objects, NaN and infinity null."""
     if isinstance(value, Mapping):
         return {str(k): to_json(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -233,6 +234,9 @@ def to_json(value: Any) -> Json:  # noqa: ANN401
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [f.name for f in dataclasses.fields(value) if f.metadata != IN_MEMORY]
+        return {name: to_json(getattr(value, name)) for name in names}
     return str(value)
 
 

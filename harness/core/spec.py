@@ -12,9 +12,10 @@ from functools import cache
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar
 
-from openended.harness.core.errors import SpecError, suggest
+from openended.harness.core.errors import DataError, SpecError, suggest
 from openended.harness.core.types import Json
 
+T = TypeVar("T")
 V = TypeVar("V")
 Accepts = Callable[[Any], object]
 """Returns something true for an accepted value."""
@@ -147,8 +148,27 @@ def check_options(cls: type[Any], options: Mapping[str, Any], where: str) -> Non
             raise SpecError(f"{where}: missing option {name!r}")
 
 
-def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
-    """Coerce a YAML value to the annotation `hint` (int to float, list to tuple); raise `SpecError` for other types."""
+def decode(cls: type[T], value: object, where: str) -> T:
+    """Build a dataclass from what `to_json` made of one; null is NaN where a number is expected.
+
+    Raises:
+        DataError: Names the field.
+    """
+    if not isinstance(value, Mapping):
+        raise DataError(f"{where}: expected a JSON object, got {value!r:.40}")
+    try:
+        check_options(cls, value, where)
+        hints = _list_options(cls)  # type: ignore[arg-type] # a class is hashable
+        return cls(**{name: coerce(each, hints[name][0], f"{where}: {name}", math.nan) for name, each in value.items()})
+    except SpecError as err:
+        raise DataError(str(err)) from err
+
+
+def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:  # noqa: ANN401
+    """Coerce a YAML value to the annotation `hint` (int to float, list to tuple); raise `SpecError` for other types.
+
+    `null` is what null becomes where a number is expected.
+    """
     # Most values have the type already, and a grid coerces hundreds of thousands.
     if hint is Any or (type(value) is hint and hint is not int):
         return value
@@ -160,7 +180,7 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
             _check_word(value, where)
         for option_hint in args:
             with contextlib.suppress(SpecError):
-                return coerce(value, option_hint, where)
+                return coerce(value, option_hint, where, null)
         accepted = " or ".join(_describe_type(option_hint) for option_hint in args)
         raise SpecError(f"{where}: expected {accepted}, got {value!r:.80}")
     if origin is Literal:
@@ -169,10 +189,14 @@ def coerce(value: Any, hint: Any, where: str) -> Any:  # noqa: ANN401
         return value
     if origin is tuple and isinstance(value, (list, tuple)):
         item = args[0] if args else Any
-        return tuple(coerce(v, item, f"{where}[{i}]") for i, v in enumerate(value))
+        return tuple(coerce(v, item, f"{where}[{i}]", null) for i, v in enumerate(value))
     if origin in (Mapping, dict) and isinstance(value, Mapping):
-        return dict(value)
+        return {k: coerce(v, args[1], f"{where}.{k}", null) for k, v in value.items()}
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return decode(typing.cast("type[Any]", hint), value, where)
     kind = origin or hint
+    if kind is float and value is None and null is not None:
+        return null
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is int:

@@ -127,13 +127,22 @@ class NextToken:
 
 
 Status = Literal["ok", "undefined", "failed"]
+IN_MEMORY = {"in_memory": True}
+"""Metadata of a field that `to_json` leaves out."""
+
+
+def parse_direction(text: str) -> tuple[str, float | None]:
+    """Return a direction, and the number that is best if it is `nearest 0.5`, which becomes `target`."""
+    kind, _, number = text.partition(" ")
+    return ("target", float(number)) if number else (kind, None)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MetricResult:
-    """One metric of one system."""
+    """One metric of one system, from its computation to tables: stored, in the record of a run, and read from it."""
 
     metric: str
+    """Registered name of the metric."""
     signature: str
     """Everything that identifies the number except the system under test."""
     primary: str
@@ -141,22 +150,41 @@ class MetricResult:
     values: Mapping[str, float]
     """NaN in memory is `null` on disk and "–" in a table."""
     n_human: int
+    """Texts of the human side."""
     n_model: int
+    """Texts of the system under test."""
     status: Status = "ok"
+    """`undefined`: it has no value for these texts; `failed`: its code raised."""
     notes: tuple[str, ...] = ()
     """Notes for readers of a table: warnings, numbers of dropped texts, reasons."""
-    per_example: Mapping[str, F64] = field(default_factory=dict)
+    per_example: Mapping[str, F64] = field(default_factory=dict, metadata=IN_MEMORY)
     """Name → shape (n_model,), rows in the order of the model side's ids."""
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, metadata=IN_MEMORY)
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of a value over the metric's own repetitions (for example clustering seeds)."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name → the fields of its `Interval`; some values have none."""
-    draws: Mapping[str, F64] = field(default_factory=dict)
+    draws: Mapping[str, F64] = field(default_factory=dict, metadata=IN_MEMORY)
     """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
     unranked: tuple[str, ...] = ()
     """Values that no table may call the best, for a reason that the notes give."""
+    system: str = ""
+    """`model`, the system under test; `human`, the human row; `ceiling`, human text against more human text."""
+    family: str = ""
+    """Family of the metric, which groups tables."""
+    direction: str = "none"
+    """`higher`, `lower` or `match_human`: which value of the metric is best."""
+    directions: Mapping[str, str] = field(default_factory=dict)
+    """Name of a value → its own direction, `none` or `nearest 0.5`: see `parse_direction`."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Name of a value → display name, where it differs."""
+    bounds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Name of a value → least and greatest number that it can be."""
+    resampling: str = "none"
+    """Which interval over examples is valid: `bootstrap`, `halves`, `subsample` or `none`."""
+    artifact: str | None = None
+    """Store entry (`stage/ab/key`) of its arrays; None if nothing was computed."""
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

@@ -16,7 +16,7 @@ from openended.harness.core import DataError, SpecError, escape_controls, escape
 from openended.harness.results import systems
 from openended.harness.results.runs import ROW_FILES, Run, locate_verified_file, read_runs, serialize_axes
 from openended.harness.results.systems import INTERNAL, SystemValue, describes_human_side, format_axis_value
-from openended.harness.storage import ResultRow, RowFile, format_direction
+from openended.harness.storage import RowFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ARRAYS = "arrays.safetensors"
 FIXED = tuple(
     "run experiment system model_title decoder_title setting metric key title value sd low high primary status reason "
-    "n_human n_model signature family direction target resampling artifact".split()
+    "n_human n_model signature family direction resampling artifact".split()
 )
 """Columns of the frame that are not axes, in the order of the exported files."""
 _DIGEST = b"openended.digest"  # in the metadata of a Parquet file
@@ -125,7 +125,7 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
                 superseded.add((at, result.metric))
             newest.add(key)
     rows: list[dict[str, Any]] = []
-    humans: dict[tuple[str, ...], list[tuple[int, ResultRow, str]]] = {}
+    humans: dict[tuple[str, ...], list[tuple[int, core.MetricResult, str]]] = {}
     for at, run in enumerate(runs):
         for result in (r for r in run.results if (at, r.metric) not in superseded):  # skips its human values too
             if result.system == "model":
@@ -144,7 +144,7 @@ def list_rows(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int]:
     return rows, count
 
 
-def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, Any]]:
+def _iterate_rows(run: Run, at: int, result: core.MetricResult) -> Iterator[dict[str, Any]]:
     is_model = result.system == "model"
     axes = {k: v for k, v in run.axes.items() if is_model or describes_human_side(k)}
     setting = serialize_axes({k: v for k, v in axes.items() if k != "seed"})
@@ -163,7 +163,7 @@ def _iterate_rows(run: Run, at: int, result: ResultRow) -> Iterator[dict[str, An
             "key": key, "title": (result.titles.get(key) or key) + (f" ({who})" if who else ""), "value": value,
             "sd": result.sd.get(key, math.nan), "low": interval.get("low", math.nan),
             "high": interval.get("high", math.nan), "primary": key == result.primary,
-            "direction": result.directions.get(key) or result.direction, "target": result.targets.get(key, math.nan),
+            "direction": result.directions.get(key) or result.direction,
         }  # fmt: skip
 
 
@@ -264,9 +264,7 @@ def write_frame(results: Results, folder: Path) -> list[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    frame = results.frame.drop(columns=[INTERNAL, "target"]).reset_index(drop=True)
-    pairs = zip(results.frame["direction"], results.frame["target"], strict=True)
-    frame["direction"] = [format_direction(direction, target) for direction, target in pairs]
+    frame = results.frame.drop(columns=INTERNAL).reset_index(drop=True)
     paths = [folder / "results.parquet", folder / "results.csv"]
     table = pa.Table.from_pandas(frame, _list_column_types(frame), preserve_index=False)
     with core.open_for_replacement(paths[0], "wb") as handle:
@@ -290,7 +288,7 @@ def read_frame(path: Path) -> Results:
         rows = table.to_pylist()
     except Exception as err:  # a damaged file raises anything
         raise DataError(f"{path}: cannot be read ({core.format_error(err)}); build its report again") from err
-    if missing := [name for name in FIXED if name != "target" and name not in table.column_names]:
+    if missing := [name for name in FIXED if name not in table.column_names]:
         raise DataError(f"{path}: expected the results.parquet of a report or an export, got no column {missing[0]!r}")
     if not is_sound:
         raise DataError(
@@ -301,8 +299,6 @@ def read_frame(path: Path) -> Results:
     numbers = [name for name in table.column_names if str(table.field(name).type) == "double"]
     for row in rows:
         row |= {name: math.nan for name in numbers if row[name] is None}
-        kind, _, target = row["direction"].partition(" ")  # `nearest 0.5`
-        row |= {"target": float(target), "direction": "target"} if target else {"target": math.nan, "direction": kind}
         row[INTERNAL] = 0
     run = Run(path, "", path.name, path.stem, {}, {"model": "", "decoder": ""}, None, {}, (), ())
     return Results(build_frame(rows, axes), (run,), axes, 0)

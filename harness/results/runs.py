@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, HarnessError, make_shareable, read_json
+from openended.harness.core import DataError, HarnessError, MetricResult, make_shareable, read_json, to_json
 from openended.harness.results.systems import make_natural_sort_key
-from openended.harness.storage import RECORD, STAGES, VECTORS, Entry, ResultRow, RunRecord, read_entry, read_record
+from openended.harness.storage import RECORD, STAGES, VECTORS, Entry, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Run:
     titles: Mapping[str, str]  # display names of `model` and `decoder`
     store: Path | None
     inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
-    results: Sequence[ResultRow]
+    results: Sequence[MetricResult]
     notes: tuple[str, ...]  # caveats about its texts
     archive: str = ""  # imported archive that it is from; empty for a run of this machine
     command: tuple[str, ...] = ()  # arguments of the command line that started it
@@ -303,11 +303,11 @@ def _find_input(run: Run, pattern: str) -> str | None:
     return next((artifact for name, artifact in run.inputs.items() if re.fullmatch(pattern, name)), None)
 
 
-def _check_artifact(record: Path, store: Path | None, row: ResultRow, damaged: MutableMapping[str, str]) -> None:
+def _check_artifact(record: Path, store: Path | None, row: MetricResult, damaged: MutableMapping[str, str]) -> None:
     """Check that a record's row agrees with its artifact, which is verified only if the two differ."""
     if store is None or not row.artifact or not (path := store / row.artifact / RESULT).is_file():
         return
-    recorded = row.to_json()
+    recorded: Any = make_shareable(to_json(row))
     try:
         stored = make_shareable(read_json(path))
     except DataError:

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openended.harness.core import SpecError, compare_signatures, find_member, parse_signature, render_option
+from openended.harness.core import (
+    SpecError,
+    compare_signatures,
+    find_member,
+    parse_direction,
+    parse_signature,
+    render_option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,18 +154,18 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str], ranks: Ranks | None =
         errors = [float(row["sd"]) for row in group if math.isfinite(row["sd"])]
         seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
         reason = next((row["reason"] for row in group if row["reason"]), "")
-        low, high = float(first["low"]), float(first["high"])
+        (direction, target), low, high = parse_direction(first["direction"]), float(first["low"]), float(first["high"])
         # Of judgments every seed has the same.
         varies = len(finite) > 1 and (first["family"] != "human" or len({*finite}) > 1)
         value = SystemValue(
-            **{name: first[name] for name in ("system", "metric", "key", "signature", "direction", "title", "family")},
+            **{name: first[name] for name in ("system", "metric", "key", "signature", "title", "family")},
             mean=math.fsum(finite) / len(finite) if finite else math.nan,
             sd=statistics.stdev(finite) if varies else math.nan, seeds=len(finite),
             reason="" if finite else reason or "no value", note=reason if finite else "",
             primary=bool(first["primary"]), values=dict(zip(seeds, by_seed, strict=True)),
             axes=settings[first["setting"]], titles=(first["model_title"], first["decoder_title"]),
             sources=tuple((int(row[INTERNAL]), row["artifact"]) for row in group),
-            target=first["target"] if math.isfinite(first["target"]) else None,
+            direction=direction, target=target,
             metric_error=math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan,
             interval=(low, high) if len(group) == 1 and -math.inf < low < high < math.inf else None,
             ranks=ranks or {},

@@ -20,7 +20,7 @@ from openended.harness.run.facts import FactOptions, collect_facts, describe_tok
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
-from openended.harness.storage import ResultRow, RowFile, load_result, save_result
+from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 log = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ class Measurement:
     step: Step | None
     reason: str = ""
 
-    def read_result(self, options: FactOptions, executor: Executor) -> ResultRow:
-        """Return the row of the record; that of a metric without a value, or whose code raised, has a note with why."""
+    def read_result(self, options: FactOptions, executor: Executor) -> core.MetricResult:
+        """Return the result; that of a metric without a value, or whose code raised, has a note with why."""
         reason, status = self.reason, "undefined"
         if self.step is not None:
             try:
                 entry = executor.get(self.step)
-                return ResultRow.from_result(self.system, self.metric, load_result(entry.path), entry.name)
+                return describe_result(self.system, self.metric, load_result(entry.path), entry.name)
             except StepFailedError as err:
                 reason, status = str(err), "failed"
             except core.UndefinedMetric as err:
@@ -60,7 +60,25 @@ class Measurement:
         result = replace(
             _build_undefined_result(self.metric, facts, counts, reason), status=cast("core.Status", status)
         )
-        return ResultRow.from_result(self.system, self.metric, result, None)
+        return describe_result(self.system, self.metric, result, None)
+
+
+def describe_result(
+    system: str, metric: core.Metric, result: core.MetricResult, artifact: str | None
+) -> core.MetricResult:
+    """Return a result with what tables say of its system and its metric."""
+
+    def name_best(key: str) -> str:
+        if key in result.unranked:
+            return "none"
+        target = metric.target_of(key)
+        return metric.best_of(key) if target is None else f"nearest {target:g}"
+
+    return replace(
+        result, system=system, artifact=artifact, family=metric.family, direction=metric.direction,
+        directions={key: name_best(key) for key in result.values}, titles=dict(metric.titles),
+        bounds={key: metric.bounds_of(key, result) for key in result.values}, resampling=metric.resampling,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns, digest_texts
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.measure import Measurement, Measures, System, compute_metric
+from openended.harness.run.measure import Measurement, Measures, System, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
 from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, Inputs, Step, TextRows
-from openended.harness.storage import ResultRow, RowFile, load_result, save_result
+from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 
@@ -288,7 +288,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     if settings.plan_only:
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
     entries = {metric: executor.get(step) for metric, step in steps.items()}
-    results = [ResultRow.from_result("model", m, load_result(e.path), e.name) for m, e in entries.items()]
+    results = [describe_result("model", m, load_result(e.path), e.name) for m, e in entries.items()]
     alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
     folder = write_record(
         settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=alone.spec(),

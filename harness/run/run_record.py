@@ -19,6 +19,7 @@ from openended.harness import storage
 from openended.harness.core import (
     DataError,
     Json,
+    MetricResult,
     canonicalize,
     digest,
     make_shareable,
@@ -46,7 +47,7 @@ class Outcome:
 
 
 def write_record(
-    runs: Path, executor: Executor, results: Sequence[storage.ResultRow], *, spec: dict[str, Json],
+    runs: Path, executor: Executor, results: Sequence[MetricResult], *, spec: dict[str, Json],
     axes: dict[str, Json], decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
 ) -> Path:  # fmt: skip
     """Write the run record into a folder of `runs` unless an equal one exists; return that folder."""
@@ -77,16 +78,14 @@ def write_record(
 def _is_same_run(folder: Path, record: storage.RunRecord) -> bool:
     """True if a folder holds a record of the same spec and results."""
     try:
-        earlier = storage.read_record(folder).to_json()
+        earlier = storage.read_record(folder)
     except DataError:
         return False
-    now = cast("dict[str, Json]", make_shareable(record.to_json()))
-    return all(earlier[name] == now[name] for name in ("spec", "results"))
+    before, now = to_json(earlier), make_shareable(to_json(record))
+    return all(before[name] == now[name] for name in ("spec", "results"))  # type: ignore[index,call-overload] # objects
 
 
-def write_explanations(
-    folder: Path, store: Path, results: Sequence[storage.ResultRow], human: Path, model: Path
-) -> None:
+def write_explanations(folder: Path, store: Path, results: Sequence[MetricResult], human: Path, model: Path) -> None:
     """Write the explanations of the metrics of the system under test; nothing if there are none."""
     lines: list[Mapping[str, Json]] = []
     for result in results:

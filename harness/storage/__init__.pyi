@@ -17,9 +17,7 @@ from .record import (
     EXPLAIN as EXPLAIN,
     GRID as GRID,
     RECORD as RECORD,
-    ResultRow as ResultRow,
     RunRecord as RunRecord,
-    format_direction as format_direction,
     read_record as read_record,
     save_record as save_record,
 )

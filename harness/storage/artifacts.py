@@ -96,10 +96,8 @@ def save_result(folder: Path, result: core.MetricResult) -> Mapping[str, Any]:
 
 def load_result(folder: Path) -> core.MetricResult:
     """Read what `save_result` wrote, without the arrays; null becomes NaN."""
-    row = core.read_json(folder / "result.json")
-    for name in ("values", "sd"):
-        row[name] = {k: float("nan") if v is None else v for k, v in row[name].items()}
-    return core.MetricResult(**{**row, "notes": tuple(row["notes"]), "unranked": tuple(row.get("unranked", ()))})
+    path = folder / "result.json"
+    return core.decode(core.MetricResult, core.read_json(path), str(path))
 
 
 def load_result_arrays(folder: Path) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import digest, digest_file, open_for_replacement, write_json
+from openended.harness.core import MetricResult, digest, digest_file, open_for_replacement, parse_direction, write_json
 from openended.harness.report.tables.selection import make_slug
 from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
-from openended.harness.storage import MODEL_STAGES, ResultRow, RunRecord, read_record
+from openended.harness.storage import MODEL_STAGES, RunRecord, read_record
 
 SCHEMA_VERSION = "0.3.0"
 COLLECTION = "openended"
@@ -94,9 +94,9 @@ def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
     humans = {r.metric: r.values for r in run.results if is_target.get(r.system, r.direction == "match_human")}
     values = ((row, *entry) for row in run.results if row.system == "model" for entry in row.values.items())
     for row, key, value in (entry for entry in values if math.isfinite(entry[2])):  # the schema has no missing values
-        direction = row.directions.get(key) or row.direction
+        direction, number = parse_direction(row.directions.get(key) or row.direction)
         human = humans.get(row.metric, {}).get(key, math.nan)
-        target = row.targets.get(key, math.nan) if direction == "target" else human
+        target = human if number is None else number
         if direction in ("match_human", "target") and math.isfinite(target):
             yield _describe_distance(run, row, key, target)
         low, high = (b if math.isfinite(b) else "Infinity" if b > 0 else "-Infinity" for b in row.bounds[key])
@@ -110,7 +110,7 @@ def _describe_results(run: Run) -> Iterator[dict[str, Any]]:
         yield _describe_score(run, row, config, value, row.intervals.get(key, {}), details)
 
 
-def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dict[str, Any]:
+def _describe_distance(run: Run, row: MetricResult, key: str, target: float) -> dict[str, Any]:
     """Describe how far a value is from the best one; a positive value without an upper bound as a log ratio."""
     value, interval = row.values[key], row.intervals.get(key, {})
     least, most = row.bounds[key]
@@ -128,7 +128,8 @@ def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dic
             "method": f"{interval.get('method')}, best value held fixed", "replicates": interval.get("replicates"),
         }  # fmt: skip
     formula = "abs(log(value / best value))" if is_ratio else "abs(value - best value)"
-    best, kind = "given" if key in row.targets else "the human one", "log_distance" if is_ratio else "distance"
+    best = "given" if row.directions.get(key, "").startswith("nearest ") else "the human one"
+    kind = "log_distance" if is_ratio else "distance"
     config = {
         "metric_id": f"openended.{row.metric}.{key}.{kind}",
         "metric_name": f"{row.titles.get(key, key)}, {kind.replace('_', ' ')}",
@@ -141,7 +142,7 @@ def _describe_distance(run: Run, row: ResultRow, key: str, target: float) -> dic
 
 
 def _describe_score(
-    run: Run, row: ResultRow, config: Mapping[str, Any], score: float, interval: Mapping[str, Any],
+    run: Run, row: MetricResult, config: Mapping[str, Any], score: float, interval: Mapping[str, Any],
     details: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
     """Return one entry of `evaluation_results`; options without a field of the schema are text."""

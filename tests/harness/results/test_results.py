@@ -1,7 +1,6 @@
 """Run folders become one row per value and one value per system; what a report is asked for, by name, by grid or by path."""
 
 import io
-import json
 import math
 import random
 import shutil
@@ -199,24 +198,6 @@ def test_runs_that_differ_only_in_options_of_a_metric_are_in_their_order_whateve
 
 
 # Records --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "not JSON"),
-        ("[]", "not a run record: expected a JSON object, got list"),
-        (json.dumps({"schema": 9}), "expected record schema 3, got 9; run it again"),
-        ("{}", "field 'schema' is missing"),
-    ],
-)
-def test_a_broken_record_is_named(tmp_path, text, message):
-    (tmp_path / "record.json").write_text(text)
-    with pytest.raises(DataError, match=message) as caught:
-        read_results([tmp_path])
-    assert "record.json" in str(caught.value)
-    with pytest.raises(DataError, match="no such run folder"):
-        read_results([tmp_path / "missing"])
 
 
 @pytest.mark.parametrize("axis", ["model", "decoder.amateur"])

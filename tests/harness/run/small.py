@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from openended.harness.core import Need, Side
+from openended.harness.core import MetricResult, Need, Side
 from openended.harness.run import Session, Settings, run
 from openended.harness.run.checks import check_dataset, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.steps import Executor, Step, StepState, TextRows
-from openended.harness.storage import Entry, Recipe, ResultRow, RunRecord, read_record
+from openended.harness.storage import Entry, Recipe, RunRecord, read_record
 from openended.harness.storage.store import Store
 from tests.helpers import run_settings, write_jsonl
 
@@ -98,7 +98,7 @@ def measured(folder: Path, *words: str) -> RunRecord:
     return read_record(run(settings(folder, *words), open_session(folder)).folder)
 
 
-def measure_rows(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], ResultRow]]:
+def measure_rows(folder: Path, *words: str) -> tuple[RunRecord, dict[tuple[str, str], MetricResult]]:
     """Run in a new session; return the record, and its results by system and metric."""
     record = measured(folder, *words)
     return record, {(row.system, row.metric): row for row in record.results}

@@ -16,8 +16,9 @@ from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
 from openended.harness.run import plan, run, run_judgments, settings as settings_module
 from openended.harness.run.axes import collect_axes
+from openended.harness.run.measure import describe_result
 from openended.harness.run.run_record import write_explanations, write_record
-from openended.harness.storage import ResultRow, save_result, store as store_module
+from openended.harness.storage import save_result, store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
 from openended.harness.storage.rows import Row, write_rows
 from openended.metrics._mauve.quantizers import LATTICE_CELLS
@@ -118,7 +119,7 @@ def measured(store, name, system, arrays):
     result = MetricResult("m", "m|v:1", "x", {"x": 0.5}, 4, 8, arrays=arrays)
     (store / name).mkdir(parents=True)
     save_result(store / name, result)
-    return ResultRow.from_result(system, Mauve(), result, name)
+    return describe_result(system, Mauve(), result, name)
 
 
 def test_explanations_name_texts_and_not_their_words(tmp_path):
@@ -136,7 +137,7 @@ def test_explanations_name_texts_and_not_their_words(tmp_path):
         measured(tmp_path, "d", "model", ratio),
         measured(tmp_path, "e", "model", {"precision": np.zeros(3)}),
     ]
-    without = ResultRow.from_result("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None)
+    without = describe_result("model", Mauve(), MetricResult("m", "m", "x", {}, 0, 0), None)
     write_explanations(tmp_path, tmp_path, [results[-1], without], human, model)
     assert not (tmp_path / EXPLAIN).exists()
     write_explanations(tmp_path, tmp_path, results, human, model)

@@ -6,8 +6,8 @@ import optuna
 import pytest
 
 from openended.harness.app.hydra.search_space import Objective, Space, parse_objectives, parse_space
-from openended.harness.core.errors import DataError, SpecError
-from openended.harness.storage.record import ResultRow, RunRecord
+from openended.harness.core import DataError, MetricResult, SpecError
+from openended.harness.storage.record import RunRecord
 from openended.metrics.gen_ppl import GenPPL
 from openended.metrics.mauve import Mauve
 
@@ -82,9 +82,9 @@ def test_corners_have_both_ends_and_a_grid_has_every_setting_once():
 METRICS = (GenPPL(), Mauve())
 
 
-def row(system: str, metric: str, status: str = "ok", **values: float) -> ResultRow:
+def row(system: str, metric: str, status: str = "ok", **values: float) -> MetricResult:
     primary = next(iter(values))
-    return ResultRow(
+    return MetricResult(
         system=system, metric=metric, signature=f"{metric}|v:1", primary=primary, values=values, n_human=2, n_model=2,
         status=status, notes=("too few texts",),
     )  # fmt: skip
