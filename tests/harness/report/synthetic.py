@@ -173,12 +173,12 @@ def seal(folder: Path) -> None:
 def write_texts(store: Path, key: str, decoder: str, count: int = 6) -> dict[str, str]:
     """Write Arrow streams of a few examples, human rows and generations."""
     from openended.harness.core.types import Generation
-    from openended.harness.storage.rows import TableRow, write_rows
+    from openended.harness.storage.rows import Row, write_rows
 
     def rows(kind: str, words: str) -> str:
         name = f"{kind}/{key[:2]}/{key}"
         made = [
-            TableRow(f"Prompt {i} <b>says</b>", (1, 2), Generation(f"docs/{i:06d}", 0, f" {words} & text {i} </script>", (3, 4), "eos", -1.0))
+            Row(f"Prompt {i} <b>says</b>", (1, 2), Generation(f"docs/{i:06d}", 0, f" {words} & text {i} </script>", (3, 4), "eos", -1.0))
             for i in range(count)
         ]  # fmt: skip
         (store / name).mkdir(parents=True, exist_ok=True)
