@@ -31,10 +31,11 @@ sys.path.insert(0, str(ROOT))
 AREAS = {
     "accelerator": "accelerator", "batches": "generation", "decoding": "generation", "engines": "generation",
     "intervals": "metrics", "loading": "runs", "precision": "accelerator", "report": "runs",
-    "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
+    "scale": "scale",    "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""
 SIMULATE = "OPENENDED_BENCH_SIMULATE"
+SIMULATED = SIMULATE in os.environ
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
 PACKAGES = {
@@ -76,6 +77,11 @@ class Benchmark:
     clock: Literal["wall", "cpu"] = "wall"
     """`cpu` is the CPU time of the process, for single-threaded work on a shared machine; it applies to both sides."""
     threads: int | None = None  # threads of BLAS and OpenMP in both processes; None keeps the default of the machine
+
+
+def choose_size(real: int, tiny: int) -> int:
+    """Return a size of the works, or its tiny value with `--simulate`."""
+    return tiny if SIMULATED else real
 
 
 def format_max_gap(harness: Mapping[str, float], peer: Mapping[str, float]) -> str:

@@ -19,9 +19,9 @@ class LazyModule(ModuleType):
 if TYPE_CHECKING:
     import torch as torch
 
-    from scripts import sampler_worlds as sampler_worlds
+    from scripts.studies import sampler_worlds as sampler_worlds
     from tests import simulated_device as simulated_device
 else:
     torch = LazyModule("torch")
-    sampler_worlds = LazyModule("scripts.sampler_worlds")
+    sampler_worlds = LazyModule("scripts.studies.sampler_worlds")
     simulated_device = LazyModule("tests.simulated_device")

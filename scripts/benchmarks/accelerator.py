@@ -14,11 +14,10 @@ from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.kv_cache.choose import depends_on_batch
 from openended.harness.models.transformers import LanguageModel
-from scripts.bench import Benchmark
+from scripts.bench import SIMULATED, Benchmark, choose_size
 from scripts.benchmarks.generation import (
     DEVICE,
     NUCLEUS,
-    SIMULATED,
     Counts,
     Model,
     Size,
@@ -31,15 +30,14 @@ from scripts.benchmarks.generation import (
 )
 
 SIMULATION = ExitStack()  # open until the process ends
-GPT2_LARGE = {"n_embd": 1280, "n_layer": 36, "n_head": 20}
 LLAMA_1B = {
     "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
     "num_attention_heads": 32, "num_key_value_heads": 8,
 }  # fmt: skip
-if SIMULATED:
-    GPT2_LARGE = {"n_embd": 32, "n_layer": 2, "n_head": 2}
-    LLAMA_1B = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2}
-LARGE = {"GPT-2-large": partial(build_gpt2, **GPT2_LARGE), "Llama 1 B": partial(build_llama, **LLAMA_1B)}
+LARGE = {
+    "GPT-2-large": partial(build_gpt2, n_embd=1280, n_layer=36, n_head=20),
+    "Llama 1 B": partial(build_llama, **LLAMA_1B),
+}
 
 
 def _load_on_device(build: Callable[[], tuple[Model, torch.Tensor]], dtype: str) -> LanguageModel:
@@ -72,7 +70,7 @@ def _count_waits(run: Callable[[], object]) -> int:
 
 def _measure_bandwidth(device: torch.device) -> float:
     """Return the bytes per second that copying a large tensor reads and writes."""
-    source = torch.zeros(2**16 if SIMULATED else 2**28, device=device)
+    source = torch.zeros(choose_size(2**28, 2**16), device=device)
     target = source.clone()
     start = time.perf_counter()
     for _ in range(10):
@@ -100,7 +98,7 @@ def _describe_device_run(result: Counts) -> str:
 
 
 def _make_device_work(name: str, rows: int) -> Benchmark:
-    new = 8 if SIMULATED else 128
+    new = choose_size(128, 8)
     size = Size(prompts=rows, shortest=32, longest=32, new=new, slots=rows, least=new)
     title = f"{name}, bfloat16, {rows} rows × {new} tokens, {NUCLEUS.title}"
     work = make_generation_work(title, partial(_load_on_device, LARGE[name], "bfloat16"), NUCLEUS, size, "1×")
@@ -134,17 +132,16 @@ def _describe_precision(result: Counts) -> str:
 
 
 def _make_precision_work(dtype: str) -> Benchmark:
-    size = Size(prompts=64, shortest=35, longest=35, new=4 if SIMULATED else 32, slots=64)
-    build = LARGE["GPT-2-large"] if SIMULATED else build_gpt2
+    size = Size(prompts=64, shortest=35, longest=35, new=choose_size(32, 4), slots=64)
 
     def prepare(name: str) -> tuple[LanguageModel, Counts]:
-        lm = _load_on_device(build, name)
+        lm = _load_on_device(build_gpt2, name)
         return lm, _count_equal_texts(lm) | {"depends": float(depends_on_batch(lm))}
 
     return Benchmark(
         name=f"{dtype}, greedy, {size.prompts} rows × {size.new} tokens, GPT-2 124 M", prepare=partial(prepare, dtype),
         harness=lambda data: data[1] | run_harness(size, Greedy(), data[0]), against="float32",
-        prepare_peer=partial(_load_on_device, build, "float32"), peer=partial(run_harness, size, Greedy()),
+        prepare_peer=partial(_load_on_device, build_gpt2, "float32"), peer=partial(run_harness, size, Greedy()),
         say=_describe_precision,
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import importlib.util
 import json
-import os
 import tempfile
 import threading
 import time
@@ -38,15 +37,14 @@ from openended.harness.models.transformers import LanguageModel, TextTokenizer, 
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.bench import SIMULATE, Benchmark, format_equality, format_relative_gap
+from scripts.bench import SIMULATED, Benchmark, choose_size, format_equality, format_relative_gap
 
 Counts = dict[str, float]
 Backend = Any
 Model = Any
 MEAN = 24  # tokens of a text that ends at random
-VOCAB, LENGTH = 50257, 1024  # of the teacher-forced text
+VOCAB, LENGTH = 50257, choose_size(1024, 40)  # of the teacher-forced text
 NUCLEUS = Nucleus(p=0.95)
-SIMULATED = SIMULATE in os.environ
 DEVICE = "sim:0" if SIMULATED else "cuda:0" if torch.cuda.is_available() else "cpu"
 
 
@@ -149,9 +147,10 @@ def make_generation_work(
 # decoding: the bundled model, and teacher forcing
 
 
-def _make_decoding_work(decoder: Decoder, target: str, least: int = 0) -> Benchmark:
-    size = Size(prompts=64, shortest=35, longest=35, new=128, slots=64, least=least)
-    name = f"{decoder.title}, {size.prompts} × {size.new} tokens, docs-s{', no random ends' if least else ''}"
+def _make_decoding_work(decoder: Decoder, target: str, *, ends_late: bool = False) -> Benchmark:
+    new = choose_size(128, 8)
+    size = Size(prompts=choose_size(64, 4), shortest=35, longest=35, new=new, slots=64, least=new if ends_late else 0)
+    name = f"{decoder.title}, {size.prompts} × {size.new} tokens, docs-s{', no random ends' if ends_late else ''}"
     load = partial(load_model, ModelSpec(path="bundled:docs-s"))
     return make_generation_work(name, load, decoder, size, target)
 
@@ -230,7 +229,7 @@ DECODING = [
     _make_decoding_work(Ancestral(), "1.5×"),
     _make_decoding_work(NUCLEUS, "1.5×"),
     # Where no text ends early there are no free slots to refill: the gain is that of the kernels alone.
-    _make_decoding_work(NUCLEUS, "1×", least=128),
+    _make_decoding_work(NUCLEUS, "1×", ends_late=True),
     _make_decoding_work(Beam(num_beams=4), "1×"),
     _make_teaching_work("one untruncated Q", [Ancestral()], 1.0, "5×"),
     _make_teaching_work("one nucleus", [NUCLEUS], 0.95, "15×"),
@@ -257,7 +256,8 @@ class NumberTokenizer:
 
 def build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
     """Return a GPT-2, of 124 million by default, and the direction of its end token."""
-    model = GPT2LMHeadModel(GPT2Config(**shape))
+    tiny = {"n_embd": 32, "n_layer": 2, "n_head": 2} if SIMULATED else {}
+    model = GPT2LMHeadModel(GPT2Config(**shape | tiny))
     model.transformer.ln_f.bias.data.normal_(std=0.1)
     return model, model.transformer.ln_f.bias.data
 
@@ -268,7 +268,8 @@ def build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
         "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10,
         "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 1024,
     }  # fmt: skip
-    config = LlamaConfig(**default | shape)
+    tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2} if SIMULATED else {}
+    config = LlamaConfig(**default | shape | tiny)
     model = LlamaForCausalLM(config)
     model.model.embed_tokens.weight.data[:, 0] = 1.0
     model.lm_head.weight.data[:, 0] = 0.0
@@ -282,7 +283,7 @@ def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: 
     model = model.eval().requires_grad_(requires_grad=False)
     head = model.get_output_embeddings().weight.data
     weight = 0.0
-    if ends:
+    if ends and not SIMULATED:
         hidden = model.base_model(torch.randint(1, 10000, (8, 16))).last_hidden_state[:, -1]
         others, along = torch.logsumexp((hidden @ head.t())[:, 1:], -1), hidden @ direction
         weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
@@ -297,10 +298,11 @@ def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: 
 
 MODELS = {"GPT-2 124 M": build_gpt2, "Llama 120 M": build_llama}
 GPT2, LLAMA = MODELS
-ONE_LENGTH = Size(prompts=32, shortest=35, longest=35, new=32, slots=32)
-MIXED = Size(prompts=256, shortest=1, longest=50, new=128, slots=64, ends=True)
-MIXED_WHOLE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64)
-SAMPLES = Size(prompts=64, shortest=35, longest=35, new=32, slots=256, samples=4)
+ONE_LENGTH = Size(prompts=choose_size(32, 4), shortest=35, longest=35, new=choose_size(32, 4), slots=32)
+MIXED = Size(prompts=choose_size(256, 8), shortest=1, longest=50, new=choose_size(128, 8), slots=64, ends=True)
+MIXED_WHOLE = Size(prompts=choose_size(128, 8), shortest=1, longest=50, new=choose_size(48, 8), slots=64)
+SAMPLES = Size(prompts=choose_size(64, 2), shortest=35, longest=35, new=choose_size(32, 4), slots=256, samples=4)
+EMBEDDED = choose_size(128, 8)
 
 
 def _make_batch_work(model: str, decoder: Decoder, size: Size, target: str) -> Benchmark:
@@ -315,7 +317,7 @@ def _make_batch_work(model: str, decoder: Decoder, size: Size, target: str) -> B
 
 def _embed_with_harness(lm: LanguageModel) -> Counts:
     """Compute the last state of the last token, in batches of similar lengths."""
-    rows = _sample_rows(128, 10, 256, seed=1)
+    rows = _sample_rows(EMBEDDED, 10, 256, seed=1)
     pool = Pool(-1, "last", (1024,))
     jobs = [ForwardRow(i, np.array(row), len(row)) for i, row in enumerate(rows)]
     run_forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
@@ -324,7 +326,7 @@ def _embed_with_harness(lm: LanguageModel) -> Counts:
 
 def _embed_padded(lm: LanguageModel) -> Counts:
     """Compute the same in the given order with padding, as public scripts do."""
-    rows, vectors = _sample_rows(128, 10, 256, seed=1), []
+    rows, vectors = _sample_rows(EMBEDDED, 10, 256, seed=1), []
     with torch.inference_mode(), use_plain_layers(lm.model):
         for start in range(0, len(rows), 16):
             part = rows[start : start + 16]
@@ -364,9 +366,9 @@ def _run_backend(size: Size, backend: Backend) -> Counts:
 
 
 ENGINE_SIZE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64, least=48)
-SERVER_SIZE = Size(prompts=512, shortest=35, longest=35, new=128, slots=64)
+SERVER_SIZE = Size(prompts=choose_size(512, 16), shortest=35, longest=35, new=choose_size(128, 8), slots=64)
 SECONDS = 0.01  # of the sleeping server for a token
-WORKER_SIZE = Size(prompts=384, shortest=20, longest=20, new=64, slots=64, least=64)
+WORKER_SIZE = Size(prompts=choose_size(384, 8), shortest=20, longest=20, new=64, slots=64, least=64)
 WORKER_MODEL = ModelSpec(path="bundled:docs-m")
 
 
@@ -458,7 +460,7 @@ def _start_workers(count: int) -> Backend:
 
     cluster = Cluster(Runtime(engine="ray", workers=count, threads=1, device="cpu", progress=False))
     cluster.pool.wait(count)
-    list(cluster.map("outline", [(make_model_ref(WORKER_MODEL),)] * count))
+    list(cluster.map("describe_model", [(make_model_ref(WORKER_MODEL),)] * count))
     cluster.pool.wait(count)
     return load_ray_backend(cluster, WORKER_MODEL)
 
@@ -471,7 +473,7 @@ def _digest_worker_texts(backend: Backend) -> str:
 
 
 def _digest_worker_vectors(backend: Backend) -> str:
-    texts = Ragged.from_rows(_sample_rows(1_536, 128, 128), np.int64)
+    texts = Ragged.from_rows(_sample_rows(choose_size(1_536, 8), 128, 128), np.int64)
     none = Ragged.from_rows([[]] * len(texts), np.int64)
     spec = EmbedderSpec(path=WORKER_MODEL.path)
     request = EmbeddingRequest(prompts=none, continuations=texts, embedder=spec, batch_size=64)

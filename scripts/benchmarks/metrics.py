@@ -20,8 +20,8 @@ from openended.metrics.mauve import mauve
 from openended.metrics.repetition import diversity, loop_rate, self_repetition, seq_rep_n
 from openended.metrics.self_bleu import bleu_by_text, self_bleu
 from openended.metrics.zipf import zipf_coefficient
-from scripts.bench import Benchmark, format_max_gap, format_relative_gap
-from scripts.worlds import MODEL, draw
+from scripts.bench import Benchmark, choose_size, format_max_gap, format_relative_gap
+from scripts.studies.worlds import MODEL, draw
 
 Values = dict[str, float]
 Texts = list[list[int]]
@@ -31,7 +31,7 @@ Pair = tuple[NDArray[Any], NDArray[Any]]
 # text
 
 VOCABULARY = 50_257
-TEXTS, TOKENS = 5_000, 500
+TEXTS, TOKENS = choose_size(5_000, 60), choose_size(500, 40)
 NLTK_HYPOTHESES = 20
 ORDERS = (1, 2, 3, 4)
 
@@ -231,6 +231,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def _make_two_sample_work(kind: str, n: int, dim: int, suffix: str = "", **options: Any) -> Benchmark:  # noqa: ANN401
+    n, dim = choose_size(n, 60), choose_size(dim, 8)
     return Benchmark(
         name=f"{kind}, {n:,} + {n:,} × {dim:,}{suffix}", prepare=partial(_sample_embeddings, n, dim), clock="cpu",
         threads=1, **KINDS[kind], **options,
@@ -248,7 +249,7 @@ TWO_SAMPLE = [
 
 # intervals: at most three times as long as the value
 
-N = 2000
+N = choose_size(2000, 60)
 
 
 def _sample_world(name: str, *, computed: bool) -> tuple[Any, Any, Any]:

@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 import shutil
-import sys
 import tempfile
 import time
 from functools import partial
@@ -22,9 +21,10 @@ from openended.harness.run import dataset as stages
 from openended.harness.storage.rows import Row, RowFile, write_rows
 from openended.harness.storage.store import write_manifest
 from openended.tasks.webtext import WebText
-from scripts.bench import Benchmark, format_equality
+from scripts.bench import Benchmark, choose_size, format_equality
+from scripts.benchmarks.scale import run_command
 
-DOCUMENTS = 5_000
+DOCUMENTS = choose_size(5_000, 50)
 WORDS = 350  # mean of a document: about 600 tokens in the bundled vocabulary, like WebText in GPT-2's
 PROMPT, LONGEST = 35, 1024
 DECODERS: tuple[tuple[str, str, dict[str, float]], ...] = (
@@ -33,7 +33,8 @@ DECODERS: tuple[tuple[str, str, dict[str, float]], ...] = (
     *(("nucleus", f"nucleus p={p}", {"p": p}) for p in (0.5, 0.7, 0.9, 0.95, 0.99)),
     *(("top_k", f"top-k k={k}", {"k": k}) for k in (10, 40, 100)),
 )
-GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", "num_examples=500", "runtime.progress=false"]
+EXAMPLES = choose_size(500, 6)
+GRID = ["-m", "decoder=greedy,ancestral,nucleus,top_k", "seed=0,1,2", f"num_examples={EXAMPLES}"]
 STAGES = ("generate", "measure", "read", "next_token")
 
 
@@ -81,10 +82,11 @@ def _load_plainly(data: dict[str, Any]) -> dict[str, int]:
 
 def _write_thousand_runs() -> str:
     """Write 1,000 run folders: 5 models × 10 decoders × 4 lengths × 5 seeds, arrays and texts for one length."""
+    models, seeds = range(choose_size(5, 1)), range(choose_size(5, 1))
     from tests.harness.report.synthetic import write_run
 
     folder = Path(tempfile.mkdtemp(prefix="openended-report-"))
-    for length, model, row, seed in itertools.product((32, 64, 96, 128), range(5), DECODERS, range(5)):
+    for length, model, row, seed in itertools.product((32, 64, 96, 128), models, DECODERS, seeds):
         decoder, title, options = row
         has_files = length == 96 and seed == 0
         write_run(
@@ -107,7 +109,7 @@ def _run_report(folder: str) -> dict[str, int]:
 
 
 PAGE_WORDS = [f"{a}{b}" for a in "ba de ki lo mu na pe ro su ti".split() for b in "ck ld m nd r s t x".split()]
-PAGE_SYSTEMS, PAGE_TEXTS = 100, 5_000
+PAGE_SYSTEMS, PAGE_TEXTS = choose_size(100, 4), choose_size(5_000, 40)
 SCROLL = """async () => {
   let [last, worst] = [performance.now(), 0];
   for (let at = 0; at < 120; at += 1) {
@@ -174,12 +176,8 @@ def _open_page(page: str) -> dict[str, float]:
 
 def _run_grid(folder: str) -> dict[str, Any]:
     """Run 4 decoders × 3 seeds on `docs` in this process; return the seconds of the stages and of the whole grid."""
-    from openended.harness.app.cli import main
-
     started = time.perf_counter()
-    sys.argv = ["openended", *GRID, f"outputs_dir={folder}"]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        main()
+    run_command([*GRID, f"outputs_dir={folder}", "runtime.progress=false"])
     seconds = time.perf_counter() - started
     manifests = [json.loads(p.read_text()) for p in Path(folder).glob("store/*/*/*/manifest.json")]
     in_stages = sum(m["seconds"] for m in manifests if m["recipe"]["stage"] in STAGES)

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import END, IGNORED, POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress, Size, TokenLosses
 from numpy.random import Generator
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from scripts.docs_lm.data import END, IGNORED, POSITIONS, SIZES, VOCAB_SIZE, Batch, Best, Size, TokenLosses
 
 ARCHITECTURE, FAMILY, PIPELINE = "GPT2LMHeadModel", "GPT-2", "text-generation"
 EVALUATION = f"Perplexity is over the whole validation split, each passage alone after `{END}`."
@@ -25,15 +26,15 @@ def build_model(options: argparse.Namespace, tokenizer: PreTrainedTokenizerFast)
     return GPT2LMHeadModel(config)
 
 
-def describe_model(size: Size, done: Progress) -> dict[str, str]:
+def describe_model(size: Size, best: Best) -> dict[str, str]:
     """Return rows of the model card."""
     return {
         "architecture": f"GPT-2, {size.layers} layers, width {size.width}, {size.heads} heads, {POSITIONS} positions, "
         "tied embeddings",
         "vocabulary": f"{VOCAB_SIZE:,} byte-level BPE tokens, shared by all bundled models",
-        "validation perplexity": f"{done.best_ppl:.2f} per token of text; "
-        f"{done.best_ppl_with_end:.2f} with the end of text counted",
-        "calibration": f"logits divided by {done.temperature:g}, fitted to half of the validation split",
+        "validation perplexity": f"{best.ppl:.2f} per token of text; "
+        f"{best.ppl_with_end:.2f} with the end of text counted",
+        "calibration": f"logits divided by {best.temperature:g}, fitted to half of the validation split",
     }
 
 

@@ -2,9 +2,8 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -43,20 +42,15 @@ SIZES = {
 }
 
 
-@dataclass(slots=True)
-class Progress:
-    """The progress of a run, stored with its weights."""
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The weights with the lowest validation perplexity."""
 
+    ppl: float = math.inf
+    ppl_with_end: float = math.inf
     step: int = 0
     tokens: int = 0
-    seconds: float = 0.0
     temperature: float = 1.0
-    best_ppl: float = math.inf
-    best_ppl_with_end: float = math.inf
-    best_step: int = 0
-    best_tokens: int = 0
-    # One entry per start with changed options, because a budget may be changed during a run.
-    segments: list[dict[str, float]] = field(default_factory=list)
 
 
 class Batch(NamedTuple):
@@ -74,22 +68,20 @@ class TokenLosses(NamedTuple):
     weights: torch.Tensor
 
 
-def load_corpus(workdir: Path, workers: int) -> tuple[list[Passage], dict[str, Any]]:
+def load_corpus(workdir: Path) -> tuple[list[Passage], dict[str, Any]]:
     """Load the passages, from the working folder if package versions are unchanged."""
     cache, versions = workdir / "passages.json", package_versions()
     if cache.is_file():
         stored = json.loads(cache.read_text())
         if stored["facts"]["versions"] == versions:
             return [Passage(**row) for row in stored["passages"]], stored["facts"]
-    passages = load_passages(workers=workers)
+    passages = load_passages()
     facts: dict[str, Any] = {"fingerprint": fingerprint(passages), "versions": versions}
     for split in ("train", "valid", "test"):
         texts = [p.text for p in passages if p.split == split]
         facts[split] = {"passages": len(texts), "words": sum(len(text.split()) for text in texts)}
     workdir.mkdir(parents=True, exist_ok=True)
-    temporary = cache.with_name(f"{cache.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({"facts": facts, "passages": [passage._asdict() for passage in passages]}))
-    temporary.replace(cache)
+    cache.write_text(json.dumps({"facts": facts, "passages": [passage._asdict() for passage in passages]}))
     return passages, facts
 
 
@@ -109,9 +101,7 @@ def train_tokenizer(workdir: Path, passages: Sequence[Passage], mark: str) -> Pr
         fast = PreTrainedTokenizerFast(
             tokenizer_object=raw, model_max_length=POSITIONS, clean_up_tokenization_spaces=False, **ends
         )
-        temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
-        fast.save_pretrained(temporary)
-        temporary.rename(folder)
+        fast.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if len(tokenizer) != VOCAB_SIZE:
         raise ValueError(f"the tokenizer has {len(tokenizer)} tokens instead of {VOCAB_SIZE}")

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from docs_lm.data import END, IGNORED, MASK, POSITIONS, SIZES, VOCAB_SIZE, Batch, Progress, Size, TokenLosses
 from numpy.random import Generator
 from transformers import ModernBertConfig, ModernBertForMaskedLM, PreTrainedTokenizerFast
+
+from scripts.docs_lm.data import END, IGNORED, MASK, POSITIONS, SIZES, VOCAB_SIZE, Batch, Best, Size, TokenLosses
 
 ARCHITECTURE, FAMILY, PIPELINE = "ModernBertForMaskedLM", "ModernBERT", "fill-mask"
 EVALUATION_LEVELS = 2  # random masks of each piece; their numbers of tokens are equally spaced
@@ -69,9 +70,9 @@ def _point_heads_at_neighbors(model: ModernBertForMaskedLM) -> None:
             key[head, pairs + layer.attn.head_dim // 2] = -_SHARPNESS * torch.sin(offset * frequencies)
 
 
-def describe_model(size: Size, done: Progress) -> dict[str, str]:
+def describe_model(size: Size, best: Best) -> dict[str, str]:
     """Return rows of the model card."""
-    bound = done.best_ppl_with_end
+    bound = best.ppl_with_end
     return {
         "architecture": f"ModernBERT, {size.layers} layers with full attention, width {size.width}, "
         f"{size.heads} heads, {POSITIONS} rotary positions, tied embeddings",

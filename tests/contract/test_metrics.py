@@ -13,7 +13,7 @@ import pytest
 from openended.harness.core import UNNAMED, DataError, NextToken, Plan, Ragged, UndefinedMetric, load_members
 from openended.harness.core.interfaces import Features, Metric, Scheme, Side
 from openended.harness.run.measure import add_intervals
-from scripts.worlds import Writer, draw
+from scripts.studies.worlds import Writer, draw
 
 ROOT = Path(__file__).parents[2]
 METRICS = load_members("metric")

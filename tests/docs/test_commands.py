@@ -14,6 +14,7 @@ import pytest
 
 from openended.harness.app.cli import list_commands
 from openended.harness.core import find_cache_root
+from scripts.studies.study import STUDIES
 from tests.docs.commands import PAGES, PLUGIN, build_folder, expand, read_commands, read_lines
 from tests.helpers import ROOT, openended
 
@@ -120,5 +121,7 @@ def test_scripts_and_extras_exist():
         for line in read_lines(page):
             for script in re.findall(r"(?:bash|python) (scripts/[\w/.]+)", line):
                 assert (ROOT / script).is_file(), f"{page.name}: {line}"
+            for name in re.findall(r"python -m scripts\.studies ([a-z_]+)", line):
+                assert name in STUDIES, f"{page.name}: {line}"
             for extra in re.findall(r"pip install '?openended\[(\w+)\]", line):
                 assert extra in project["optional-dependencies"], f"{page.name}: {line}"

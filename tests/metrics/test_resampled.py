@@ -17,9 +17,9 @@ from openended.metrics._ngrams.index import select_rows
 from openended.metrics.families import PermutationMetric, TwoSample
 from openended.metrics.frechet import _fit_gaussian, _frechet_influence
 from openended.metrics.vendi import vendi, vendi_influence
-from scripts.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks
-from scripts.equal_systems import CONTESTS, TESTS, measure
-from scripts.worlds import MODEL, Writer, draw
+from scripts.studies.coverage import LEFT_OUT, MARKS, count_needed_samples, read_rows, simulate, write_marks
+from scripts.studies.equal_systems import CONTESTS, TESTS, measure
+from scripts.studies.worlds import MODEL, Writer, draw
 
 N = 60
 METRICS = load_members("metric")
@@ -365,7 +365,9 @@ def test_every_metric_of_texts_has_draws_and_a_published_row_of_every_value(name
 
 def test_marks_are_those_of_the_published_coverages(tmp_path):
     write_marks(PAGE, tmp_path / "marks.yaml")
-    assert (tmp_path / "marks.yaml").read_text("utf-8") == MARKS.read_text("utf-8"), "run scripts/coverage.py --write"
+    assert (tmp_path / "marks.yaml").read_text("utf-8") == MARKS.read_text("utf-8"), (
+        "run python -m scripts.studies coverage --write"
+    )
 
 
 @pytest.mark.long
@@ -407,7 +409,7 @@ def test_a_table_separates_the_difference_that_it_names(title):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gen_ppl", "kid"])
 def test_intervals_hold_what_they_promise(name):
-    """A small part of what scripts/coverage.py measures: 240 intervals, 4 standard errors of 1.4 points."""
+    """A small part of what scripts/studies/coverage.py measures: 240 intervals, 4 standard errors of 1.4 points."""
     for shares in simulate(METRICS[name](), 60, 120, seed=7):
         assert shares.coverage == pytest.approx(0.95, abs=0.056), shares
         assert shares.false_positives <= 0.05 + 4 * 0.02, shares

@@ -20,7 +20,7 @@ from openended.metrics.q_entropy import QEntropy, average_by_position, q_entropy
 from openended.metrics.rank_histogram import RankHistogram, rank_histogram_divergence
 from openended.metrics.rep_l import RepL, distance_back, rep_l
 from openended.metrics.sparsemax_score import SparsemaxScore, sparsemax_score
-from scripts.worlds import classify_by_length
+from scripts.studies.worlds import classify_by_length
 from tests.helpers import ragged, side
 from tests.metrics.helpers import SEEDS, check_edges, compare, distributions, run, run_teacher_forced, stats_of
 from tests.oracles import language_model as slow

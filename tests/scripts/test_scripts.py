@@ -1,23 +1,19 @@
-"""Scripts: rows and pages of benchmarks, training of the bundled models at tiny size, the law of draws in float32."""
+"""Scripts: every benchmark and study at tiny size, rows and pages of benchmarks, training of the bundled models."""
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
 from argparse import Namespace
-from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from openended.harness.backends.denoiser.denoising import draw_in_float32
-from openended.harness.core import load_members
-from scripts import bench, messages, mutants, power, remeasure
-from scripts.float32_draws import GRID, compute_entropy, compute_float32_law
-from tests.helpers import ROOT
+from scripts import bench, messages
+from scripts.studies import power, study
+from tests.helpers import ROOT, openended
 from tests.lazy import LazyModule, torch
 
 
@@ -37,30 +33,6 @@ def test_messages_are_listed_with_examples_and_have_no_words_that_readers_stumbl
     )
     assert not [text for text in texts if stumbles.search(text)]
     assert messages.find_example("names {len(folders)} runs, and texts are printed of one: name that run")
-
-
-def test_numbers_of_the_pages_are_chosen_by_a_seed_and_compared_by_their_digits():
-    tables = remeasure.load_tables()
-    assert len(tables) > 7
-    claims, again, other = (remeasure.choose_claims(tables, seed, 20) for seed in (0, 0, 1))
-    assert claims == again != other
-    assert len({table.command for table, _ in claims}) > 5
-    assert remeasure.is_close("0.103", "0.104", 0.0)
-    assert not remeasure.is_close("0.103", "0.106", 0.0)
-    assert remeasure.is_close("5.48e-02", "0.0549", 0.0)
-    assert remeasure.is_close("1,024", "1,100", 0.1)
-
-
-def test_mutants_are_drawn_by_a_seed_and_change_one_expression():
-    drawn, again, other = (mutants.draw_mutants(["metrics/_mauve", "metrics/_ngrams"], seed, 30) for seed in (0, 0, 1))
-    changed = [mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8")) for mutant in drawn]
-    assert changed == [mutant.apply((ROOT / mutant.path).read_text(encoding="utf-8")) for mutant in again]
-    assert len(set(changed)) == 30
-    assert drawn != other
-    for mutant, text in zip(drawn, changed, strict=True):
-        tree = ast.parse(text)
-        assert ast.unparse(tree) != ast.unparse(ast.parse((ROOT / mutant.path).read_text(encoding="utf-8")))
-        assert mutants.find_tests(mutant.path)[-1].startswith("tests/metrics")
 
 
 def test_a_row_says_ratio_memory_and_agreement():
@@ -108,20 +80,6 @@ def test_every_area_lists_works_with_names_of_their_own():
         assert all("|" not in name for name in names)
 
 
-def test_a_measured_decision_takes_looks_until_it_is_decided():
-    rng = np.random.default_rng(0)
-    human, first = rng.normal(size=(2, 120, 4))
-    pool = power.Pool(human, [first], rng.normal(2.0, size=(120, 4)))
-    plans = [
-        power.DecisionPlan((power.PlannedComparison("a", "b", "kid"),), looks) for looks in ((20, 40, 60), (55, 60))
-    ]
-    estimate = partial(power.estimate_in_space, metric=load_members("metric")["kid"](), key="kid")
-    first, second = power.follow_looks(estimate, pool, plans, False, rng)
-    assert first == (True, pytest.approx(2 / 3, abs=0.34))
-    assert second == (True, pytest.approx(55 / 60))
-    assert power.parse_looks("4", 400) == (100, 200, 300, 400) == power.parse_looks("100,200,300,400", 8)
-
-
 def test_differences_of_a_mean_and_of_a_ratio_come_from_numbers_of_each_text():
     rng = np.random.default_rng(0)
     texts = np.stack([rng.integers(20, 60, (2, 400)), rng.normal(3, 0.3, (2, 400)), rng.normal(4, 1, (2, 400))], axis=2)
@@ -146,17 +104,88 @@ def test_everything_for_a_gpu_runs_on_the_simulated_device(tmp_path):
     text = page.read_text()
     assert text.count("waits per step, on sim:0") == 4
     assert text.count("dependent on the batch, on sim:0") == 3
-    assert "mauve, 500 + 500" in text
+    assert "mauve, 60 + 60" in text
     assert "skipped" not in text.split("## two_sample")[0]  # mauve-text may be missing
+
+
+@pytest.mark.parametrize(
+    "area",
+    [
+        pytest.param(area, marks=pytest.mark.slow if area == "loading" else pytest.mark.long)
+        for area in bench.AREAS
+        if area not in ("accelerator", "precision", "engines")
+    ],
+)
+def test_every_benchmark_of_the_harness_runs_at_tiny_sizes(area):
+    command = [sys.executable, "scripts/bench.py", "--simulate", "--only", area, "--repeats", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Studies: every row is computed at a tiny size
+
+TINY = {
+    "audit_faults": "--texts 4 --audits 1 --only =1.1 Gumbel channel half constant new twice",
+    "audit_honest": "--texts 4 --audits 1 --only ancestral min_p",
+    "audit_half": "--texts 4 --audits 1 --only bfloat16,",
+    "coverage": "--worlds 3 --n 40 --only zipf kid",
+    "huse": "--worlds 3",
+    "equal_systems": "--worlds 2 --only flips Kendall headline finding",
+    "features": "--n 40 --dimension 4 --only frechet",
+    "joint": "--n 8 --human 16 --worlds 3 --equal 3 --mix 0.5 --only kid frechet",
+    "looks": "--n 12 --looks 2 6,12 --worlds 2 --equal 2 --only kid gen_ppl entropy",
+    "resolution": "--worlds 1 --only sides",
+    "samplers": "--only first_hitting steps=1",
+}
+LONG = {"audit_half", "joint", "looks", "resolution"}
+SLOW = {"audit_faults", "audit_honest"}
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    words = "-m decoder=nucleus,greedy num_examples=24 max_new_tokens=6 metric=[kid,gen_ppl,entropy] report=none"
+    openended(words.split(), cwd=folder)
+    return folder / "outputs/runs"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.long if n in LONG else pytest.mark.slow if n in SLOW else []) for n in TINY],
+)
+def test_every_study_runs_at_a_tiny_size(name, request, capsys, tmp_path):
+    words = [name, *TINY[name].split()]
+    if name in ("joint", "looks"):
+        words += ["--runs", str(request.getfixturevalue("two_runs"))]
+    assert study.main(words) == 0
+    rows = capsys.readouterr().out.splitlines()
+    declared = study.load_study(name)
+    page = (ROOT / declared.page).read_text(encoding="utf-8")
+    heading = declared.heading
+    if isinstance(heading, str) and f"<!-- {heading} -->" in page:
+        width = len(study.split_row(study.read_rows(ROOT / declared.page, heading)[0]))
+        assert {len(study.split_row(row)) for row in rows} == {width}
+    assert rows
+
+
+def test_a_study_writes_its_rows_and_checks_them(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- samplers -->\n| sampler | V |\n| --- | --- |\n| duo steps=1 | old |\n<!-- end -->\nb\n")
+    words = ["samplers", "--only", "first_hitting", "duo steps=1", "--check"]
+    assert study.main([*words[:4], "--write", str(page)]) == 0
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert "| first_hitting | 4 | 6 | 0 |" in lines
+    assert len([line for line in lines if line.startswith("| duo steps=1 ")]) == 1
+    assert (lines[0], lines[-1]) == ("a", "b")
+    assert study.main(words) == 0
+    assert study.main(["huse", "--worlds", "2", "--only", "equal", "--check"]) == 1
+    assert "not on docs/metrics/huse.md" in capsys.readouterr().out
 
 
 # Objective, batches and initial weights of the bundled models, at tiny size
 
-sys.path.insert(0, str(ROOT / "scripts"))
-
-causal, masked, data, transformers = map(
-    LazyModule, ("docs_lm.causal", "docs_lm.masked", "docs_lm.data", "transformers")
-)
+causal, masked, data, train = (LazyModule(f"scripts.docs_lm.{name}") for name in ("causal", "masked", "data", "train"))
+transformers = LazyModule("transformers")
 
 OPTIONS = Namespace(model="tiny", dropout=0.0)
 
@@ -174,6 +203,29 @@ def model(tokenizer):
         return masked.build_model(OPTIONS, tokenizer).eval()
     finally:
         del data.SIZES["tiny"]
+
+
+def test_a_model_is_trained_calibrated_and_exported(tokenizer, tmp_path):
+    texts = ["Return the mean of an array along an axis.", "Open a file and return the number of its bytes."] * 40
+    sequences = {split: data.encode(tokenizer, texts) for split in ("train", "valid")}
+    options = Namespace(
+        model="tiny", assets=tmp_path, tokens=12_000, batch_tokens=512, lr=0.01, warmup=2, decay=0.5, weight_decay=0.05,
+        dropout=0.0, bfloat16=False, eval_tokens=4000, patience=2, calibrate=True, seed=0,
+    )  # fmt: skip
+    count = {"passages": 1, "words": 2}
+    facts = {"fingerprint": "f", "versions": {"numpy": "2"}, "train": count, "valid": count, "test": count}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(data.SIZES, "tiny", data.Size(32, 2, 4, 0, 0, 0.0, "test"))
+        training = train.Training(options, causal, tokenizer, sequences, facts)
+        fresh = causal.build_model(options, tokenizer)
+        before, best = training.evaluate(fresh)[0], training.train(fresh)
+        assert best.ppl < before / 10
+        assert training.calibrate(fresh) in train.CALIBRATION_GRID
+        training.export(fresh, best)
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tiny").num_parameters() == sum(
+        p.numel() for p in fresh.parameters()
+    )
+    assert "--model tiny --tokens 12000" in (tmp_path / "tiny/README.md").read_text(encoding="utf-8")
 
 
 def test_the_mask_token_is_the_only_addition(tokenizer):
@@ -247,30 +299,3 @@ def test_causal_batches_hold_every_token_once(tokenizer):
         real = batch.targets[:, :-1] != data.IGNORED
         assert torch.equal(batch.inputs[:, 1:][real & (batch.targets[:, 1:] != data.IGNORED)],
                            batch.targets[:, :-1][real & (batch.targets[:, 1:] != data.IGNORED)])  # fmt: skip
-
-
-# The law of a draw in float32 against the draws themselves, for each value that a rare token's noise can take
-
-
-@pytest.mark.parametrize("q", [2e-8, 6e-8, 3e-7])
-def test_a_rare_token_wins_as_often_as_the_law_says(q):
-    """The token's noise is k * 2^-24 with probability 2^-24; another token, or the mask, has all other probability."""
-    draws, wins = 40_000, 0.0
-    rest = torch.from_numpy(np.random.default_rng(0).random((draws, 1), dtype=np.float32))
-    probs = torch.tensor([[q, 1 - q]], dtype=torch.float64).expand(draws, 2)
-    for k in range(1, int(30 * q / GRID) + 30):
-        rare = torch.full((draws, 1), 1 - k * GRID, dtype=torch.float32)
-        wins += GRID * float((draw_in_float32(probs, torch.cat([rare, rest], dim=1)) == 0).float().mean())
-    assert wins == pytest.approx(GRID / np.expm1(GRID / q), rel=0.05)
-
-
-def test_more_steps_lose_more_entropy():
-    zipf = (1 / np.arange(1, 4097))[None, :]
-    zipf /= zipf.sum()
-    lost = [
-        float((compute_entropy(zipf) - compute_entropy(compute_float32_law(zipf, np.array([1 / steps]))))[0])
-        for steps in (1, 64, 1024, 4096)
-    ]
-    assert lost[0] == pytest.approx(0, abs=1e-3)
-    assert lost == sorted(lost)
-    assert lost[-1] > 0.2

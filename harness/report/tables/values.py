@@ -418,7 +418,7 @@ def describe_coverage(columns: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
     """Return a line with the intervals shown that contain the true value less or more often than they say.
 
     The shares are those of the least and of the most covered kind of text, of the measured size nearest to that of the
-    run: `scripts/coverage.py` writes them.
+    run: the study `coverage` of `scripts/studies` writes them.
     """
     with_interval = [cells[0] for cells in columns if cells[0]["interval"]]
     if not with_interval:

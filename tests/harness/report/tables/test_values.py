@@ -689,7 +689,7 @@ def test_nothing_is_marked_where_the_scoring_model_is_out_of_its_domain():
 
 
 def test_intervals_far_from_95_percent_are_named_with_their_coverage_at_the_nearest_measured_size():
-    """Self-BLEU-1 is too wide on every kind of text, Entropy-1 right; `scripts/coverage.py` measures 100 and 300."""
+    """Self-BLEU-1 is too wide on every kind of text, Entropy-1 right; `scripts/studies/coverage.py` measures 100 and 300."""
     shares = yaml.safe_load((Path(value_tables.__file__).with_name("coverage.yaml")).read_text("utf-8"))
     for texts, nearest in ((120, 100), (250, 300), (5000, 300)):
         signature = f"self_bleu|n:{texts}"

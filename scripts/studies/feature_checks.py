@@ -1,25 +1,19 @@
-#!/usr/bin/env python
 """Check two-sample metrics where the right answer is known: Gaussian mixtures in place of embedded texts.
 
 Differences are measured on a metric's own scale: 0 is the best possible value, 1 that of two laws that are far apart.
 """
 
-import argparse
 import dataclasses
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from openended.harness.core import F64, Features, Metric, Side, UndefinedMetric, load_members  # noqa: E402
-from openended.metrics.families import TwoSample  # noqa: E402
-from scripts.readme import rewrite  # noqa: E402
+from openended.harness.core import F64, Features, Metric, Side, UndefinedMetric, load_members
+from openended.metrics.families import TwoSample
+from scripts.studies.study import Row, Study
 
 TOLERANCE = 0.05  # of the metric's scale
 SEEDS = 6
@@ -148,37 +142,18 @@ def check_probe(probe: Probe) -> dict[str, bool]:
     }  # fmt: skip
 
 
-def format_table(n: int, dimension: int) -> str:
-    """Return the table as Markdown: values by checks."""
-    lines: list[str] = []
+def list_checks(n: int = 300, dimension: int = 16) -> Iterator[Row]:
+    """Yield a row for each value of every two-sample metric of embeddings: which checks it passes, and how many."""
+
+    def compute(title: str, probe: Probe) -> Iterator[list[str]]:
+        warnings.simplefilter("ignore")
+        if checks := check_probe(probe):
+            marks = ["✓" if passed else "–" for passed in checks.values()]
+            yield [title, *marks, f"{sum(checks.values())} of {len(checks)}"]
+
     for probe in list_probes(n, dimension):
-        checks = check_probe(probe)
-        if not checks:
-            continue
-        if not lines:
-            lines += [f"| value | {' | '.join(checks)} | passed |", f"| --- |{' :---: |' * len(checks)} ---: |"]
-        name = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
-        passed = f"{sum(checks.values())} of {len(checks)}"
-        lines.append(f"| `{name}` | {' | '.join('✓' if ok else '–' for ok in checks.values())} | {passed} |")
-        print(f"{name}: {passed}", file=sys.stderr)
-    return "\n".join(lines)
+        title = probe.metric.name if probe.key == probe.metric.name else f"{probe.metric.name}.{probe.key}"
+        yield f"`{title}`", partial(compute, f"`{title}`", probe)
 
 
-def main() -> None:
-    """Print the table, or write it into the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=400, help="rows a side")
-    parser.add_argument("--dimension", type=int, default=16)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/stress.md")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    table = format_table(options.n, options.dimension)
-    page = ROOT / "docs/stress.md"
-    if options.write:
-        page.write_text(rewrite(str(page), page.read_text(encoding="utf-8"), {"FEATURES": table}), encoding="utf-8")
-    else:
-        print(table)
-
-
-if __name__ == "__main__":
-    main()
+FEATURES = Study(rows=list_checks, page="docs/stress.md", heading="features")

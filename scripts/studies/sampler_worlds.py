@@ -7,11 +7,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from openended.harness.backends.denoiser import denoising
+from scripts.studies.study import Row, Study
 
 _AXES = "abcdefgh"
 
@@ -240,16 +242,17 @@ SAMPLERS: tuple[denoising.DenoisingDecoder, ...] = (
 )
 
 
-def print_samplers(samplers: Sequence[denoising.DenoisingDecoder] = SAMPLERS, world: MarkovWorld | None = None) -> None:
-    """Print a line for each sampler: name, world, and the total variation from the world's law."""
-    world = world or MarkovWorld()
-    print(f"{'sampler':<64} {'V':>2} {'L':>2}  total variation")
-    for decoder in samplers:
+def list_samplers() -> Iterator[Row]:
+    """Yield a row for each sampler: size of its world, and the total variation from the world's law."""
+
+    def compute(decoder: denoising.DenoisingDecoder) -> Iterator[list[str]]:
         is_remembering = isinstance(decoder, denoising.Remdm) and decoder.strategy == "conf"
-        used = SMALL if is_remembering else world
-        distance = total_variation(compute_output_law(used, decoder), used.law())
-        print(f"{decoder.title:<64} {used.vocab_size:>2} {used.length:>2}  {distance:.2e}")
+        world = SMALL if is_remembering else MarkovWorld()
+        distance = total_variation(compute_output_law(world, decoder), world.law())
+        yield [decoder.title, str(world.vocab_size), str(world.length), f"{distance:.2e}" if distance > 1e-12 else "0"]
+
+    for decoder in SAMPLERS:
+        yield decoder.title, partial(compute, decoder)
 
 
-if __name__ == "__main__":
-    print_samplers()
+SAMPLED = Study(rows=list_samplers, page="docs/denoisers.md", heading="samplers")

@@ -1,19 +1,14 @@
-"""Measure how often each test calls equal systems different: the share of p-values below 5 % and below 50 %.
-
-    python scripts/equal_systems.py [--worlds 1000] [--tests bold] [--write docs/statistics.md]
-    python scripts/equal_systems.py --resolution [--worlds 300] [--write docs/resolution.md]
+"""How often each test calls equal systems different: the share of p-values below 5 % and below 50 %.
 
 In each world, all systems follow one law. Values of systems go through the report as records in memory; metrics with a
 p-value of their own compare disjoint draws of docstring passages. Tests that print a decision instead of a p-value
 (bold cells, verdicts, intervals) count as p = 0 where they call equal systems different, else as p = 1.
 
-With `--resolution`, systems differ by what a table says it resolves: how often is the best separated from its rival?
+`resolution`: systems differ by what a table says it resolves; how often is the best separated from its rival?
 """
 
-import argparse
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -42,11 +37,8 @@ from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
 from openended.metrics._ngrams.statistics import entropy_by_text
 from openended.metrics.correlation import correlate
 from openended.metrics.families import NgramIndex
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.coverage import replace_rows
-from scripts.worlds import draw_passages
+from scripts.studies.study import Row, Study
+from scripts.studies.worlds import draw_passages
 
 Law = Literal["normal", "skewed", "share"]
 Method = Literal["examples", "bootstrap", "halves", "subsample", "seeds"]  # what the error of a value is estimated from
@@ -315,35 +307,28 @@ def measure(title: str, worlds: int, seed: int = 0, **options: float) -> F64:
     return finite
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Print or write a row for each test."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=1000)
-    parser.add_argument("--tests", nargs="*", default=[""], help="beginnings of the names of tests; default: all")
-    parser.add_argument("--write", type=Path, default=None)
-    parser.add_argument("--resolution", action="store_true")
-    parser.add_argument("--drop", type=float, help="power: how much worse the last checkpoint of `last good` is")
-    options = parser.parse_args(words)
-    drop = {} if options.drop is None else {"drop": options.drop}
-    rows = []
-    if options.resolution:
-        for title, contest in CONTESTS.items():
-            if title.startswith(tuple(options.tests)):
-                shares = [100 * contest.measure_power(*field, options.worlds) for field in FIELDS]
-                rows.append(f"| {title} | {' | '.join(f'{share:.0f}' for share in shares)} |")
-                print(rows[-1], flush=True)
-        if options.write:
-            replace_rows(options.write, "resolution", rows, columns=(1,))
-        return
+def list_tests(worlds: int = 1000, drop: float = 0.0) -> Iterator[Row]:
+    """Yield a row for each test; by `drop` standard errors, the last checkpoint of `last good` is worse."""
+
+    def compute(title: str) -> Iterator[list[str]]:
+        p_values = measure(title, worlds, **({"drop": drop} if drop else {}))
+        low, half = (f"{100 * np.mean(p_values < level):.1f}" for level in (0.05, 0.5))
+        yield [title, f"{len(p_values):,}", low, "–" if set(p_values) <= {0.0, 1.0} else half]
+
     for title in TESTS:
-        if title.startswith(tuple(options.tests)):
-            p_values = measure(title, options.worlds, **drop)
-            low, half = (f"{100 * np.mean(p_values < level):.1f}" for level in (0.05, 0.5))
-            rows.append(f"| {title} | {len(p_values):,} | {low} | {'–' if set(p_values) <= {0.0, 1.0} else half} |")
-            print(rows[-1], flush=True)
-    if options.write:
-        replace_rows(options.write, "p-values", rows, columns=(1,))
+        yield title, partial(compute, title)
 
 
-if __name__ == "__main__":
-    main()
+def list_contests(worlds: int = 300) -> Iterator[Row]:
+    """Yield a row for each kind of column: the percentage of worlds in which the best is separated from its rival."""
+
+    def compute(title: str) -> Iterator[list[str]]:
+        shares = [100 * CONTESTS[title].measure_power(*field, worlds) for field in FIELDS]
+        yield [title, *(f"{share:.0f}" for share in shares)]
+
+    for title in CONTESTS:
+        yield title, partial(compute, title)
+
+
+EQUAL = Study(rows=list_tests, page="docs/statistics.md", heading="p-values")
+RESOLUTION = Study(rows=list_contests, page="docs/resolution.md", heading="resolution")

@@ -1,26 +1,12 @@
-"""Measure how many texts a decision between two systems needs, by the way in which their difference is estimated.
+"""How many texts a decision between two systems needs, by the way in which their difference is estimated.
 
-    python scripts/power.py RUNS [--n 300] [--human 1158] [--worlds 60] [--equal 60] [--metrics mauve,kid] [--mix 0.15]
-                            [--name docs --write docs/resolution.md]
-    python scripts/power.py RUNS --looks 8 4 20,100,150,400 [--n 400] [--worlds 60] [--equal 60] [--seconds 400]
-                            [--metrics mauve,kid,gen_ppl,entropy]
-
-RUNS are finished runs of two systems on the same prompts whose embeddings are in the store; for worlds of equal systems
-alone (`--worlds 0 --looks …`), two seeds of one system. With `--mix`, the second
-system is the first, with this share of its texts replaced by texts of the other. A world draws n of the prompts, and
-human texts of as many prompts as `--human` says. Three ways are compared: docs/resolution.md. A world of equal systems
-has the two seeds of the first system, exchanged at random by prompt, or texts of other prompts if it has one seed.
-
-With `--looks`, a world is a decision at so many equal looks, the last with n texts, or at looks of typed sizes, against
-the human texts that runs of these sizes have (prompts and ceiling): how often it is decided, and after which share of
-the texts. All plans see the same worlds. `gen_ppl`, a ratio, and `entropy`, a mean over texts, are decided by the
-difference alone; a run also tests the distances to the human value, and decides less often.
+`--runs` are finished runs of two systems on the same prompts whose embeddings are in the store; for worlds of equal
+systems alone (`looks --worlds 0`), two seeds of one system. A world draws n of the prompts, and human texts of as many
+prompts as `--human` says. A world of equal systems has the two seeds of the first system, exchanged at random by
+prompt, or texts of other prompts if it has one seed.
 """
 
-import argparse
 import math
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,10 +27,7 @@ from openended.harness.report.analysis.group_sequential import (
 from openended.harness.results import System, group_systems, read_results, read_rows_of_run
 from openended.harness.results.joint import read_human_vectors, read_vectors
 from openended.metrics.families import Quantized, TwoSample
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from scripts.coverage import replace_rows
+from scripts.studies.study import Row, Study
 
 WAYS = ("usual", "printed", "joint")
 VALUES = {
@@ -52,9 +35,6 @@ VALUES = {
     "knn_precision_recall": ("precision", "recall", "density", "coverage"),
 }  # fmt: skip
 NEED = core.Need("embeddings", by="embedder", scope="prompt_and_continuation")
-HEAD = """\
-| value | difference, printed | joint | s.d. usual | printed | joint | texts needed | false positives | s.e. / s.d. |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"""
 OF_TEXTS = ("gen_ppl", "entropy")  # decided from three numbers of each text
 Test = tuple[float, float, float]  # difference, its standard error and its p-value
 Estimate = tuple[float, float, float]  # difference, its standard error and the degrees of freedom of Student's test
@@ -71,12 +51,13 @@ class Pool:
     second: core.F64
 
 
-def load_pool(paths: Sequence[Path], *, of_texts: bool = False) -> Pool:
+@cache
+def load_pool(paths: Sequence[str], *, of_texts: bool = False) -> Pool:
     """Read the embeddings of two systems and of the human texts from the store.
 
     With `of_texts`, tokens, mean loss in nats and entropy of each text of the systems are in place of its embedding.
     """
-    results = read_results(paths)
+    results = read_results([Path(path) for path in paths])
     systems = sorted(group_systems(results.values), key=lambda system: -len(system.items[0].sources))
     if len(systems) not in (1, 2):
         raise SystemExit(f"expected runs of one or two systems, got {', '.join(s.name for s in systems)}")
@@ -202,26 +183,6 @@ def follow_looks(
     return decided
 
 
-def measure_decisions(key: str, options: argparse.Namespace) -> list[str]:
-    """Return the lines of a value in the table of decisions, one for each plan."""
-    plans = [DecisionPlan((PlannedComparison("a", "b", key),), sizes) for sizes in options.looks]
-    pool, estimate = load_pool(options.runs, of_texts=key in OF_TEXTS), partial(estimate_of_texts, key=key)
-    if key not in OF_TEXTS:
-        estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
-    lines = [f"| {options.name} | {key} | {', '.join(map(str, plan.looks))} |" for plan in plans]
-    for equal, worlds in ((False, options.worlds), (True, options.equal)):
-        start, decided = time.process_time(), list[list[tuple[bool, float]]]()
-        while len(decided) < worlds and time.process_time() - start < options.seconds:
-            rng = np.random.default_rng([2, equal, options.start + len(decided)])
-            decided.append(follow_looks(estimate, pool, plans, equal, rng))
-        for number, of_plan in enumerate(zip(*decided, strict=True)):
-            calls, shares = zip(*of_plan, strict=True)
-            lines[number] += f" {sum(calls)} of {len(calls):,} | {np.mean(shares):.0%} |"
-        if not decided:
-            lines = [f"{line} | |" for line in lines]
-    return lines
-
-
 def parse_looks(word: str, n: int) -> tuple[int, ...]:
     """Return the sizes of `8` equal looks, the last at n, or typed sizes, `20,100,400`."""
     sizes = tuple(map(int, word.split(",")))
@@ -244,55 +205,70 @@ def compare_equal_systems(
             yield key, (a[key] - b[key], both.std_error(), both.p_value(a[key] - b[key]))
 
 
-def format_line(title: str, differences: Mapping[str, Sequence[float]], tests: Sequence[Test]) -> str:
-    """Return a line of the table; the texts needed by the joint way are a share of those of the usual one."""
-    means = [f"{np.mean(differences[way]):.3g}" for way in WAYS[1:]]
-    deviations = [float(np.std(differences[way], ddof=1)) for way in WAYS]
-    apart, errors, p_values = (np.array(column) for column in zip(*tests, strict=True))
-    wrong, ratio = np.mean(p_values < 0.05), np.sqrt(np.mean(errors**2)) / np.std(apart, ddof=1)
-    numbers = " | ".join([*means, *(f"{deviation:.3g}" for deviation in deviations)])
-    return f"| {title} | {numbers} | 1 / {(deviations[0] / deviations[2]) ** 2:.1f} | {wrong:.1%} | {ratio:.2f} |"
+def list_ways(
+    runs: tuple[str, ...] = (), n: int = 300, human: int = 1158, worlds: int = 60, equal: int = 60, mix: float = 0.0,
+    name: str = "docs",
+) -> Iterator[Row]:  # fmt: skip
+    """Yield rows for each metric: differences and standard deviations of three ways, false positives, and errors.
 
+    With `--mix`, the second system is the first, with this share of its texts replaced by texts of the other; `--name`
+    is that of the texts, in the page.
+    """
+    del name
 
-def main() -> None:
-    """Run the worlds; print a table, or write it into a page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
-    for name, default in (("n", 300), ("human", 1158), ("worlds", 60), ("equal", 60)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--metrics", default=",".join(VALUES))
-    parser.add_argument("--looks", nargs="*", default=[])
-    parser.add_argument("--start", type=int, default=0, help="number of the first world of `--looks`")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="CPU seconds for each value of `--looks`")
-    parser.add_argument("--mix", type=float, default=0.0)
-    parser.add_argument("--name", default="docs", help="of the texts, in the page")
-    parser.add_argument("--write", type=Path)
-    options = parser.parse_args()
-    options.looks = [parse_looks(word, options.n) for word in options.looks]
-    if options.looks:
-        for name in options.metrics.split(","):
-            print("\n".join(measure_decisions(name, options)), flush=True)
-        return
-    pool, lines = load_pool(options.runs), [HEAD]
-    for name in options.metrics.split(","):
-        metric = core.load_members("metric")[name]()
-        differences: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        tests: dict[str, list[Test]] = defaultdict(list)
-        for world in range(options.worlds):
+    def compute(metric: TwoSample) -> Iterator[list[str]]:
+        pool, differences, tests = load_pool(runs), defaultdict(list), defaultdict(list)
+        for world in range(worlds):
             rng = np.random.default_rng([0, world])
-            for way, key, value in compare_ways(metric, pool, options.n, options.human, options.mix, rng):
-                differences[key][way].append(value)
-        for world in range(options.equal):
+            for way, key, value in compare_ways(metric, pool, n, human, mix, rng):
+                differences[key, way].append(value)
+        for world in range(equal):
             rng = np.random.default_rng([1, world])
-            for key, test in compare_equal_systems(metric, pool, options.n, options.human, rng):
+            for key, test in compare_equal_systems(metric, pool, n, human, rng):
                 tests[key].append(test)
-        lines += [
-            format_line(f"{name} {key}" if key != name else key, differences[key], tests[key]) for key in VALUES[name]
-        ]
-        print("\n".join(lines[-len(VALUES[name]) :]), flush=True)
-    if options.write:
-        replace_rows(options.write, f"measured on {options.name}", lines[1:], [1])
+        for key in VALUES[metric.name]:
+            means = [f"{np.mean(differences[key, way]):.3g}" for way in WAYS[1:]]
+            deviations = [float(np.std(differences[key, way], ddof=1)) for way in WAYS]
+            gaps, errors, p_values = (np.array(column) for column in zip(*tests[key], strict=True))
+            ratio = np.sqrt(np.mean(errors**2)) / np.std(gaps, ddof=1)
+            yield [
+                f"{metric.name} {key}" if key != metric.name else key, *means, *(f"{sd:.3g}" for sd in deviations),
+                f"1 / {(deviations[0] / deviations[2]) ** 2:.1f}", f"{np.mean(p_values < 0.05):.1%}", f"{ratio:.2f}",
+            ]  # fmt: skip
+
+    for metric in VALUES:
+        yield metric, partial(compute, core.load_members("metric")[metric]())
 
 
-if __name__ == "__main__":
-    main()
+def list_decisions(
+    runs: tuple[str, ...] = (), looks: tuple[str, ...] = ("8",), n: int = 400, worlds: int = 60, equal: int = 60,
+    start: int = 0, name: str = "docs",
+) -> Iterator[Row]:  # fmt: skip
+    """Yield rows for each value: how often it is decided, and after which share of the texts, by each plan of looks.
+
+    A world is a decision at so many equal looks, the last with n texts, or at looks of typed sizes, `20,100,400`,
+    against the human texts that runs of these sizes have (prompts and ceiling). All plans see the same worlds, numbered
+    from `--start`. `gen_ppl`, a ratio, and `entropy`, a mean over texts, are decided by the
+    difference alone; a run also tests the distances to the human value, and decides less often.
+    """
+
+    def compute(key: str) -> Iterator[list[str]]:
+        plans = [DecisionPlan((PlannedComparison("a", "b", key),), parse_looks(word, n)) for word in looks]
+        pool, estimate = load_pool(runs, of_texts=key in OF_TEXTS), partial(estimate_of_texts, key=key)
+        if key not in OF_TEXTS:
+            estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
+        rows = [[name, key, ", ".join(map(str, plan.looks))] for plan in plans]
+        for are_equal, count in ((False, worlds), (True, equal)):
+            streams = (np.random.default_rng([2, are_equal, world]) for world in range(start, start + count))
+            decided = [follow_looks(estimate, pool, plans, are_equal, rng) for rng in streams]
+            for number, row in enumerate(rows):
+                calls, shares = zip(*(world[number] for world in decided), strict=True) if decided else ((), ())
+                row += [f"{sum(calls)} of {count:,}", f"{np.mean(shares):.0%}"] if decided else ["", ""]
+        yield from rows
+
+    for key in (*VALUES, *OF_TEXTS):
+        yield key, partial(compute, key)
+
+
+JOINT = Study(rows=list_ways, page="docs/resolution.md", heading=lambda options: f"measured on {options['name']}")
+LOOKS = Study(rows=list_decisions, page="docs/resolution.md", heading="decisions")

@@ -12,6 +12,7 @@ from openended.harness.core.interfaces import Features, Metric, Need, Side
 from openended.harness.core.io import read_jsonl
 from openended.harness.core.types import F64, I64, NextToken, Ragged
 from openended.metrics._common import Mask
+from scripts.studies.study import ROOT
 
 VOCABULARY, TOPICS, DIMENSIONS = 3000, 12, 12
 
@@ -151,7 +152,7 @@ OF_TOPICS: dict[str, Callable[[np.random.Generator, I64, Writer], object]] = {
 # random projection of its word counts.
 
 LEAST_WORDS, MOST_WORDS, DIRECTIONS = 20, 64, 128
-TOKENIZER = Path(__file__).resolve().parents[1] / "harness/assets/docs-m/tokenizer.json"
+TOKENIZER = ROOT / "harness/assets/docs-m/tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,114 @@
+"""Studies: simulations whose results are tables of the documentation.
+
+    python -m scripts.studies                              # list all studies
+    python -m scripts.studies NAME --help                  # sizes of a study
+    python -m scripts.studies NAME [--only WORD …] [--write [PAGE]] [--check]
+
+A study declares its page and its rows; here they are selected, computed, printed, and written into the page or
+compared with it. Every row follows from the options alone: its random numbers are keyed.
+"""
+
+import argparse
+import importlib
+import inspect
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+END = "<!-- end -->"
+STUDIES = {
+    "audit_faults": "audit_power:FAULTS", "audit_honest": "audit_power:HONEST", "audit_half": "audit_power:HALF",
+    "coverage": "coverage:COVERAGE", "huse": "coverage:HUSE", "equal_systems": "equal_systems:EQUAL",
+    "features": "feature_checks:FEATURES", "joint": "power:JOINT", "looks": "power:LOOKS",
+    "resolution": "equal_systems:RESOLUTION", "samplers": "sampler_worlds:SAMPLED",
+}  # fmt: skip
+"""Name → module of this folder and name of the study in it."""
+
+Cells = Sequence[str]
+Row = tuple[str, Callable[[], Iterable[Cells]]]
+"""What is selected by `--only`, and what computes its lines of the table, with their first cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A table of a page and what computes it."""
+
+    rows: Callable[..., Iterable[Row]]  # its keyword arguments with defaults are the options
+    page: str
+    heading: str | Callable[[dict[str, Any]], str]  # of the comment above the table; a function of the options
+    columns: Sequence[int] = (0,)  # lines of the page that agree in these are replaced
+    finish: Callable[[Path], None] | None = None  # writes what is derived from the page
+
+
+def read_rows(page: Path, heading: str) -> list[str]:
+    """Return the lines of a page's table under its two lines of column names."""
+    return page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")[2].partition(END)[0].splitlines()[2:]
+
+
+def split_row(row: str) -> list[str]:
+    """Return the cells of a line of a table."""
+    return [cell.strip() for cell in row.strip().strip("|").split(" | ")]
+
+
+def replace_rows(page: Path, heading: str, rows: Sequence[str], columns: Sequence[int]) -> None:
+    """Replace the rows of a page's table that agree with new ones in some columns, and add those that are new."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for part in (read_rows(page, heading), rows):
+        by_key: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for row in part:
+            by_key[tuple(split_row(row)[at] for at in columns)].append(row)
+        groups |= by_key
+    before, mark, after = page.read_text(encoding="utf-8").partition(f"<!-- {heading} -->\n")
+    if not mark:
+        raise SystemExit(f"{page}: no table under <!-- {heading} -->; add this line and the two lines of column names")
+    table, end, after = after.partition(END)
+    lines = [*table.splitlines()[:2], *(row for group in groups.values() for row in group)]
+    page.write_text(before + mark + "\n".join(lines) + "\n" + end + after, encoding="utf-8")
+
+
+def load_study(name: str) -> Study:
+    """Import a study."""
+    module, _, field = STUDIES[name].partition(":")
+    study: Study = getattr(importlib.import_module(f"scripts.studies.{module}"), field)
+    return study
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a study; return 1 if `--check` finds a row that the page does not have."""
+    name, *words = [*(sys.argv[1:] if words is None else words), ""]
+    if name not in STUDIES:
+        print(__doc__, *(f"{name:<15} {load_study(name).page}" for name in STUDIES), sep="\n")
+        return 2
+    study = load_study(name)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m scripts.studies {name}", description=inspect.getdoc(study.rows),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for option in inspect.signature(study.rows).parameters.values():
+        kind, nargs = (str, "*") if isinstance(option.default, tuple) else (type(option.default), None)
+        parser.add_argument(f"--{option.name.replace('_', '-')}", type=kind, default=option.default, nargs=nargs)
+    parser.add_argument("--only", nargs="*", default=[""], help="rows whose names contain one of these")
+    parser.add_argument("--write", nargs="?", type=Path, const=ROOT / study.page, help=f"into {study.page}")
+    parser.add_argument("--check", action="store_true", help=f"compare with {study.page}")
+    options = vars(parser.parse_args(words[:-1]))
+    only, page, check = (options.pop(option) for option in ("only", "write", "check"))
+    options = {option: tuple(value) if isinstance(value, list) else value for option, value in options.items()}
+    rows = []
+    for title, compute in study.rows(**options):
+        if any(word in title for word in only):
+            for cells in compute():
+                rows.append(f"| {' | '.join(cells)} |")
+                print(rows[-1], flush=True)
+    heading = study.heading if isinstance(study.heading, str) else study.heading(options)
+    if page:
+        replace_rows(page, heading, rows, study.columns)
+        if study.finish:
+            study.finish(page)
+    others = [row for row in rows if row not in read_rows(ROOT / study.page, heading)] if check else []
+    for row in others:
+        print(f"not on {study.page}: {row}")
+    return int(bool(others))
