@@ -21,7 +21,6 @@ from openended.harness.app.hydra.plan import plan_jobs
 from openended.harness.app.hydra.search_space import add_integer_hint, parse_objectives, parse_space
 from openended.harness.app.hydra.study import (
     AUTO,
-    GRID_SAMPLER,
     SearchPlan,
     StudyRunner,
     Values,
@@ -97,8 +96,7 @@ class Search:
         )  # fmt: skip
         plan.check()
         self.plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
-        is_grid = plan.method == GRID_SAMPLER
-        self.total = len(self.space.list_settings()) if is_grid else _read_integer(node, "trials", 1)
+        self.total = _read_integer(node, "trials", 1)
         """Number of settings in the complete study."""
         processes = int(config.hydra.launcher.get("processes") or 1)
         self.batch = processes if node["batch"] == AUTO else _read_integer(node, "batch", 1)
@@ -249,8 +247,7 @@ def run_search(composer: Composer, config: DictConfig) -> None:
     with describe_study_errors(search.storage):
         done = count_finished(search.storage, plan.name)
     left = max(search.total - done, 0)
-    first = GRID_SAMPLER if plan.method == GRID_SAMPLER else "random"
-    runner = StudyRunner(SearchPlan("plan", plan.space, plan.objectives, first), None)
+    runner = StudyRunner(SearchPlan("plan", plan.space, plan.objectives, "random"), None)
     runner.start()
     jobs = [plan.space.words(chosen, seed) for _, chosen in runner.ask(left) for seed in plan.space.seeds]
     if config.plan_only != "json":

@@ -7,7 +7,6 @@ of one choice alone stand under its name: `spaces.nucleus.p=interval(0.5,1)`. Ev
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -52,16 +51,6 @@ class Parameter:
         """Return the values to check before anything runs: every word, or the lowest and highest number."""
         return self.choices or tuple(str(int(v)) if self.whole else format_number(v) for v in (self.low, self.high))
 
-    def values(self) -> tuple[Any, ...]:
-        """List all values in the study's types."""
-        if self.choices:
-            return self.choices
-        if self.step is None and not self.whole:
-            raise SpecError(f"{self.name}: sampler=grid tries every value, and an interval has too many; type a range")
-        step = self.step or 1
-        numbers = [self.low + i * step for i in range(round((self.high - self.low) / step) + 1)]
-        return tuple(int(v) for v in numbers) if self.whole else tuple(numbers)
-
 
 @dataclass(frozen=True, slots=True)
 class Space:
@@ -103,16 +92,6 @@ class Space:
                 outer = first | ({parameter.key: end} if parameter.when is None else dict([parameter.when]))
                 inner = {p.key: p.ends()[0] for p in self._list_inner(outer)}
                 yield outer | inner | {parameter.key: end}
-
-    def list_settings(self) -> list[dict[str, Any]]:
-        always = [p for p in self.parameters if p.when is None]
-        out: list[dict[str, Any]] = []
-        for values in product(*(p.values() for p in always)):
-            outer = {p.name: v for p, v in zip(always, values, strict=True)}
-            inner = self._list_inner({p.key: str(v) for p, v in zip(always, values, strict=True)})
-            inner_values = product(*(p.values() for p in inner))
-            out += [outer | {p.name: v for p, v in zip(inner, chosen, strict=True)} for chosen in inner_values]
-        return out
 
 
 def format_number(value: float) -> str:

@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 Values = tuple[float, ...]
-AUTO, GRID_SAMPLER = "auto", "grid"
+AUTO = "auto"
 SAMPLERS = {"tpe": "TPESampler", "random": "RandomSampler", "nsgaii": "NSGAIISampler", "nsgaiii": "NSGAIIISampler",
             "qmc": "QMCSampler", "gp": "GPSampler"}  # fmt: skip
-SEVERAL = ("tpe", "random", "nsgaii", "nsgaiii", "qmc", GRID_SAMPLER)  # for more than one objective
+SEVERAL = ("tpe", "random", "nsgaii", "nsgaiii", "qmc")  # for more than one objective
 # Names of the attributes of a trial.
 OWNER, CHOSEN, ERROR, MADE, AGAIN, FRESH = "owner", "chosen", "error", "made", "again", "fresh"
 
@@ -53,7 +53,7 @@ class SearchPlan:
         return self.sampler if self.sampler != AUTO else "tpe" if len(self.objectives) == 1 else "nsgaii"
 
     def check(self) -> None:
-        accepted = (AUTO, *SAMPLERS, GRID_SAMPLER)
+        accepted = (AUTO, *SAMPLERS)
         if self.sampler not in accepted:
             raise SpecError(f"sampler: no {self.sampler!r}{core.suggest(self.sampler, accepted)}")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
@@ -62,15 +62,11 @@ class SearchPlan:
             raise SpecError("rungs: settings are pruned by one objective, and there are several; set rungs=[]")
         if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
             raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
-        if self.method == GRID_SAMPLER:
-            self.space.list_settings()
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
         """Return the sampler for the trial of this number."""
         seed = core.derive_seed(self.seed, "search", number) % 2**32
-        if self.method == GRID_SAMPLER:  # the study already holds every setting
-            return RandomSampler(seed=seed)
         options = {str(k): v for k, v in self.options.items()} | {"seed": seed}
         if self.method == "qmc":  # one sequence for all trials; parameters that it does not cover are drawn at random
             fallback = RandomSampler(seed=seed)
@@ -112,9 +108,6 @@ class StudyRunner:
         for trial in trials:
             if trial.state == TrialState.FAIL and trial.number not in tried_again:
                 self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
-        if self.plan.method == GRID_SAMPLER:
-            for setting in self.plan.space.list_settings():
-                self.study.enqueue_trial(setting, skip_if_exists=True)
         return sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials)
 
     def ask(self, count: int) -> list[tuple[Trial, dict[str, str]]]:

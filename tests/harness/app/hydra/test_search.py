@@ -87,12 +87,12 @@ def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_
 @pytest.mark.long
 def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path):
     words = ["-m", "hydra/sweeper=optuna", "name=s", "metric=[distinct_n]", "num_examples=8", "max_new_tokens=6"]
-    words += ["decoder.p=0.6,0.9,7", "seed=0,1", "maximize=[distinct_1]", "toward_human=[distinct_2]", "sampler=grid"]
+    words += ["decoder.p=0.6,0.9,7", "seed=0,1", "maximize=[distinct_1]", "toward_human=[distinct_2]", "trials=2"]
     done = openended(*words, cwd=tmp_path)
     assert done.returncode == 2, "seen before anything ran"
     assert "nucleus.p" in done.stderr
     words = [w.replace(",7", "") for w in words]
-    done = openended(*words, "sampler=grid", cwd=tmp_path, code=0)
+    done = openended(*words, cwd=tmp_path, code=0)
     found = read_search(only_grid(tmp_path))
     assert [set(t.seeds) for t in found.trials] == [{"0", "1"}] * 2
     for trial in found.trials:

@@ -19,7 +19,6 @@ PLAN = SearchPlan("s", SPACE, (Objective("maximize", "mauve"),))
 TWO = SearchPlan(
     "s", SPACE, (Objective("maximize", "mauve"), Objective("minimize", "gen_ppl")), options={"population_size": 4}
 )
-STEPS = SearchPlan("s", parse_space({}, {}, ["decoder.p=range(0.1,1,0.1)"]), PLAN.objectives, "grid")
 
 
 def values_of(plan: SearchPlan, chosen: dict[str, str]) -> list[float]:
@@ -45,11 +44,11 @@ def search(plan: SearchPlan, where, total: int, batch: int = 1, stop: int = 10**
 @pytest.mark.thin(5)
 @pytest.mark.parametrize(
     ("plan", "batch"),
-    [(PLAN, 1), (PLAN, 3), (dataclasses.replace(PLAN, sampler="qmc"), 1), (TWO, 4), (STEPS, 1)],
-    ids=["tpe", "tpe in batches", "qmc", "nsgaii", "grid"],
+    [(PLAN, 1), (PLAN, 3), (dataclasses.replace(PLAN, sampler="qmc"), 1), (TWO, 4)],
+    ids=["tpe", "tpe in batches", "qmc", "nsgaii"],
 )
 def test_a_search_that_was_killed_goes_on_as_an_unbroken_one(plan, batch, tmp_path, monkeypatch):
-    total = 9 if plan is STEPS else 12
+    total = 12
     whole = search(plan, None, total, batch)
     assert len(whole) == total
     monkeypatch.setattr(temporary_files, "is_in_use", lambda path: False)
