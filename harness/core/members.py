@@ -50,6 +50,7 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "min_p": "harness.decoders.sampling:MinP",
         "mirostat": "harness.decoders.sampling:Mirostat",
         "nucleus": "harness.decoders.sampling:Nucleus",
+        "own": "harness.decoders.own:Own",
         "p_less": "harness.decoders.sampling:PLess",
         "remdm": "harness.backends.denoiser.denoising:Remdm",
         "temperature": "harness.decoders.sampling:Temperature",

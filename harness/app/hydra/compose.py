@@ -283,7 +283,9 @@ def _read_choices(group: str, names: Any) -> Mapping[str, Any] | None:  # noqa: 
     """Return the node of one choice or of several; None of a choice that only Hydra can read."""
     names = names if isinstance(names, list) else [names]
     accepted = list_bundled_choices(group)
-    is_known = all(name in accepted or ("/" in str(name) and group != "metric") for name in names)
+    is_known = all(
+        name in accepted or (group != "metric" and ("/" in str(name) or ".py:" in str(name))) for name in names
+    )
     if not is_known or find_repeated(names):
         return None
     node: dict[str, Any] = {}
@@ -363,7 +365,10 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     typed = {word.lstrip("+~").partition("=")[0]: word for word in words}
     if "experiment" in typed:
         return  # an experiment may score files in addition to the systems that it generates
-    if typed.get("generations", "generations=null").partition("=")[2] in ("null", ""):
+    files = typed.get("generations", "generations=null").partition("=")[2].split(",")
+    if len(files) > 1 and "null" in files:
+        return  # a grid of files and of what is generated
+    if files[0] in ("null", ""):
         for option, file in (("generations_field", "generations"), ("generations_role", "generations"),
                              ("generations_thinking", "generations"), ("system", "generations"),
                              ("judgment_columns", "judgments"), ("judgment_players", "judgments")):  # fmt: skip
@@ -374,5 +379,5 @@ def refuse_unused_options(words: Sequence[str]) -> None:
     if unused:
         raise SpecError(
             f"{typed['generations']} scores the texts of a file and generates nothing, so these options have no "
-            f"effect: {' '.join(unused)}; leave them out"
+            f"effect: {' '.join(unused)}; leave them out, or compare both: -m {typed['generations']},null"
         )

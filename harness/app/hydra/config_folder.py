@@ -35,6 +35,7 @@ _AXES = "hydra.sweeper."
 _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 _OPTION_NAME = re.compile(r"[\w.+~@/:\[\]-]+")
 _REFERENCE = re.compile(r"\$\{[\w.]+\}")
+_CODE = re.compile(r"\.py\b")
 _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 # The option or choice that a message is about.
 _NAMED = re.compile(r"(?:^|: )no \w+ '([^']+)'|^([\w.]+): (?:expected|has)")
@@ -80,8 +81,8 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         raise SpecError(f"{path}: expected options, as name: value, got {node!r:.40}")
     if path.parent.name == "experiment" and not text.startswith("# @package _global_"):
         raise SpecError(f"{path}: its options have no effect: its first line must be # @package _global_")
-    if "$" in str(node.get("defaults")):
-        _refuse(f"{path}: defaults", node["defaults"], "name their files by references", typed="")
+    if "$" in str(node.get("defaults")) or _CODE.search(str(node.get("defaults"))):
+        _refuse(f"{path}: defaults", node["defaults"], "name files by references, or files with code", typed="")
     if text.count("${") > MOST_REFERENCES:
         raise SpecError(f"{path}: more than {MOST_REFERENCES} references ${{…}} can expand to too much; write them out")
     return node
@@ -115,6 +116,8 @@ def _check_option(option: str, value: object, typed: set[str], *, has_key: bool)
     if option.startswith(_AXES) and not _OPTION_NAME.fullmatch(option):
         # An axis becomes the word `key=value`, so a key with a `=` would be read as another option.
         _refuse(option, value, "is no name of an option", typed="")
+    if isinstance(value, str) and _CODE.search(value):
+        _refuse(option, value, "runs the code of a file")
     if option in ("hydra.mode", "tracker.project") or value in _HARMLESS:
         return
     if any(option == key or (key.endswith(".") and option.startswith(key)) for key in typed):

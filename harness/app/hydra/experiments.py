@@ -2,7 +2,8 @@
 
 A choice without a YAML file has the options of its class with their defaults, those of plug-ins included; a file builds
 on them by `defaults: [nucleus, _self_]`, or one of the same name by `_nucleus`. A model is also named by its address,
-a folder, a GGUF file or a hub id: `model=./my-model`, `scoring=openai-community/gpt2`. The section `using=docs:` of an
+a folder, a GGUF file or a hub id: `model=./my-model`, `scoring=openai-community/gpt2`; a decoder by a class or function
+in a file: `decoder=file.py:NAME`. The section `using=docs:` of an
 experiment's YAML is an experiment of its own, `mauve_table3_docs`, which is also the name of its runs. An entry point
 `openended.conf` names a package with YAML files.
 """
@@ -31,6 +32,7 @@ _CLASSES_OF_MODELS = {
     "scorer": ("model", "transformers"),
     "embedder": ("embedder", "_base"),
 }
+_CODE = re.compile(r".+\.py:\w+")
 _GLOBAL = "# @package _global_"
 _SECTION = re.compile(rf"^{GROUP}=(\w+):", re.MULTILINE)
 
@@ -115,6 +117,8 @@ def _read(config_path: str) -> tuple[Mapping[str, Any], str | None] | None:
         if group == SCORING:
             return {"defaults": [{f"override /{role}": address} for role in ("scorer", "embedder")]}, "_global_"
         return read_choice(group, address), None
+    if _is_code(group, address):
+        return read_choice(group, address), None
     return _read_named(*path.rpartition("/")[::2])
 
 
@@ -133,8 +137,16 @@ def _read_named(group: str, name: str) -> tuple[Mapping[str, Any], str | None] |
     return node, "_global_" if _GLOBAL in text else None
 
 
+def _is_code(group: str, name: str) -> bool:
+    """Return whether a name is a decoder of the user's own file, `file.py:NAME`."""
+    return group == "decoder" and _CODE.fullmatch(name) is not None
+
+
 def read_choice(group: str, name: str) -> Mapping[str, Any]:
-    """Return the node of a choice with what it inherits; of a model also by its address."""
+    """Return the node of a choice with what it inherits; of a model also by its address, of a decoder by its file."""
+    if _is_code(group, name):
+        path, _, member = name.rpartition(":")
+        return {**core.read_node(group, "own"), "path": path, "member": member}
     if group in _CLASSES_OF_MODELS and is_address(name):
         return {**core.read_node(*_CLASSES_OF_MODELS[group]), "path": name}
     return core.read_node(group, name)

@@ -81,6 +81,8 @@ def complete_words(system: str, words: Sequence[str], options: Sequence[str]) ->
             raise DataError(
                 f"{system}: its record has no folders of {word}: type the whole path, as {name}=/path{value[1:]}"
             )
+        if name == "decoder" and ".py" in value and not typed:
+            raise DataError(f"{system}: its decoder is a file of code: if it is yours, type {word}")
         used.update(typed)
         complete.append(typed[-1] if typed else f"{name}={os.path.expanduser(value)}" if value else word)
     return [*complete, *(option for option in options if option not in used)]

@@ -57,9 +57,7 @@ class TextOrder(TypedDict):
 def describe_decoder(decoder: QDecoder) -> dict[str, Any]:
     """Return the YAML node from which `build` rebuilds the decoder."""
     cls = type(decoder)
-    options = cast("dict[str, Any]", canonicalize(decoder))
-    fields = {f.name: options[f.name] for f in dataclasses.fields(cls)}
-    return {"name": cls.name, **fields}
+    return {"name": cls.name, **{f.name: canonicalize(getattr(decoder, f.name)) for f in dataclasses.fields(cls)}}
 
 
 def make_group(request: GenerationRequest | QStatisticsRequest, eos_ids: Sequence[int]) -> TextGroup:

@@ -223,6 +223,8 @@ HOSTILE = {
     "key": {"model": {"api_key_env": "HOME"}},
     "remote code": {"model": {"trust_remote_code": True}},
     "tracker": {"tracker": {"kind": "mlflow", "uri": "http://evil"}},
+    "code": {"defaults": [{"override /decoder": "mine.py:Mine"}]},
+    "axis of code": {"hydra": {"sweeper": {"params": {"decoder": "greedy,mine.py:Mine"}}}},
     "tracker of ours": {"defaults": [{"override /tracker": "wandb"}]},
     "output": {"outputs_dir": "/somewhere"},
     "axis of a tracker": {"hydra": {"sweeper": {"params": {"tracker.uri": "http://evil,http://worse"}}}},
