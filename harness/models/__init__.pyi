@@ -35,7 +35,7 @@ from .forward import (
     allocate_vectors as allocate_vectors,
     is_steady as is_steady,
 )
-from .isolated_process import limit_memory as limit_memory
+from .memory_limit import limit_memory as limit_memory
 from .messages import (
     REASONING_FIELDS as REASONING_FIELDS,
     Message as Message,
@@ -46,7 +46,6 @@ from .messages import (
     read_messages as read_messages,
 )
 from .model_cache import ModelCache as ModelCache, pick_device as pick_device
-from .onednn import apply_packed_layer as apply_packed_layer
 from .reasoning import (
     MENTION as MENTION,
     OPENED as OPENED,
@@ -78,12 +77,12 @@ from .spec import (
 from .tokenizer import (
     LengthLimit as LengthLimit,
     TextTokenizer as TextTokenizer,
+    TokenizedModel as TokenizedModel,
     check_ids as check_ids,
     cut_continuation as cut_continuation,
     decode_continuation as decode_continuation,
     digest_encoding as digest_encoding,
     find_added_ids as find_added_ids,
-    get_bos_prefix as get_bos_prefix,
     load_tokenizer as load_tokenizer,
     load_transformers_tokenizer as load_transformers_tokenizer,
     tokenize_continuation as tokenize_continuation,
@@ -94,7 +93,6 @@ from .tokenizer import (
 from .transformers import (
     LanguageModel as LanguageModel,
     find_eos_ids as find_eos_ids,
-    has_many_devices as has_many_devices,
     load_model as load_model,
     read_weights as read_weights,
     wrap_model as wrap_model,

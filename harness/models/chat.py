@@ -12,14 +12,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from openended.harness.core import DataError, Json, digest, shorten_error
-from openended.harness.models.isolated_process import SECONDS, run_isolated
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import load_transformers_tokenizer
 
 # The last word of a text, with the whitespace after it.
 _LAST = re.compile(r"\S+\s*\Z")
-# Characters that a template may add to a prompt: ten times the longest known.
-LONGEST = 1 << 18
 # Vicuna's form, which is in none of its files (Le Bronnec et al. 2024, Table B.3).
 VICUNA = (
     "{{ bos_token }}{% for m in messages %}{{ 'USER: ' if m['role'] == 'user' else 'ASSISTANT: ' }}{{ m['content'] }}"
@@ -63,9 +60,7 @@ class ChatTemplate:
 
     def render_all(self, prompts: Sequence[Turns]) -> list[str]:
         """Return the texts that the model reads, special tokens written out, up to where its continuations start."""
-        seconds = SECONDS + len(prompts) // 20
-        name = f"model {self.name}: its chat template"
-        return run_isolated(lambda: map(self._render, prompts), name, seconds=seconds)
+        return [self._render(turns) for turns in prompts]
 
     def _render(self, turns: Turns) -> str:
         messages = turns.messages
@@ -79,8 +74,7 @@ class ChatTemplate:
     def end(self) -> int | None:
         """Return the token that ends an assistant's turn: the special token after it; None if there is none."""
         messages = [{"role": "user", "content": _SENTINEL}, {"role": "assistant", "content": _SENTINEL}]
-        (text,) = run_isolated(lambda: iter([self._apply(messages)]), f"model {self.name}: its chat template")
-        rest = text.rpartition(_SENTINEL)[2]
+        rest = self._apply(messages).rpartition(_SENTINEL)[2]
         special_ids = {token.content: int(i) for i, token in self.inner.added_tokens_decoder.items()}
         starts = [name for name in special_ids if name and rest.lstrip().startswith(name)]
         return special_ids[max(starts, key=len)] if starts else None
@@ -89,7 +83,7 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         try:
-            text = str(
+            return str(
                 self.inner.apply_chat_template(messages, tokenize=False, **{**(self.arguments or {}), **options})
             )
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TemplateError, TypeError,
@@ -97,9 +91,6 @@ class ChatTemplate:
             raise DataError(
                 f"model {self.name}: its chat template does not take the prompt ({shorten_error(err)})"
             ) from err
-        if len(text) > LONGEST + 4 * sum(len(m["content"]) for m in messages):
-            raise DataError(f"model {self.name}: its chat template makes {len(text):,} characters of a prompt")
-        return text
 
 
 def load_template(spec: ModelSpec) -> ChatTemplate:

@@ -2,20 +2,9 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from openended.harness.core import (
-    REQUIRED,
-    DataError,
-    Json,
-    Spec,
-    SpecError,
-    construct,
-    load_member,
-    option,
-    ranged,
-    read_json,
-)
+from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, option, ranged, read_json
 from openended.harness.models.families import find_direction, is_encoder
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
@@ -62,8 +51,6 @@ class EmbedderSpec(Spec):
     """Commit on the hub (branches change); null for a folder, which is identified by the digests of its files."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """As published."""
-    backend: Literal["transformers", "vllm"] = "transformers"
-    """What runs the model; vLLM gives the last layer of a causal model."""
     kind: Kind | None = None
     """`causal`: a GPT; `masked`: a BERT, with its special tokens; `sentence`: run by sentence-transformers. null: as
     the model's files say (modules.json, then config.json)."""
@@ -83,9 +70,6 @@ class EmbedderSpec(Spec):
 
     def check(self) -> None:
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
-        if self.backend == "vllm":
-            self.require(self.kind in ("causal", None), "kind", "causal for embedder.backend=vllm")
-            self.require(self.layer == -1, "layer", "-1 for embedder.backend=vllm, which gives the last layer alone")
         if self.lengths:
             rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
             self.require(rising, "lengths", "lengths of 1 or more, each longer than the one before")
@@ -98,18 +82,13 @@ class EmbedderSpec(Spec):
     @cached_property
     def _model_spec(self) -> ModelSpec:
         options = {name: getattr(self, name) for name in ("path", "label", "revision", "dtype")}
-        model = construct(ModelSpec, options, "embedder")
-        if self.backend == "vllm":
-            return cast("ModelSpec", load_member("model", "vllm")(**vars(model)))
-        return model
+        return construct(ModelSpec, options, "embedder")
 
     @cached_property
     def traits(self) -> EmbedderTraits:
         """How texts become vectors; reads the model's small files unless the options say it all."""
         kind, modules = self.kind, None
-        if self.backend == "vllm":
-            kind = "causal"
-        elif kind != "sentence" and None in (kind, self.pooling):
+        if kind != "sentence" and None in (kind, self.pooling):
             modules = _read_modules(self.model_spec())
         if kind is None:
             can_run = modules is None or modules.pooling is not None
@@ -161,8 +140,6 @@ class EmbedderSpec(Spec):
         if kind == "sentence":
             return
         spec = self.model_spec()
-        if self.backend == "vllm":
-            spec.check_ready()
         if kind == "causal" and (reason := spec.cannot("embed")):
             raise SpecError(f"embedder {self.title}: {reason}; leave embedder.kind out")
         config = spec.config()

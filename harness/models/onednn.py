@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-MOST_WEIGHTS = 1 << 30
+MOST_WEIGHTS = 1 << 31
 """Numbers in the linear layers of a model; above, a second layout of them would take too much memory."""
 _TRIED = (1, 2, 3, 8, 31, 64, 256)  # rows that share a product in the trial
 _HINT = 64  # rows that oneDNN lays the weights out for
@@ -23,17 +23,17 @@ class OnednnLinear(nn.Linear):
     """A linear layer, packed where no gradient is asked for."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in PyTorch
-        output = apply_packed_layer(self, input)
-        return super().forward(input) if output is None else output
+        packed = _get_packed_weight(self)
+        return super().forward(input) if packed is None else _multiply(input, packed, self.bias)
 
 
 class OnednnConv1D(Conv1D):  # type: ignore[misc]
     """A linear layer of GPT-2, with weights (inputs, outputs), packed where no gradient is asked for."""
 
     def forward(self, x: Tensor) -> Tensor:
-        output = apply_packed_layer(self, x)
-        plain: Tensor = super().forward(x) if output is None else output
-        return plain
+        packed = _get_packed_weight(self)
+        output: Tensor = super().forward(x) if packed is None else _multiply(x, packed, self.bias)
+        return output
 
 
 _KINDS: dict[type[nn.Module], type[nn.Module]] = {nn.Linear: OnednnLinear, Conv1D: OnednnConv1D}
@@ -68,12 +68,6 @@ def is_packed(model: nn.Module) -> bool:
             if isinstance(layer, nn.Embedding) or _get_packed_weight(layer) is not None:
                 packed.add(id(layer.weight))
     return all(p.dim() < 2 or id(p) in packed for p in model.parameters())
-
-
-def apply_packed_layer(layer: Any, rows: Tensor) -> Tensor | None:  # noqa: ANN401 - a linear layer
-    """Apply a linear layer to rows (…, inputs) by its packed weights; None where it has none."""
-    packed = _get_packed_weight(layer)
-    return None if packed is None else _multiply(rows, packed, layer.bias)
 
 
 def _get_packed_weight(layer: nn.Module) -> Tensor | None:

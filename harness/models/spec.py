@@ -7,6 +7,7 @@ Planning needs names, digests and context lengths, never weights: everything her
 
 import dataclasses
 import importlib
+import logging
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -22,20 +23,15 @@ from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS, GgufFacts, re
 
 Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "q_entropy", "embed"]
 
+log = logging.getLogger(__name__)
+
 BUNDLED = "bundled:"
 GGUF = ".gguf"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
-# Limits on a config, far above any model: it takes memory and time before the weights could contradict it.
-_MOST = {
-    "num_hidden_layers": 1 << 10, "n_layer": 1 << 10, "num_layers": 1 << 10, "hidden_size": 1 << 17, "n_embd": 1 << 17,
-    "d_model": 1 << 17, "vocab_size": 1 << 23, "num_attention_heads": 1 << 12, "n_head": 1 << 12,
-    "num_key_value_heads": 1 << 12, "intermediate_size": 1 << 20, "n_inner": 1 << 20, "num_experts": 1 << 12,
-    "num_local_experts": 1 << 12, "n_positions": 1 << 26, "max_position_embeddings": 1 << 26,
-}  # fmt: skip
 _CHANGING_ROPE = ("longrope", "su", "dynamic")
-_TOKENS = ("eos_token_id", "bos_token_id")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_LARGE = 10**9  # parameters above which `dtype=auto` is the stored precision
 _HUB_ID = re.compile(r"(?!.*(?:--|\.\.|\.git$))(?:\w(?:[\w.-]*\w)?/)?\w(?:[\w.-]{0,94}\w)?")
 
 
@@ -173,8 +169,9 @@ class ModelSpec(BackendSpec):
     """Name in tables; null: the last part of the path."""
     revision: str | None = None
     """Branch, tag or commit on the hub; pin a commit for anything that is published."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """As published; bfloat16 and float16 give different numbers."""
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    """bfloat16 and float16 give other numbers than float32. auto: of more than a billion parameters the precision in
+    which they are stored, else float32; the identity has what it is."""
     chat_template: bool | Literal["vicuna"] = False
     """The model under test reads each prompt through its tokenizer's chat template, or Vicuna's (see `models.chat`)."""
     bos: bool | None = None
@@ -199,6 +196,8 @@ class ModelSpec(BackendSpec):
         self.require(not is_other_file, "path", "a folder, a GGUF file or a hub id, not another file")
         self.require(is_local or bool(_HUB_ID.fullmatch(self.path)), "path", "a folder or a hub id, as OWNER/NAME")
         self.require(self.revision is None or not is_local, "revision", "null for a folder or file (revision=null)")
+        if self.dtype == "auto":
+            object.__setattr__(self, "dtype", _choose_precision(dataclasses.replace(self, dtype="float32")))
 
     @property
     def title(self) -> str:
@@ -276,6 +275,12 @@ class ModelSpec(BackendSpec):
         named.append(self._read_optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
+
+    def bos_id(self) -> int | None:
+        """Return the beginning-of-text token that config.json names."""
+        config = self.config()
+        named = (part.get("bos_token_id") for part in (config, config.get("text_config") or {}))
+        return next((token for token in named if type(token) is int and token >= 0), None)
 
     def tokenizer_spec(self) -> "ModelSpec":
         return self
@@ -386,18 +391,19 @@ class ModelSpec(BackendSpec):
             ) from err
 
 
-def check_config(config: Mapping[str, Any], path: Path) -> None:
-    """Refuse sizes that no model has, and tokens that no vocabulary has, in a config and its parts."""
-    for name, value in config.items():
-        if name == "text_config" and not isinstance(value, Mapping | None):
-            raise core.DataError(f"{path}: text_config: expected an object, got {value!r:.40}")
-        if isinstance(value, Mapping):
-            check_config(value, path)
-        if (most := _MOST.get(name)) and isinstance(value, int) and not 0 <= value <= most:
-            raise core.DataError(f"{path}: {name}: expected at most {most}, got {_format_size(value)}")
-        for token in value if isinstance(value, list) else [value]:
-            if name in _TOKENS and isinstance(token, int) and (isinstance(token, bool) or token < 0):
-                raise core.DataError(f"{path}: {name}: expected a token's number, 0 or more, got {_format_size(token)}")
+@lru_cache
+def _choose_precision(spec: ModelSpec) -> str:
+    """Return what `dtype=auto` stands for, and say it once."""
+    count = spec.describe_size().parameters
+    if count is None:
+        raise core.SpecError(f"model.dtype: auto needs the weights of {spec.path} or the hub; set float32 or bfloat16")
+    config = spec.config()
+    parts = (config, config.get("text_config") or {})
+    named = (part.get(key) for part in parts for key in ("dtype", "torch_dtype"))
+    stored = next((name for name in named if name in files.BYTES), "float32")
+    precision = stored if count > _LARGE else "float32"
+    log.info("dtype      %-34s %s (%.2g billion parameters, stored in %s)", spec.title, precision, count / 1e9, stored)
+    return precision
 
 
 def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:
@@ -412,10 +418,6 @@ def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:
     ]
     lengths = [part.get(field) for rope in changing for part in (rope, config)]
     return [n for n in lengths if isinstance(n, int) and n > 0]
-
-
-def _format_size(value: int) -> str:
-    return str(value) if abs(value) < 1 << 64 else "a number of more than 64 bits"
 
 
 @cache
@@ -443,7 +445,8 @@ def _parse_config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:  # no
     config = core.read_json(path)
     if not isinstance(config, dict):
         raise core.DataError(f"{path}: expected a JSON object")
-    check_config(config, path)
+    if not isinstance(config.get("text_config"), dict | None):
+        raise core.DataError(f"{path}: text_config: expected an object, got {config['text_config']!r:.40}")
     return config
 
 

@@ -1,13 +1,11 @@
 """Load tokenizers that add no special tokens and do no clean-up; no weights, no torch."""
 
 import json
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,46 +24,6 @@ from openended.harness.core import (
 from openended.harness.models.files import TOKENIZERS, digest_files, list_tokenizer_files
 from openended.harness.models.spec import ModelSpec
 
-# The border: Python's \s includes the pattern's, so the character before is whitespace for neither.
-_BORDER = re.compile(r"(?<=\S)(?=[ \n\r\t])")
-# Pieces whose tokens are remembered, and the longest of them: bounds the memory of a long file.
-_REMEMBERED = 200_000
-_LONGEST = 64
-
-
-class PieceTokens(dict[str, tuple[int, ...]]):
-    """Remembers the token ids of pieces of text."""
-
-    def __init__(self, inner: Any) -> None:  # noqa: ANN401
-        super().__init__()
-        self._inner = inner
-
-    def __missing__(self, piece: str) -> tuple[int, ...]:
-        ids = tuple(self._inner.encode(piece, add_special_tokens=False).ids)
-        if len(self) < _REMEMBERED and len(piece) <= _LONGEST:
-            self[piece] = ids
-        return ids
-
-    def encode(self, text: str) -> list[int]:
-        return list(chain.from_iterable(map(self.__getitem__, _BORDER.split(text)))) if text else []
-
-
-def is_exact(description: Mapping[str, Any]) -> bool:
-    """Return whether a tokenizer gives a text the tokens of its pieces."""
-    model, before = description.get("model") or {}, description.get("pre_tokenizer") or {}
-    added = description.get("added_tokens") or []
-    return (
-        model.get("type") == "BPE"
-        and not model.get("dropout")
-        and not description.get("normalizer")
-        and before.get("type") == "ByteLevel"
-        and before.get("add_prefix_space") is False
-        and before.get("use_regex", True) is True
-        and not any(t.get("lstrip") or t.get("rstrip") or t.get("single_word") for t in added)
-        and not any(re.search(r"\s", t.get("content", " ")) for t in added)
-    )
-
-
 # A UTF-8 character has at most four bytes, so at most three trailing tokens can hold an incomplete character.
 _PARTIAL_TOKENS = 3
 _PARTIAL = "\N{REPLACEMENT CHARACTER}"
@@ -77,11 +35,6 @@ _CONFIGS = ("tokenizer_config.json", "config.json")
 _USUAL_ENDS = ("<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>")
 
 
-# Characters of the trial text of a tokenizer that rewrites texts, and the most tokens per character it may give.
-_PRINTABLE = "".join(map(chr, range(32, 127))) + "\n\t\u00e9\u2581"
-_PROBE_LENGTH, _MOST_TOKENS = 4096, 16
-
-
 @dataclass(frozen=True)
 class TextTokenizer:
     """A tokenizer that adds no special tokens and cleans nothing up."""
@@ -90,10 +43,10 @@ class TextTokenizer:
     eos_ids: tuple[int, ...]  # tokens that end a text, as the model's configs name them; empty where there is none
     byte_level: bool
     """True where the text of a sequence is the concatenation of the texts of its parts (up to split characters)."""
-    pieces: PieceTokens | None = field(default=None, repr=False, compare=False)
-    """Remembers the tokens of pieces, where a text's tokens are those of its pieces."""
     bos_prefix: tuple[int, ...] = ()
     """Read before every text: the beginning-of-text token, if `bos` or the tokenizer asks for it."""
+    bos_id: int | None = None
+    """The beginning-of-text token that config.json names; it stands for an empty prompt."""
 
     def vocabulary(self) -> dict[str, int]:
         return dict(self.inner.get_vocab())
@@ -106,8 +59,6 @@ class TextTokenizer:
 
     def encode(self, text: str) -> list[int]:
         try:
-            if self.pieces is not None:
-                return self.pieces.encode(text)
             encoding = self.inner.encode(text, add_special_tokens=False)
         except BaseException as err:  # a regular expression of a tokenizer that fails is no `Exception`
             if type(err).__name__ != "PanicException":
@@ -130,12 +81,10 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
             description = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(description, dict):
                 raise DataError(f"{path}: expected a JSON object")
-            check_normalizer(spec.path, path, description)
             inner = read_tokenizer_file(path)
             byte_level = (description.get("decoder") or {}).get("type") == "ByteLevel"
-            pieces = PieceTokens(inner) if is_exact(description) else None
-            bos_prefix = find_bos_prefix(spec, inner)
-            return TextTokenizer(inner, _find_end_ids(spec, inner.token_to_id), byte_level, pieces, bos_prefix)
+            end_ids = _find_end_ids(spec, inner.token_to_id)
+            return TextTokenizer(inner, end_ids, byte_level, find_bos_prefix(spec, inner), spec.bos_id())
         slow = load_transformers_tokenizer(spec)
     except DataError:
         raise
@@ -144,7 +93,7 @@ def load_tokenizer(spec: ModelSpec) -> TextTokenizer:
         raise DataError(f"model {spec.path}: cannot load its {name} ({shorten_error(err)})") from err
     bos_prefix = find_bos_prefix(spec, slow)
     end_ids = _find_end_ids(spec, lambda _: slow.eos_token_id)
-    return TextTokenizer(slow, end_ids, byte_level=False, bos_prefix=bos_prefix)
+    return TextTokenizer(slow, end_ids, byte_level=False, bos_prefix=bos_prefix, bos_id=spec.bos_id())
 
 
 def load_transformers_tokenizer(spec: ModelSpec) -> Any:  # noqa: ANN401
@@ -213,9 +162,8 @@ class LengthLimit:
 
 def tokenize_texts(tokenizer: Tokenizer, texts: Iterable[str]) -> Ragged:
     """Return token ids of texts, no special tokens added."""
-    inner = getattr(tokenizer, "inner", None)
-    batch = getattr(inner, "encode_batch_fast", None)
-    if batch is None or getattr(tokenizer, "pieces", None) is not None:
+    batch = getattr(getattr(tokenizer, "inner", None), "encode_batch_fast", None)
+    if batch is None:
         return Ragged.from_rows((tokenizer.encode(text) for text in texts), np.int64)
     left = iter(texts)
     parts = iter(lambda: list(islice(left, _TOKENIZE)), [])
@@ -279,9 +227,37 @@ def tokenize_pairs(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable
     return before, Ragged.from_rows((tokenize_continuation(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
 
 
-def get_bos_prefix(bos_prefix: tuple[int, ...], ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-    """Return the tokens that precede a text of these ids: `bos_prefix`, unless the text has it already."""
-    return () if tuple(ids[: len(bos_prefix)]) == bos_prefix else bos_prefix
+class TokenizedModel:
+    """The rules of a prompt, the same for every engine; `tokenizer` is None for a server that reads text."""
+
+    tokenizer: Any
+    eos_ids: tuple[int, ...]
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids))
+
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
+        return decode_continuation(self.tokenizer, prompt, ids)
+
+    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
+        prefix: tuple[int, ...] = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
+        return () if tuple(ids[: len(prefix)]) == prefix else prefix
+
+    @property
+    def start_id(self) -> int:
+        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
+        bos: int | None = self.tokenizer.bos_id
+        return next(iter(self.eos_ids), 0) if bos is None else bos
+
+    def read_ids(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return what the model reads for a prompt: its ids with the beginning-of-text token; never empty."""
+        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
 
 
 def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers
@@ -323,7 +299,7 @@ def _find_end_ids(spec: ModelSpec, token_to_id: Callable[[str], int | None]) -> 
 
 def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int, end_ids: Sequence[int] = ()) -> None:
     """Refuse a tokenizer with ids that the model has no embedding for, and end tokens that it cannot write."""
-    if beyond := [i for i in end_ids if i >= vocab_size]:
+    if beyond := [i for i in end_ids if not 0 <= i < vocab_size]:
         raise DataError(
             f"model {name}: eos_token_id of its config.json or generation_config.json is {beyond[0]}, its weights have "
             f"{vocab_size} embeddings; no text would end"
@@ -334,35 +310,3 @@ def check_ids(name: str, vocabulary: Mapping[str, int], vocab_size: int, end_ids
             f"model {name}: its tokenizer has the id {largest} ({token!r:.40}), its weights have {vocab_size} "
             "embeddings; use the tokenizer that the model was trained with"
         )
-
-
-def check_normalizer(name: str, path: Path, description: Mapping[str, Any]) -> None:
-    """Try a tokenizer that rewrites texts in a child process: rewriting can make a short text endless."""
-    rewrites = [*_find_rewrites(description.get("normalizer")), *_find_rewrites(description.get("pre_tokenizer"))]
-    if not rewrites:
-        return
-    texts: list[str] = []  # what the steps look for and write
-    for rewrite in rewrites:
-        pattern = rewrite.get("pattern")
-        patterns = pattern.values() if isinstance(pattern, Mapping) else ()
-        values = [*patterns, rewrite.get("content"), rewrite.get("prepend")]
-        texts += [value for value in values if isinstance(value, str)]
-    probe = (_PRINTABLE + " " + " ".join(texts))[:_PROBE_LENGTH]
-
-    def count_tokens() -> Iterator[str]:
-        yield str(len(read_tokenizer_file(path).encode(probe, add_special_tokens=False).ids))
-
-    from openended.harness.models.isolated_process import run_isolated
-
-    (count,) = run_isolated(count_tokens, f"model {name}: its tokenizer.json")
-    if int(count) > _MOST_TOKENS * len(probe):
-        raise DataError(f"model {name}: its tokenizer.json makes {count} tokens of {len(probe)} characters")
-
-
-def _find_rewrites(part: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - JSON
-    """Return the steps of a normalizer or pre-tokenizer that replace or add text, in nested sequences too."""
-    if not isinstance(part, Mapping):
-        return []
-    steps = [step for name in ("normalizers", "pretokenizers") for step in part.get(name) or ()]
-    matches = [part] if part.get("type") in ("Replace", "Prepend") else []
-    return matches + [rewrite for step in steps for rewrite in _find_rewrites(step)]

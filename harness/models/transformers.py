@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,10 @@ from openended.harness.models.forward import run_forward
 from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS
 from openended.harness.models.score import embed_rows
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, check_ids, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, TokenizedModel, check_ids, load_tokenizer
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
 
 # Buffers that old checkpoints carry and no model reads from them.
@@ -54,6 +53,7 @@ def read_weights(
     from transformers.utils import logging
 
     source, revision = spec.source
+    check_quantization(spec)
     if spec.is_gguf:
         options["gguf_file"] = GGUF_WEIGHTS
     verbosity = logging.get_verbosity()
@@ -70,6 +70,20 @@ def read_weights(
         logging.set_verbosity(verbosity)
     check_weights(spec.title, info, unused=unused)
     return model
+
+
+def check_quantization(spec: ModelSpec) -> None:
+    """Refuse a quantization that transformers does not know: it would load the weights as if there were none."""
+    method = (spec.config().get("quantization_config") or {}).get("quant_method")
+    if method is None:
+        return
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+    if method not in AUTO_QUANTIZATION_CONFIG_MAPPING:
+        raise DataError(
+            f"model {spec.path}: its config.json names the quantization {method!r}, which the installed transformers "
+            f"does not read; it reads {', '.join(sorted(AUTO_QUANTIZATION_CONFIG_MAPPING))}"
+        )
 
 
 def has_many_devices(model: Module) -> bool:
@@ -116,7 +130,7 @@ def is_output_layer(name: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
+class LanguageModel(TokenizedModel):
     """A model in memory, ready to score and to generate."""
 
     model: Any  # A transformers causal LM in eval mode
@@ -128,28 +142,8 @@ class LanguageModel:
     context_length: int | None
     spec: ModelSpec
 
-    def encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids)
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        return tokenizers.decode_continuation(self.tokenizer, prompt, ids)
-
-    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
-        return tokenizers.get_bos_prefix(self.tokenizer.bos_prefix, ids)
-
     forward = run_forward
     embed = embed_rows
-
-    @property
-    def start_id(self) -> int:
-        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
-        bos = getattr(self.model.config, "bos_token_id", None)
-        return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:

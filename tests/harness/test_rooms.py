@@ -28,7 +28,7 @@ main()
 """
 # Extension → the files and folders that are all of it, and a command that asks for it.
 EXTENSIONS = {
-    "vllm": ("harness/backends/vllm conf/embedder/vllm.yaml", "model=vllm model.path=x"),
+    "vllm": ("harness/backends/vllm", "model=vllm model.path=x"),
     "servers": ("harness/backends/openai", "model=openai model.path=x"),
     "ray": ("harness/backends/ray conf/hydra/launcher/ray.yaml", "-m seed=0,1 hydra/launcher=ray"),
     "denoisers": (

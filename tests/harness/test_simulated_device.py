@@ -20,7 +20,7 @@ from openended.harness.decoders.own import Own
 from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
-from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
+from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.models import EmbedderSpec, ModelSpec, families
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
@@ -210,7 +210,7 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
 
 
 def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):
-    lm, project = gpt2(), Gpt2Runner._project
+    lm, project = gpt2(), CacheRunner.compute_logits
     reduced = dataclasses.replace(
         lm,
         model=copy.deepcopy(lm.model).bfloat16(),
@@ -218,11 +218,12 @@ def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monk
         spec=ModelSpec(path="gpt2", dtype="bfloat16"),
     )
     monkeypatch.setattr(
-        Gpt2Runner, "_project", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
+        CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
     )
     assert [depends_on_batch(model) for model in (lm, reduced)] == [False, True]  # such a kernel rounds by its rows
-    monkeypatch.setattr(Gpt2Runner, "_project", lambda run, hidden: project(run, hidden).float().round())
+    monkeypatch.setattr(CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden).float().round())
     assert not depends_on_batch(reduced)
+    monkeypatch.undo()
     with simulated_device.simulate_device():
         assert depends_on_batch(move(lm))
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import Generation, Ragged, load_members
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mirostat, Nucleus, TopK, Typical
-from openended.harness.models import EmbedderSpec, ModelSpec, Pooling
-from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest
+from openended.harness.models import ModelSpec
+from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
 from openended.harness.storage.rows import Row, RowFile
 from tests.real_servers.checks import Table, compare_losses, compare_statistics, is_near_tie
 
@@ -79,18 +79,6 @@ def generate_and_compare(mine: VllmBackend, reference: Any, request: GenerationR
     return compare_texts(reference, request, generate(mine, request), generate(reference, request))
 
 
-def compare_vectors(mine: VllmBackend, reference: Any, prompts: Ragged, human: Ragged) -> tuple[str, bool]:
-    """Compare the embeddings of each pooling."""
-    apart: dict[str, float] = {}
-    for pooling in get_args(Pooling):
-        spec = EmbedderSpec(path=PATH, pooling=pooling)
-        request = EmbeddingRequest(prompts=prompts, continuations=human, embedder=spec, batch_size=16)
-        (one,), (other,) = (backend.embed(request).values() for backend in (mine, reference))
-        apart[pooling] = float(np.abs(one.vectors - other.vectors).max())
-    found = ", ".join(f"{pooling} {distance:.1e}" for pooling, distance in apart.items())
-    return f"{len(human)} texts: {found} apart at most", max(apart.values()) <= TOLERANCE
-
-
 def run_command(folder: Path, model: str, *words: str, kill: bool = False) -> list[Row]:
     """Run the command on 64 prompts with three samples; returns the rows of its texts."""
     command = [
@@ -141,7 +129,6 @@ def check_engine(table: Table, reference: Any, prompts: list[Prompt], new: int, 
     table.check(f"token losses, {at_once} at once", partial(compare_losses, mine, reference, losses, TOLERANCE))
     laws = QStatisticsRequest(prompts=heads, continuations=human, decoders=FORCED, min_new_tokens=2, batch_size=16)
     table.check(f"statistics of Q, {at_once} at once", partial(compare_statistics, mine, reference, laws, TOLERANCE))
-    table.check(f"embeddings, {at_once} at once", partial(compare_vectors, mine, reference, heads, human))
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -131,7 +131,7 @@ def find_mask_id(spec: DenoiserSpec) -> int | None:
     return vocabulary[names[0]] if names else None
 
 
-class DenoiserBackend:
+class DenoiserBackend(models.TokenizedModel):
     """A denoiser in memory."""
 
     def __init__(self, spec: DenoiserSpec, model: Any, device: str) -> None:  # noqa: ANN401 - a torch module
@@ -153,12 +153,6 @@ class DenoiserBackend:
         if spec.time_input == "sigma" and not self._takes_time:
             raise SpecError(f"model {spec.title}: time_input=sigma, but its forward pass takes no `timesteps`")
         models.check_ids(spec.path, self.tokenizer.vocabulary(), self.vocab_size)
-
-    def bos_prefix(self, ids: Sequence[int]) -> tuple[int, ...]:
-        return models.get_bos_prefix(self.tokenizer.bos_prefix, ids)
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        return models.decode_continuation(self.tokenizer, prompt, ids)
 
     def denoise(self, ids: "Tensor", noise_level: float) -> "Tensor":
         """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from openended.harness import core, models
 from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import (
@@ -26,7 +24,7 @@ from openended.harness.backends.openai.session import ServerInfo, ServerSession,
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import Advance, DataError, DeviceMap, Generation, Ragged, SpecError
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.models import TextTokenizer, get_bos_prefix, load_tokenizer, plan_scoring
+from openended.harness.models import TextTokenizer, load_tokenizer, plan_scoring
 
 if TYPE_CHECKING:
     import httpx
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _SCORES = "scores"  # key of the report of a probe without a decoder
-_NOT_REPEATED = "not repeated"
-_CHANGED = "the server changed during the run: "
-_RECHECK = 1000  # texts after which a few of the probe's questions are asked again
 
 
 class RemoteDevice:
@@ -57,22 +52,17 @@ class EndpointTrust:
         self._reports: dict[str, dict[int, ProbeReport]] = {}  # decoder → endpoint → what the probe found
         self._last = ""
         self.answers_as: str | None = None  # the model that its first reply named
-        self.end = _NOT_REPEATED  # what came of the probe's repetition during and after the last call
+        self.change: str | None = None  # how its replies show that it has changed since
 
     @property
     def context(self) -> int | None:
         """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
 
-    @property
-    def has_changed(self) -> bool:
-        return self.end.startswith(_CHANGED)
-
     def open_session(self, client: Client, endpoints: Sequence[int]) -> ServerSession:
         """Return the session for requests to these endpoints."""
-        prefix = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
         return ServerSession(
-            client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, prefix, note_model=self.note_model
+            client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, note_model=self.note_model
         )
 
     def note_model(self, name: object) -> None:
@@ -81,13 +71,9 @@ class EndpointTrust:
             return
         model_name = clean_line(str(name), None)
         self.answers_as = self.answers_as or model_name
-        if model_name != self.answers_as:
-            self._mark_change(f"its replies name the model {self.answers_as!r}, then {model_name!r}")
-
-    def _mark_change(self, reason: str) -> None:
-        if not self.has_changed:
-            self.end = f"{_CHANGED}{reason}"
-            log.error("%s: %s", self.spec.title, self.end)
+        if model_name != self.answers_as and self.change is None:
+            self.change = f"its replies name the model {self.answers_as!r}, then {model_name!r}"
+            log.error("%s: the server changed during the run: %s", self.spec.title, self.change)
 
     async def check_endpoints(self, client: Client, decoder: Decoder | None) -> list[int]:
         """Return the endpoints that answer and pass the probe with this decoder."""
@@ -98,10 +84,8 @@ class EndpointTrust:
                 raise DataError(f"model {self.spec.title}: its endpoints are not one system: {' and '.join(titles)}")
             if self.spec.server is not None and titles != [self.spec.server]:
                 raise DataError(f"model {self.spec.title}: expected server {self.spec.server!r}, {titles[0]!r} answers")
-        client.check_identity = partial(self._check_return, client)
         endpoints = sorted(self.infos)
-        self.end, name = _NOT_REPEATED, core.digest(core.canonicalize(decoder)) if decoder is not None else _SCORES
-        self._last = name
+        name = self._last = core.digest(core.canonicalize(decoder)) if decoder is not None else _SCORES
         if not self.spec.probe or name in self._reports:
             return endpoints
         log.info(
@@ -137,24 +121,6 @@ class EndpointTrust:
     def _make_probe(self, client: Client, endpoint: int, decoder: Decoder | None) -> Probe:
         return Probe(self.open_session(client, [endpoint]), decoder, self.infos[endpoint].context)
 
-    async def check_again(self, client: Client, decoder: Decoder | None, *, ended: bool) -> None:
-        """Ask the endpoints the probe's questions again, a few of them before a run has ended.
-
-        A server may be another one by now. What it has written since the probe is then marked, not dropped: nobody
-        knows which texts are concerned.
-        """
-        for endpoint, first in self._reports.get(self._last, {}).items():
-            probe = self._make_probe(client, endpoint, decoder)
-            try:
-                faults = await (probe.repeat(first) if ended else probe.compare_now(first))
-            except DataError as err:
-                faults = []
-                self.end = f"could not be repeated ({err})" if ended and not self.has_changed else self.end
-            if faults:
-                self._mark_change(f"{client.endpoints[endpoint]}: {'; '.join(faults)}")
-        if ended and self.end == _NOT_REPEATED and self._last in self._reports:
-            self.end = "repeated after the last text, as before"
-
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""
         attempt = 0
@@ -176,15 +142,6 @@ class EndpointTrust:
             await asyncio.sleep(max(compute_pause(attempt, reply.left) for reply in gone))
             attempt += 1
 
-    async def _check_return(self, client: Client, endpoint: int) -> None:
-        """Refuse an endpoint that stopped answering and is another server now."""
-        info = await fetch_info(client, endpoint, self.spec.dialect, self.spec.path)
-        if endpoint in self.infos and info.plain() != self.infos[endpoint].plain():
-            raise DataError(
-                f"server {client.endpoints[endpoint]}: {self.infos[endpoint].title} stopped answering, and another "
-                f"server answers now ({info.title}, context {info.context}); repeat the command to check it anew"
-            )
-
     def provenance(self, encoded: int) -> dict[str, Any]:
         """Return what the record says of the server; `encoded` texts came without token ids."""
         if not self.infos:
@@ -194,20 +151,20 @@ class EndpointTrust:
         probed = report.line() if report is not None else "not probed"
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]
-        if self.has_changed:
-            warning = f"{core.DO_NOT_REPORT}: {self.end}; its texts may be of two models or samplers: make them again"
-            notes.insert(0, f"{s.title}: {warning}")
+        if self.change is not None:
+            warning = f"{core.DO_NOT_REPORT}: the server changed during the run: {self.change}"
+            notes.insert(0, f"{s.title}: {warning}; its texts may be of two models: make them again")
         if encoded:
             notes.append(f"{s.title}: {encoded} texts came without token ids and were encoded again")
         server_facts = {
             **facts.plain(), "model": s.path, "dialect": s.dialect, "chat": s.chat, "probe": probed,
             "answers_as": self.answers_as, "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)],
-            "end_of_run": self.end, "texts_encoded_again": encoded,
+            "change": self.change, "texts_encoded_again": encoded,
         }  # fmt: skip
         return {"served": server_facts, "notes": notes}
 
 
-class ServerBackend:
+class ServerBackend(models.TokenizedModel):
     """A model that runs in a server."""
 
     def __init__(self, spec: ServerSpec, *, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
@@ -216,16 +173,16 @@ class ServerBackend:
         tokenizer_spec = spec.tokenizer_spec()
         self.tokenizer: TextTokenizer | None = load_tokenizer(tokenizer_spec) if tokenizer_spec is not None else None
         config = tokenizer_spec.config() if tokenizer_spec is not None else {}
-        self._bos = config.get("bos_token_id")
         self.vocab_size = int(config.get("vocab_size") or 0)
         if self.tokenizer is not None and not self.vocab_size:
             self.vocab_size = len(self.tokenizer.vocabulary())
+        self.eos_ids = self.tokenizer.eos_ids if self.tokenizer is not None else ()
         as_text = spec.prompts_as_text or spec.chat or self.tokenizer is None
         self.served = ServedModel(
             name=spec.path, chat=spec.chat, instruction=spec.instruction, seeded=spec.seeded,
             template_arguments=spec.chat_template_kwargs,
             sends_ids=spec.server_dialect.takes_ids and not as_text, vocab_size=self.vocab_size, listed=spec.listed,
-            end_ids=self.tokenizer.eos_ids if self.tokenizer is not None else (),
+            end_ids=self.eos_ids,
         )  # fmt: skip
         self.trust = EndpointTrust(spec, self.served, self.tokenizer)
 
@@ -234,17 +191,6 @@ class ServerBackend:
         """Maximum length of a scored text: the server appends one token, which needs a position too."""
         positions = self.trust.context
         return positions - 1 if positions is not None else None
-
-    @property
-    def start_id(self) -> int:
-        return self._bos if isinstance(self._bos, int) else next(iter(self.served.end_ids), 0)
-
-    def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        return get_bos_prefix(self.tokenizer.bos_prefix, ids) if self.tokenizer is not None else ()
-
-    def _read_ids(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        """Return the ids that the model reads for a prompt; an empty one becomes the start token."""
-        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
 
     def provenance(self) -> dict[str, Any]:
         return self.trust.provenance(self._encoded)
@@ -256,15 +202,10 @@ class ServerBackend:
         sampling = make_sampling(decoder)
         if sampling is None:
             raise SpecError(f"model {self.spec.title}: the server has no parameters for {decoder.title}")
-        count = 0
 
         async def generate_text(server: ServerSession, prompt: Prompt) -> None:
-            nonlocal count
             generation = await self._generate_text(server, sampling, prompt, request)
             emit([generation])
-            count += 1
-            if count % _RECHECK == 0:
-                await self.trust.check_again(server.client, decoder, ended=False)
             if advance is not None:
                 advance(max(len(generation.token_ids), 1))
 
@@ -281,7 +222,7 @@ class ServerBackend:
         ids: tuple[int, ...] = ()
         text = prompt.text
         if self.tokenizer is not None:
-            ids, text = self._read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
+            ids, text = self.read_ids(prompt.token_ids), text or self.tokenizer.decode(prompt.token_ids)
         name = f"{prompt.example_id}/{prompt.sample}"
         completion_request = CompletionRequest(
             ids=ids, text=text, messages=prompt.messages,
@@ -339,7 +280,6 @@ class ServerBackend:
             async with self.client() as client:
                 endpoints = await self.trust.check_endpoints(client, decoder)
                 await work(self.trust.open_session(client, endpoints))
-                await self.trust.check_again(client, decoder, ended=True)
 
         with start_blocking_portal() as portal:
             portal.call(main)

@@ -160,8 +160,6 @@ class Client:
     patience: float = 60.0  # seconds for which refused connections are retried, in all jobs of the process together
     transport: httpx.AsyncBaseTransport | None = None  # replaces the network in tests
     key_required: bool = True  # refuse to open without the key; false for plans
-    check_identity: Callable[[int], Awaitable[None]] | None = None
-    """Called with an endpoint that was set aside before it is used again; raises if it is another server now."""
     _key: str | None = None
     _unavailable_until: dict[int, float] = field(default_factory=dict)
     _http: httpx.AsyncClient | None = None
@@ -218,8 +216,6 @@ class Client:
         while True:
             endpoint = self._choose(left)
             try:
-                if self.check_identity is not None and endpoint in self._unavailable_until:
-                    await self.check_identity(endpoint)  # another server may run there now
                 reply = await self._send_once(endpoint, path, body, limit or MAX_REPLY)
             except UnreachableError as err:
                 if err.wait is not None and err.wait > MAX_RETRY_AFTER:

@@ -2,9 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +61,6 @@ KNOWN_TEXT = "The weather was fine in the morning, and the number of people in t
 FEW_DRAWS = 192  # number of draws without listings; they must have more than 50 distinct tokens
 TOP = 50  # a hidden top-k is one of 40 (llama.cpp) or 50 (transformers) as a rule
 LENGTH = 8
-_OTHER_ANSWERS = "its answers to the same prompts have changed since the first text; is it another model?"
 UNSEEN_SMALL = f"faults that {SINGLE_DRAWS} draws do not show (it gives one per request; audit=true finds them)"
 UNSEEN_PENALTIES = "presence and frequency penalties (one-token draws cannot show them)"
 
@@ -76,9 +73,7 @@ class ProbeReport:
     faults: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
     listings: dict[str, Listing] = field(default_factory=dict)
-    """Prompt → the most probable next tokens, for comparing endpoints and for the check at the end of a run."""
-    answers: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Prompt → the most probable text, of a server that lists nothing."""
+    """Prompt → the most probable next tokens, for comparing endpoints."""
 
     def line(self) -> str:
         summary = f"{len(self.passed)} checks passed ({', '.join(self.passed)}; false alarms below {FALSE_ALARMS:g})"
@@ -96,7 +91,7 @@ class Probe:
         self.server, self.served, self.decoder, self.context = server, server.served, decoder, context
         self.sampling = make_sampling(decoder) if decoder is not None else None
         self.stochastic = decoder is not None and decoder.stochastic
-        self.report, self.salt = ProbeReport(), 0
+        self.report = ProbeReport()
         self.listings: dict[str, Listing] = {}  # prompt → the most probable next tokens, by the server
 
     def _list_checks(self) -> Iterator[tuple[str, Callable[[], Awaitable[str | None]]]]:
@@ -131,12 +126,9 @@ class Probe:
 
     async def run(self) -> ProbeReport:
         """Run all checks that the dialect allows."""
-        report = self.report
         for name, check in self._list_checks():
             await self.run_check(name, check)
-        if not self.listings and not (report.faults and not report.passed):
-            report.answers = await self._write_answers()
-        return report
+        return self.report
 
     async def run_check(self, name: str, check: Callable[[], Awaitable[str | None]]) -> None:
         """Run a check, and note what came of it."""
@@ -152,49 +144,14 @@ class Probe:
         else:
             self.report.passed.append(name)
 
-    async def repeat(self, first: ProbeReport) -> list[str]:
-        """Ask again what was asked before the first text; return how the answers show that the server has changed."""
-        self.salt = 1
-        await self.server.write(self.make_request(KNOWN_TEXT), 0)  # raises where no server answers
-        if not first.listings and not first.answers:
-            raise DataError("it lists no log-probabilities and refuses a temperature of 0: there is nothing to compare")
-        if not first.listings:
-            again = await self._write_answers()
-            same = sum(again.get(text) == answer for text, answer in first.answers.items())
-            return [_OTHER_ANSWERS] if 2 * same < len(first.answers) else []
-        if not await self.fetch_listings() or not are_same_model(first.listings, self.listings):
-            return [_OTHER_ANSWERS]
-        checks = [self._check_hidden_parameters] if self.decoder is not None else []
-        checks += [self._check_decoder] if self._draws_differ() else []
-        faults = []
-        for check in checks:
-            with suppress(Skipped):
-                faults.append(await check())
-        return [fault for fault in faults if fault]
-
-    async def compare_now(self, first: ProbeReport) -> list[str]:
-        """Compare the listings after two prompts, for a check during a run; as `repeat`."""
-        await self.server.write(self.make_request(KNOWN_TEXT), 0)
-        again = [(text, await self.server.top(self.make_request(text))) for text in BEGINNINGS[:2]]
-        listings = {text: listing for text, listing in again if listing is not None}
-        return [_OTHER_ANSWERS] if are_same_model(first.listings, listings) is False else []
-
-    async def _write_answers(self) -> dict[str, tuple[Any, ...]]:
-        """Return the most probable text after each prompt; empty where the server refuses a temperature of 0."""
-        greedy = Sampling(temperature=0.0)
-        requests = {text: self.make_request(text, max_tokens=LENGTH, sampling=greedy) for text in BEGINNINGS}
-        with suppress(DataError):
-            return {text: await self.server.write(request, 0) for text, request in requests.items()}
-        return {}
-
     # Requests: prompts, seeds and listings.
 
     def make_request(self, text: str, *, max_tokens: int = 1, sampling: Sampling = NEUTRAL) -> CompletionRequest:
-        ids = self.server.encode(text)
+        ids = self.server.encode_prompt(text)
         return CompletionRequest(ids=ids, text=text, max_tokens=max_tokens, sampling=sampling, seed=self._seed(text))
 
     def _seed(self, *names: str | int) -> int:
-        return derive_seed(self.salt, "probe", *names)
+        return derive_seed(0, "probe", *names)
 
     async def _draw(
         self, text: str, count: int, kind: str, sampling: Sampling = NEUTRAL, single: int = SINGLE_DRAWS

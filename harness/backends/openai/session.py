@@ -11,8 +11,8 @@ from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
 from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest, Dialect, ServedModel
 from openended.harness.backends.openai.replies import Listing, Reply, Token, read_reply
-from openended.harness.core import F64, DataError, Json, Tokenizer
-from openended.harness.models import get_bos_prefix
+from openended.harness.core import F64, DataError, Json
+from openended.harness.models import TextTokenizer, TokenizedModel
 
 Reader = Callable[[Reply], Any]
 COPIES = 256  # maximum number of draws per request
@@ -104,15 +104,14 @@ def _clean_name(value: Any) -> str | None:  # noqa: ANN401
 
 
 @dataclass
-class ServerSession:
+class ServerSession(TokenizedModel):
     """Sends requests to one endpoint, or to several in order when the first fails."""
 
     client: Client
     dialect: Dialect
     served: ServedModel
     endpoints: Sequence[int]
-    tokenizer: Tokenizer | None = None
-    bos_prefix: tuple[int, ...] = ()
+    tokenizer: TextTokenizer | None = None
     copies: bool = True
     """The server honors the number of draws per request; set to false once it refused it or a reply had fewer."""
     most: int | None = None
@@ -128,12 +127,9 @@ class ServerSession:
         """Order the endpoints for a text by a hash of both, so that the order of the texts does not matter."""
         return sorted(self.endpoints, key=lambda i: hashlib.sha256(f"{i}\x1f{name}".encode()).digest())
 
-    def encode(self, text: str) -> tuple[int, ...]:
+    def encode_prompt(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
-        if self.tokenizer is None:
-            return ()
-        ids = self.tokenizer.encode(text)
-        return (*get_bos_prefix(self.bos_prefix, ids), *ids)
+        return self.read_ids(self.encode(text)) if self.tokenizer is not None else ()
 
     async def send(
         self, request: CompletionRequest, endpoints: Sequence[int] | None = None, read: Reader = lambda reply: reply
@@ -212,7 +208,7 @@ class ServerSession:
 
         async def read_row(number: int) -> None:
             ids = rows[number]
-            inside = ids[len(self.bos_prefix) :] if ids[: len(self.bos_prefix)] == self.bos_prefix else ids
+            inside = ids[0 if self.bos_prefix(ids) else len(self.bos_prefix(())) :]
             text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
             request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
             read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)

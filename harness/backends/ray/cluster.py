@@ -124,8 +124,9 @@ class Worker:
     def describe_model(self, model: RemoteModelRef) -> dict[str, Any]:
         """Return the fields of a `LanguageModel` that are known without its weights."""
         lm = self._load(model)
-        special = {name: list(getattr(lm.model, name, ())) for name in ("openended_before", "openended_after")}
-        stand_in = SimpleNamespace(config=SimpleNamespace(bos_token_id=lm.start_id), **special)
+        stand_in = SimpleNamespace(
+            **{name: list(getattr(lm.model, name, ())) for name in ("openended_before", "openended_after")}
+        )
         facts: dict[str, Any] = getattr(lm, "provenance", dict)()
         names = ("device", "dtype", "eos_ids", "vocab_size", "context_length")
         return {"model": stand_in, "facts": facts, **{name: getattr(lm, name) for name in names}}

@@ -5,7 +5,7 @@ import logging
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from openended.harness.backends.vllm.spec import VllmSpec, find_version
 from openended.harness.core import Advance, DataError, NextToken, Ragged, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
-from openended.harness.models import EmbeddingRequest, Pooling, QStatisticsRequest, ScoringRequest, TextVectors
+from openended.harness.models import QStatisticsRequest, ScoringRequest
 
 log = logging.getLogger(__name__)
 _ADAPTER = "openended.harness.backends.vllm._adapter"
@@ -51,7 +51,6 @@ class EngineResult(NamedTuple):
     ended: bool  # true: by an end token
     log_probs: list[float]  # of the tokens read, from the second on, where they were asked for
     noted: Any = None  # what the logits processor knows of it
-    vector: Any = None  # its pooled hidden state, a tensor; only a `PoolingEngine` makes one
 
 
 class Engine:
@@ -72,13 +71,12 @@ class Engine:
                 f"set runtime.device={built_for} or install the other build"
             )
         self._sleeps = bool(current_platform.is_sleep_mode_available()) and built_for != "cpu"
-        options = self._build_options({f.name for f in dataclasses.fields(EngineArgs)})
+        options = build_engine_options(self._spec, {f.name for f in dataclasses.fields(EngineArgs)})
         if self._sleeps:
             options["enable_sleep_mode"] = True
         with self._explain_errors("vLLM does not start"), warnings.catch_warnings(action="ignore"):
             self.inner: Any = LLMEngine.from_engine_args(EngineArgs(**options))
         config = self.inner.model_config
-        self.start_id: int | None = config.hf_config.bos_token_id
         self.vocab_size = int(config.get_vocab_size())
         self.context_length = int(config.max_model_len)
         self._number = 0
@@ -126,11 +124,6 @@ class Engine:
             self.inner.engine_core.shutdown()
         except Exception as err:
             log.warning("%s: vLLM did not end cleanly (%s)", self._spec.title, core.shorten_error(err))
-
-    def _build_options(self, names: set[str]) -> dict[str, Any]:
-        return build_engine_options(self._spec, names) | {
-            "logits_processors": [f"{_ADAPTER}:V1Processor"], "enable_prefix_caching": True,
-        }  # fmt: skip
 
     def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
         """Return vLLM's parameters: its own sampler takes the best of what the logits processor leaves."""
@@ -181,35 +174,6 @@ class Engine:
             raise DataError(f"model {self._spec.title}: {what} ({message}); {advice}") from err
 
 
-_POOLING_TYPES = {"last": "LAST", "first": "CLS", "mean": "MEAN"}
-
-
-class PoolingEngine(Engine):
-    """A running engine that pools the last hidden states of a causal model, after its final normalization."""
-
-    def __init__(self, spec: VllmSpec, device: str, pooling: Pooling) -> None:
-        self._pooling = pooling
-        super().__init__(spec, device)
-
-    def _build_options(self, names: set[str]) -> dict[str, Any]:
-        from vllm.config import PoolerConfig
-
-        pooler = PoolerConfig(seq_pooling_type=_POOLING_TYPES[self._pooling], use_activation=False)
-        # A cached prefix would leave its states out of the mean.
-        return build_engine_options(self._spec, names) | {
-            "runner": "pooling", "convert": "embed", "pooler_config": pooler, "enable_prefix_caching": False,
-        }  # fmt: skip
-
-    def _make_params(self, request: EngineRequest) -> Any:  # noqa: ANN401 - vLLM's own class
-        from vllm import PoolingParams
-
-        del request
-        return PoolingParams(task="embed", use_activation=False)
-
-    def _read_results(self, outputs: list[tuple[EngineRequest, Any]]) -> list[EngineResult]:
-        return [EngineResult((), False, [], vector=output.outputs.data.float().cpu()) for _, output in outputs]
-
-
 def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     """Return the options of every engine."""
     for name in spec.engine:
@@ -222,7 +186,8 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
         "enforce_eager": spec.enforce_eager, "generation_config": "vllm", "trust_remote_code": False,
         "load_format": "safetensors",
         "worker_extension_cls": f"{_ADAPTER}.WorkerExtension", "async_scheduling": False,
-        "disable_log_stats": True, "use_tqdm_on_load": False,
+        "disable_log_stats": True, "use_tqdm_on_load": False, "enable_prefix_caching": True,
+        "logits_processors": [f"{_ADAPTER}:V1Processor"],
     }  # fmt: skip
     if (length := spec.context_length()) is not None:
         options["max_model_len"] = length
@@ -231,7 +196,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     return options | dict(spec.engine)
 
 
-class VllmBackend:
+class VllmBackend(models.TokenizedModel):
     """A model that vLLM runs; an engine starts when it is first needed, and is kept."""
 
     def __init__(self, spec: VllmSpec, device: str) -> None:
@@ -241,46 +206,35 @@ class VllmBackend:
         self.device = torch.device(device)
         self.tokenizer = models.load_tokenizer(spec.tokenizer_spec())
         self.eos_ids = models.find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
-        self._engines: dict[Pooling | None, Engine] = {}
-        """The engines that run: None makes tokens, each of the others vectors."""
+        self._engines: list[Engine] = []  # the running engine, if there is one
         weakref.finalize(self, _close_engines, self._engines)
-        self._last: Engine | None = None  # the engine of the last call
         self._wrote = False  # the last call generated texts
 
     @property
     def engine(self) -> Engine:
-        """The engine that makes tokens, started if it is not running."""
-        return self._start_engine(None)
+        """The engine, started if it is not running."""
+        if not self._engines:
+            self._engines.append(Engine(self.spec, self.device.type))
+        return self._engines[0]
 
     @property
     def context_length(self) -> int | None:
         """Maximum length of a scored text: vLLM makes one token after it, which needs a position too."""
         return self.engine.context_length - 1
 
-    @property
-    def start_id(self) -> int:
-        bos = self.engine.start_id
-        return int(bos) if isinstance(bos, int) else next(iter(self.eos_ids), 0)
-
-    def bos_prefix(self, ids: Sequence[int] | np.ndarray[Any, Any]) -> tuple[int, ...]:
-        return models.get_bos_prefix(self.tokenizer.bos_prefix, ids)
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        return models.decode_continuation(self.tokenizer, prompt, ids)
-
     def provenance(self) -> dict[str, Any]:
-        if self._last is None:
+        if not self._engines:
             return {}
         s = self.spec
         facts = {
-            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, **self._last.describe(),
+            "vllm": find_version(), "dtype": s.dtype, "quantization": s.quantization, **self.engine.describe(),
         }  # fmt: skip
         return {"engine": facts} | ({"notes": [f"{s.title}: vLLM {find_version()}"]} if self._wrote else {})
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
         self.spec.demand("generate", request.decoder)
-        prompts = [replace(p, token_ids=self._read_ids(p.token_ids)) for p in request.prompts]
+        prompts = [replace(p, token_ids=self.read_ids(p.token_ids)) for p in request.prompts]
         longest = max((len(p.token_ids) for p in prompts), default=0)
         request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
         group = make_group(request, self.eos_ids)
@@ -318,7 +272,7 @@ class VllmBackend:
         """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""
         self._wrote = False
         continuations = request.continuations
-        heads = [self._read_ids(row.tolist()) for row in request.prompts]
+        heads = [self.read_ids(row.tolist()) for row in request.prompts]
         # Every forced token needs a position, the last one too.
         lengths = np.array([len(head) for head in heads], dtype=np.int64)
         check_rows(self.context_length, lengths, continuations)
@@ -342,58 +296,20 @@ class VllmBackend:
         vocab_size = self.engine.vocab_size
         return [build_next_token(table, request, vocab_size) for table in tables]
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """Embed the texts by the last hidden states, pooled inside the engine; one call for each maximum length."""
-        self._wrote = False
-        pooling = request.embedder.traits.pooling
-        rows = models.join_rows(request.prompts, request.continuations, self.bos_prefix)
-        out: dict[int | None, TextVectors] = {}
-        context_length = self._start_engine(pooling).context_length
-        for length, limit in request.embedder.list_limits(context_length).items():
-            vectors: dict[int, Any] = {}
-
-            def finish(number: int, result: EngineResult, into: dict[int, Any] = vectors) -> None:
-                into[number] = result.vector
-                if advance is not None:
-                    advance(1)
-
-            self._run((EngineRequest(tuple(row[:limit].tolist()) or (self.start_id,)) for row in rows), finish, pooling)
-            arrays = [np.stack([vectors[i].numpy() for i in range(len(rows))])] if len(rows) else []
-            out[length] = models.collect_vectors(self.spec.title, arrays, rows.lengths, (limit,))[0]
-        return out
-
-    def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
-        """Embed the texts, then score their tokens: vLLM has an engine for either."""
-        return self.embed(request)[request.embedder.max_length], self.score(request.make_scoring_request(), advance)
-
-    def _read_ids(self, ids: Sequence[int]) -> tuple[int, ...]:
-        """Return the ids that the model reads for a prompt; an empty one becomes the start token."""
-        return (*self.bos_prefix(ids), *ids) or (self.start_id,)
-
-    def _start_engine(self, pooling: Pooling | None) -> Engine:
-        """Return the engine that makes tokens (None) or vectors, started if it is not running."""
-        if pooling not in self._engines:
-            kind = self.device.type
-            engine = Engine(self.spec, kind) if pooling is None else PoolingEngine(self.spec, kind, pooling)
-            self._engines[pooling] = engine
-        self._last = self._engines[pooling]
-        return self._last
-
-    def _run(self, requests: Any, finish: Any, pooling: Pooling | None = None) -> None:  # noqa: ANN401 - as `Engine.run`
+    def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `Engine.run`
         """Run sequences, then release the GPU's memory; an engine that failed is dropped."""
-        engine = self._start_engine(pooling)
+        engine = self.engine
         try:
             engine.run(requests, finish)
         except DataError:
-            self._last = None
-            self._engines.pop(pooling).close()
+            self._engines.pop().close()
             models.free_memory()
             raise
         engine.release_memory()
 
 
-def _close_engines(engines: dict[Pooling | None, Engine]) -> None:
-    for engine in engines.values():
+def _close_engines(engines: list[Engine]) -> None:
+    for engine in engines:
         engine.close()
 
 

@@ -15,7 +15,7 @@ OWN_OPTIONS = frozenset({
     "model", "tokenizer", "skip_tokenizer_init", "revision", "tokenizer_revision", "dtype", "quantization",
     "tensor_parallel_size", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager",
     "logits_processors", "worker_extension_cls", "async_scheduling", "generation_config", "trust_remote_code",
-    "hf_overrides", "load_format", "seed", "logprobs_mode", "runner", "convert", "pooler_config",
+    "hf_overrides", "load_format", "seed", "logprobs_mode", "runner", "convert",
 })  # fmt: skip
 """Engine options that the harness sets itself."""
 _DRAFTS = ("spec", "num_speculative")
@@ -28,7 +28,7 @@ class VllmSpec(ModelSpec):
     name = "vllm"
     loader = "openended.harness.backends.vllm.backend:load_vllm"
     runs_in_process = False  # neither transformers nor Ray's workers load it
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics", "embed"})
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"generate", "score", "q_statistics"})
     connection_fields: ClassVar[frozenset[str]] = frozenset({"gpu_memory_utilization", "max_num_seqs"})
 
     quantization: str | None = None

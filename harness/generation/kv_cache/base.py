@@ -2,12 +2,12 @@
 
 On CPU in float32 a row's result does not depend on the other rows, bit for bit. Packed layers treat every row alike
 (see `openended.harness.models.onednn`). Where a layer is not packed, the BLAS sees the tokens of all rows as one tall
-matrix, 4, 8, … 64 of them at a time, filled up to a multiple of 4, and more only where a trial on this machine gave the
-same bits (see `RowSplitter`). Attention runs on rows of one length, without padding; that of a single token needs no
-matrix product. On a GPU shorter rows are masked, and last bits may depend on the others.
+matrix, at least 16 of them, filled up to a multiple of 4. Attention runs on rows of one length, without padding; that
+of a single token needs no matrix product. On a GPU shorter rows are masked, and last bits may depend on the others.
 """
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -70,13 +70,8 @@ class CacheRunner(ABC):
         if missing:
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
-            logits = rescale_logits(self._lm.model.config, self._project(flat)[:size].float())
+            logits = rescale_logits(self._lm.model.config, self._lm.model.get_output_embeddings()(flat)[:size].float())
         return logits.view(*hidden.shape[:-1], logits.shape[-1])
-
-    def _project(self, hidden: Tensor) -> Tensor:
-        """Apply the output layer, (n, d) → (n, V)."""
-        logits: Tensor = self._lm.model.get_output_embeddings()(hidden)
-        return logits
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
@@ -138,7 +133,6 @@ class ForwardPass:
     size: int  # tokens without the filling
     groups: list[Group]
     steps: bool  # true: one token more for rows that run; False: prompts
-    masks: dict[int | None, Tensor] = field(default_factory=dict)  # window of the attention → mask of a padded step
     parts: dict[tuple[int, int | None], list[StepPart]] = field(default_factory=dict)
     """Arguments of `split_step` → what it returned."""
 
@@ -151,16 +145,6 @@ class ForwardPass:
     def index(self) -> Tensor:
         """The rows as a tensor."""
         return copy_to_device(self.rows, self.ids.device)
-
-    @cached_property
-    def spread(self) -> tuple[Tensor, Tensor]:
-        """Where each position of padded prompts (rows, longest) is in the pass, and which of them are no padding."""
-        sizes = np.repeat([g.fed for g in self.groups], [len(g.rows) for g in self.groups])
-        at = np.arange(self.groups[0].fed)
-        inside = at < sizes[:, None]
-        positions = np.where(inside, at + (np.cumsum(sizes) - sizes)[:, None], 0)
-        device = self.ids.device
-        return copy_to_device(positions, device), copy_to_device(np.flatnonzero(inside), device)
 
     def split_step(self, most: int, window: int | None) -> list[StepPart]:
         """Split a step into parts of at most `most` positions, or one row."""
@@ -186,10 +170,9 @@ class ForwardPass:
             yield StepPart(slice(first, last), slice(rows[first], rows[first] + last - first), end, mask)
             first = last
 
-    def last(self, tile: int) -> Tensor:
-        """Return the position of each row's last token, padded to whole tiles."""
+    def last(self) -> Tensor:
+        """Return the position of each row's last token."""
         at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
-        at += at[:1] * (round_up_to_tiles(len(at), tile) - len(at))
         return copy_to_device(at, self.ids.device)
 
 
@@ -251,9 +234,7 @@ class KeyValues:
         attention = _LayerAttention(query, key, value, batch, kernel, window, inner, buffers)
         if batch.steps:
             attention.store_step()
-            (attention.attend_step_padded if self.padded else attention.attend_step)()
-        elif self.padded and len(batch.groups) > 1:
-            attention.attend_prompts_padded()
+            attention.attend_step(at_once=self.padded)
         else:
             attention.attend_prompts()
         return out
@@ -313,34 +294,18 @@ class _LayerAttention:
         for buffer, new in zip(self.buffers or (), (self.key, self.value), strict=True):
             buffer[rows, :, at] = new[: batch.size]
 
-    def attend_step(self) -> None:
+    def attend_step(self, *, at_once: bool) -> None:
         """Attend for a few rows at a time, as many as a CPU's cache holds, each masked beyond its length."""
         keys, values = self.buffers or (self.key, self.value)
         heads, shared, size = self.query.shape[1], keys.shape[1], max(keys.shape[3], values.shape[3])
-        steady = has_steady_products(shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads())
+        steady = at_once or has_steady_products(
+            shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads()
+        )
         most = _GROUPED // (shared * size) if steady else _CACHED // (heads * size)
-        for part in self.batch.split_step(most, self.window):
+        for part in self.batch.split_step(sys.maxsize if at_once else most, self.window):
             seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
-            self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, part.mask)[:, :, 0]
-
-    def attend_step_padded(self) -> None:
-        """Attend for all rows at once, each masked beyond its length."""
-        batch, device = self.batch, self.query.device
-        keys, values = self.buffers or (self.key, self.value)
-        many, end, index = batch.rows[-1] + 1, max(group.length for group in batch.groups), batch.index.to(device)
-        if self.window not in batch.masks:
-            last = batch.positions.new_zeros(many)
-            last[batch.index] = batch.positions[: batch.size]
-            at = torch.arange(end, device=last.device)
-            mask = at <= last[:, None]
-            if self.window is not None:
-                mask &= at > last[:, None] - self.window
-            batch.masks[self.window] = mask[:, None, None]
-        full, mask = self.query[: batch.size], batch.masks[self.window].to(device)
-        if many != batch.size:
-            full = full.new_zeros((many, *full.shape[1:])).index_copy_(0, index, full)
-        attended = self.kernel(full[:, :, None], keys[:many, :, :end], values[:many, :, :end], mask)
-        self.out.copy_(attended[:, :, 0] if many == batch.size else attended[index, :, 0])
+            mask = None if part.mask is None else part.mask.to(self.query.device)
+            self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, mask)[:, :, 0]
 
     def attend_prompts(self) -> None:
         """Attend to prompts, those of one length together."""
@@ -351,13 +316,6 @@ class _LayerAttention:
             k, v = k.contiguous(), v.contiguous()
             mask = self._store_prompts(group.index, k, v, n)
             self.out[inside].view(n, t, *self.out.shape[1:]).copy_(self.kernel(q, k, v, mask).transpose(1, 2))
-
-    def attend_prompts_padded(self) -> None:
-        """Attend to all prompts at once, padded on the right; causal attention never sees the padding."""
-        positions, inside = (index.to(self.query.device) for index in self.batch.spread)
-        q, k, v = (x[positions].transpose(1, 2) for x in (self.query, self.key, self.value))
-        mask = self._store_prompts(self.batch.rows, k, v, len(self.batch.rows))
-        self.out.copy_(self.kernel(q, k, v, mask).transpose(1, 2).flatten(0, 1)[inside])
 
     def _store_prompts(self, rows: slice | list[int], k: Tensor, v: Tensor, count: int) -> Tensor | None:
         """Store keys and values (n, K, t, s) of whole prompts; return the mask that they need, if any."""

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from openended.harness.core import CausalModel
 from openended.harness.generation.kv_cache.base import CacheRunner
-from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner, is_plain_gpt2
 from openended.harness.models import Kind, choose_kind
 
 CHECKED = 16  # room for the check of a model before it is first run
@@ -45,8 +44,6 @@ def depends_on_batch(lm: CausalModel) -> bool:
 
 
 def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
-    if kind == "fixed" and is_plain_gpt2(lm.model):
-        return Gpt2Runner(lm, rows, length, once=once)
     from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
     from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
 

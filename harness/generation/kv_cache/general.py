@@ -54,7 +54,7 @@ class GeneralRunner(base.KeyValueRunner):
         with torch.inference_mode(), _install_attention(self._lm.model, self.keys, batch):
             out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
             hidden: Tensor = out.last_hidden_state[0]
-            return hidden[: batch.size] if every else hidden[batch.last(1).to(hidden.device)]
+            return hidden[: batch.size] if every else hidden[batch.last().to(hidden.device)]
 
 
 @contextmanager

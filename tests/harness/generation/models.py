@@ -25,7 +25,7 @@ def wrap(
 ) -> LanguageModel:
     pack_layers(model)  # as `load_model` does
     return LanguageModel(
-        model=model.eval().requires_grad_(False), tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True),
+        model=model.eval().requires_grad_(False), tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=0),
         device=torch.device("cpu"), dtype=torch.float32, eos_ids=eos_ids, context_length=context_length,
         vocab_size=vocab_size or model.get_output_embeddings().weight.shape[0], spec=ModelSpec(path="gpt2"),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from openended.harness.decoders import GenerationRequest, Prompt, QDecoder, appl
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, Xtc
 from openended.harness.generation import token_loop
 from openended.harness.generation.beam_search import Beam
-from openended.harness.generation.kv_cache.gpt2 import Gpt2Runner
+from openended.harness.generation.kv_cache.general import GeneralRunner
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.models.transformers import LanguageModel
 from tests.harness.generation.models import family, gpt2, prompt_rows
@@ -173,7 +173,7 @@ def test_holes_that_nobody_fills_are_closed():
         assert seated(slots) == ["t/4", "t/1", "t/3"]
 
 
-class Counting(Gpt2Runner):
+class Counting(GeneralRunner):
     """Counts what goes through the model."""
 
     prompts = 0

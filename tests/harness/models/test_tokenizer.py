@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, strategies as st
 from tokenizers import Tokenizer
 
 from openended.harness.backends.transformers import TransformersBackend
@@ -18,7 +17,7 @@ from openended.harness.core.errors import DataError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation import compute_q_statistics, generate_texts
-from openended.harness.models import tokenizer as _pieces, tokenizer as tokenization
+from openended.harness.models import tokenizer as tokenization
 from openended.harness.models.chat import Turns, load_template, split_into_turns
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.score import compute_token_nll, embed_and_score
@@ -50,7 +49,7 @@ WORDS = "the cat sat on a mat and the hat was on the cat while a rat looked at t
 
 def sentencepiece(path: Path, *, bos: bool = True) -> None:
     """A tokenizer as Llama's: words begin with "▁", and so does every text; a begin token where one is asked for."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
     inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
@@ -283,12 +282,11 @@ SAVED_BATCH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("by_pieces", [True, False])
-def test_truncation_and_padding_of_a_saved_batch_are_not_applied(spec, tmp_path, by_pieces):
-    clean = ModelSpec(path=str(ModelSpec(path="bundled:docs-s").folder)) if by_pieces else spec
+@pytest.mark.parametrize("is_bundled", [True, False])
+def test_truncation_and_padding_of_a_saved_batch_are_not_applied(spec, tmp_path, is_bundled):
+    clean = ModelSpec(path=str(ModelSpec(path="bundled:docs-s").folder)) if is_bundled else spec
     saved = with_description(clean, tmp_path, **SAVED_BATCH)
     (want, got), texts = map(load_tokenizer, (clean, saved)), ["a", "the cat sat on a mat and the hat was on the cat"]
-    assert (got.pieces is not None) == by_pieces
     assert got.bos_prefix == want.bos_prefix
     assert [got.encode(text) for text in texts] == [want.encode(text) for text in texts]
     rows = [tokenization.tokenize_texts(tokenizer, texts) for tokenizer in (want, got)]
@@ -328,76 +326,6 @@ def test_ids_beyond_the_models_embeddings_are_refused_at_load(spec, tmp_path):
 
 
 pytestmark = pytest.mark.skipif("docs-s" not in list_bundled_models(), reason="the bundled model is not there")
-
-
-# Letters that the tokenizer merges, every kind of whitespace, what Python alone takes for whitespace, a special token.
-ALPHABET = [
-    *"abe'st,.!1é", "the", " ", "  ", "\n", "\r\n", "\t", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\u200b",
-    "<|endoftext|>",
-]  # fmt: skip
-
-
-def described() -> tuple[Tokenizer, dict[str, Any]]:
-    folder = ModelSpec(path="bundled:docs-s").folder
-    assert folder is not None
-    path = folder / "tokenizer.json"
-    return Tokenizer.from_file(str(path)), json.loads(path.read_text(encoding="utf-8"))
-
-
-INNER, DESCRIPTION = described() if "docs-s" in list_bundled_models() else (None, {})
-
-
-PIECES = tokenization.PieceTokens(INNER)
-
-
-@given(st.lists(st.sampled_from(ALPHABET), max_size=30).map("".join) | st.text(max_size=60))
-@example("")
-@example(" \n ")
-@example("a \n\n  b\x1c \x1c!\x1c!")
-@example("end<|endoftext|> start")
-def test_pieces_give_the_tokens_of_the_text(text: str) -> None:
-    assert PIECES.encode(text) == INNER.encode(text, add_special_tokens=False).ids
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pieces, "_REMEMBERED", 3)
-    pieces = tokenization.PieceTokens(INNER)
-    text = "one two three four five " + "x" * 100
-    assert pieces.encode(text) == INNER.encode(text, add_special_tokens=False).ids
-    assert list(pieces) == ["one", " two", " three"]
-    monkeypatch.setattr(_pieces, "_REMEMBERED", 300)
-    pieces.encode(text)
-    assert max(map(len, pieces)) < 10
-
-
-def changed(**parts: Any) -> dict[str, Any]:
-    return {**DESCRIPTION, **parts}
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"normalizer": {"type": "NFC"}}, {"model": {**DESCRIPTION.get("model", {}), "type": "Unigram"}},
-        {"model": {**DESCRIPTION.get("model", {}), "dropout": 0.1}},
-        {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}},
-        {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}},
-        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}}, {"pre_tokenizer": None},
-        {"added_tokens": [{"content": "<mask>", "lstrip": True}]}, {"added_tokens": [{"content": "two words"}]},
-        {"added_tokens": [{"content": "x", "single_word": True}]},
-    ],
-)  # fmt: skip
-def test_other_tokenizers_are_not_read_by_pieces(parts: dict[str, Any]) -> None:
-    assert tokenization.is_exact(DESCRIPTION)
-    assert not tokenization.is_exact(changed(**parts))
-
-
-def test_the_bundled_tokenizer_is_read_by_pieces(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(ModelSpec(path="bundled:docs-s"))
-    assert tokenizer.pieces is not None
-    texts = ["Return the sum.", "", " of  all\n\nelements"]
-    want = [INNER.encode(text, add_special_tokens=False).ids for text in texts]
-    assert [tokenizer.encode(text) for text in texts] == want
-    assert [row.tolist() for row in tokenization.tokenize_texts(tokenizer, texts)] == want
 
 
 # Chat templates: where a prompt parts, what the model reads, what ends a turn, and what goes wrong
@@ -462,7 +390,6 @@ def test_special_tokens_of_the_template_are_tokens(tmp_path: Path) -> None:
 
 
 def test_a_turn_ends_with_the_token_that_the_template_writes(tmp_path: Path) -> None:
-    from tokenizers import Tokenizer
 
     spec = folder(tmp_path, PLAIN.replace("<|endoftext|>", "\n<|end|>"))
     path = Path(spec.path) / "tokenizer.json"
@@ -495,33 +422,19 @@ def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
         load_template(ModelSpec(path=str(tmp_path / "none" / "at" / "all"), chat_template=True))
 
 
-BOMBS = {
-    "a long string": ("{{ 'x' * 30000000 }}", "makes .* characters|more than 1 GiB"),
-    "a huge string": ("{{ 'x' * 99999999999 }}", "more than 1 GiB"),
-    "loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1 s"),
-    "a power": ("{{ 9 ** (9 ** 9) }}", "more than 1 s|more than 1 GiB"),
-    "a filter": ("{{ 'x'.center(9999999999) }}", "more than 1 GiB"),
-    "a list": ("{{ range(99999) | list * 99999 }}", "more than 1 GiB|more than 1 s|does not take"),
-    "recursion": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "does not take|recursion"),
-    "nothing to divide by": ("{{ 1 // 0 }}", "does not take"),
-}
+FAILING = [
+    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "{{ 1 // 0 }}",
+    "{{ ''.__class__.__mro__ }}",
+    "{{ messages.x.y }}",
+]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BOMBS)
-def test_a_template_that_explodes_is_one_line(name: str, tmp_path: Path, monkeypatch) -> None:
-    text, expected = BOMBS[name]
-    monkeypatch.setattr("openended.harness.models.chat.SECONDS", 1)
-    monkeypatch.setattr("openended.harness.models.isolated_process.SECONDS", 1)
+@pytest.mark.parametrize("text", FAILING)
+def test_a_template_that_fails_is_one_line(text: str, tmp_path: Path) -> None:
     template = load_template(folder(tmp_path, text))
-    with pytest.raises(DataError, match=expected):
+    with pytest.raises(DataError, match="its chat template does not take the prompt"):
         template.render_all([Turns("a", "")])
-
-
-def test_what_ends_a_turn_is_not_asked_of_a_template_that_explodes(tmp_path: Path) -> None:
-    text, expected = BOMBS["a huge string"]
-    with pytest.raises(DataError, match=expected):
-        load_template(folder(tmp_path, text)).end()
 
 
 def test_many_prompts_are_rendered_in_one_go(tmp_path: Path) -> None:

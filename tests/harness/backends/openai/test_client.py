@@ -149,26 +149,6 @@ def test_two_models_under_one_name_are_refused():
         write_one(None, *urls, probe=True)
 
 
-class Restarting(httpx.AsyncBaseTransport):
-    """Loses one completion; `version` answers afterwards."""
-
-    def __init__(self, version: str) -> None:
-        self.fake, self.version, self.lost = Fake(), version, False
-        self.inner = within(self.fake)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/v1/completions" and not self.lost:
-            self.lost, self.fake.told = True, self.version
-            raise httpx.ConnectError("connection refused")
-        return await self.inner.handle_async_request(request)
-
-
-def test_an_endpoint_that_returns_is_asked_for_its_identity_again():
-    assert write_one(Restarting("0.33.0"), retries=2)
-    with pytest.raises(DataError, match=r"vllm 0\.33\.0 stopped answering, and another server answers now \(vllm 0\."):
-        write_one(Restarting("0.34.0"), retries=2)
-
-
 def test_a_plan_asks_once_and_does_without_an_answer():
     with served(Fake(context=77)) as urls:
         info = session.fetch_info_for_plan(tuple(urls), None, "vllm", ID)

@@ -86,7 +86,7 @@ def test_what_it_was_told_is_kept_for_the_record(local):
     assert told["served"] | {"probe": ""} == {
         "product": "vllm", "version": "0.33.0", "context": 512, "dtype": None, "model": ID, "dialect": "vllm",
         "answers_as": ID, "endpoints": ["http://fake"], "chat": False, "probe": "", "texts_encoded_again": 0,
-        "end_of_run": "repeated after the last text, as before",
+        "change": None,
     }  # fmt: skip
     assert "checks passed" in told["notes"][0]
 
@@ -99,32 +99,7 @@ def test_a_server_is_probed_once_for_a_decoder(local):
         before = len(fake.bodies)
         write(backend, prompts_of(local, 1), decoder, 1)
         counts.append(len(fake.bodies) - before)
-    assert len(STARTS) < counts[1] < min(counts[0], counts[2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [
-        (Fault(top_k=40), "with neutral parameters"),
-        (Fault(temperature=0.5, processed=True), "answers to the same prompts have changed"),
-        (Fault(ignores="top_p"), "by its Q"),
-    ],
-)
-def test_a_server_that_changes_after_the_probe_is_marked(local, fault, why):
-    fake = Fake()
-    backend = server(fake, probe=True)
-
-    def change(_: object) -> None:
-        fake.fault = fault
-        fake._verified.clear()
-
-    prompts = generation(prompts_of(local, 1), Nucleus(p=0.5), seed=0, max_new_tokens=1, batch_size=64)
-    backend.generate(prompts, change)
-    (first, *_), served = backend.provenance()["notes"], backend.provenance()["served"]
-    assert first.startswith("docs-s (vllm): DO NOT REPORT: the server changed during the run: http://fake: ")
-    assert why in first
-    assert served["end_of_run"] in first
+    assert counts[1] == len(STARTS) < min(counts[0], counts[2])
 
 
 def test_replies_that_name_another_model_midway_are_marked(local):

@@ -54,18 +54,6 @@ class SamplingParams:
 
 
 @dataclass
-class PoolerConfig:
-    seq_pooling_type: str
-    use_activation: bool = True
-
-
-@dataclass
-class PoolingParams:
-    task: str
-    use_activation: bool = True
-
-
-@dataclass
 class EngineArgs:
     model: str
     revision: str | None = None
@@ -88,9 +76,6 @@ class EngineArgs:
     max_num_seqs: int = 4
     enable_sleep_mode: bool = False
     block_size: int = 16
-    runner: str = "generate"
-    convert: str = "none"
-    pooler_config: PoolerConfig | None = None
 
 
 @dataclass
@@ -121,12 +106,8 @@ class LLMEngine:
         self.waiting: list[Running] = []
         self.batch: list[Running] = []
         self.steps = 0
-        config = SimpleNamespace(bos_token_id=self.lm.start_id)
-        self.model_config = SimpleNamespace(
-            hf_config=config, get_vocab_size=lambda: self.lm.vocab_size, max_model_len=args.max_model_len
-        )
+        self.model_config = SimpleNamespace(get_vocab_size=lambda: self.lm.vocab_size, max_model_len=args.max_model_len)
         self.engine_core = SimpleNamespace(shutdown=lambda: self.sleeping.append("shutdown"))
-        assert bool(args.logits_processors) == (args.runner == "generate"), "vLLM refuses both at once"
         self.processor: Any = LogitsProcessor()
         for path in args.logits_processors:
             module, _, name = path.partition(":")
@@ -144,7 +125,7 @@ class LLMEngine:
     def from_engine_args(cls, args: EngineArgs) -> LLMEngine:
         return cls(args)
 
-    def add_request(self, name: str, prompt: dict[str, list[int]], params: SamplingParams | PoolingParams) -> str:
+    def add_request(self, name: str, prompt: dict[str, list[int]], params: SamplingParams) -> str:
         assert prompt["prompt_token_ids"]
         self.waiting.append(Running(name, prompt["prompt_token_ids"], params))
         return name
@@ -166,8 +147,6 @@ class LLMEngine:
         self.steps += 1
         if self.steps == self.fails_at:
             raise RuntimeError("CPU Generator does not use offset\nsecond line")
-        if self.args.runner == "pooling":
-            return self._pool()
         self.processor.update_state(self._schedule())
         rows = [compute_logits(self.lm, [*r.prompt, *r.output])[-1] for r in self.batch]
         token = self.processor.apply(torch.stack(rows)).argmax(-1).tolist()
@@ -180,22 +159,6 @@ class LLMEngine:
             if stopped or len(request.output) == request.params.max_tokens:
                 finished.append(self._finish(request, "stop" if stopped else "length"))
         return finished
-
-    def _pool(self) -> list[Any]:
-        """Finish one waiting sequence, any of them."""
-        request = self.waiting.pop(self.draw.randrange(len(self.waiting)))
-        assert isinstance(request.params, PoolingParams)
-        assert self.args.pooler_config is not None
-        assert (self.args.convert, request.params.task, self.args.enable_prefix_caching) == ("embed", "embed", False)
-        assert not self.args.pooler_config.use_activation, "vLLM would normalize"
-        with torch.no_grad():
-            ids = torch.tensor([request.prompt])
-            states = self.lm.model(ids, output_hidden_states=True).hidden_states[-1][0]
-        pooled = {"LAST": states[-1], "CLS": states[0], "MEAN": states.mean(0)}[
-            self.args.pooler_config.seq_pooling_type
-        ]
-        data = SimpleNamespace(data=pooled)
-        return [SimpleNamespace(finished=True, request_id=request.name, outputs=data, prompt_logprobs=None)]
 
     def _schedule(self) -> BatchUpdate | None:
         """Take finished and some other rows out, fill the batch, then condense and shuffle it."""
@@ -249,9 +212,7 @@ def fake_vllm(lm: LanguageModel, *, platform: str = "cpu", fails_at: int = -1) -
     parts: dict[str, dict[str, Any]] = {
         "vllm": {
             "EngineArgs": EngineArgs, "LLMEngine": engine, "SamplingParams": SamplingParams,
-            "PoolingParams": PoolingParams,
         },
-        "vllm.config": {"PoolerConfig": PoolerConfig},
         "vllm.platforms": {"current_platform": current},
         "vllm.v1": {},
         "vllm.v1.sample": {},

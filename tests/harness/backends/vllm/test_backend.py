@@ -8,14 +8,14 @@ import pytest
 
 from openended.harness.backends.transformers import load_backend
 from openended.harness.backends.vllm import backend as backend_module, spec as spec_module
-from openended.harness.backends.vllm.backend import PoolingEngine, VllmBackend, build_engine_options, load_vllm
+from openended.harness.backends.vllm.backend import VllmBackend, build_engine_options, load_vllm
 from openended.harness.backends.vllm.spec import VllmSpec
 from openended.harness.core import DataError, ExtraNotInstalled, Generation, Ragged, SpecError, load_members
 from openended.harness.decoders.base import Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, Mirostat, Nucleus, TopK, Typical, Xtc
-from openended.harness.models import EmbedderSpec, ModelSpec, load_model
+from openended.harness.models import ModelSpec, load_model
 from tests.harness.backends.vllm.fake import fake_vllm
-from tests.helpers import embedding, generation, q_request, ragged, scoring
+from tests.helpers import generation, q_request, scoring
 
 PATH = "bundled:docs-s"
 ROWS = ((314, 159, 265, 358, 97), (271, 82, 81, 8, 284), (161, 80, 339, 88, 74), ())
@@ -161,48 +161,6 @@ def test_a_vllm_that_cannot_be_imported_is_one_line(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-def write_a_text(backend):
-    out: list[Generation] = []
-    backend.generate(generation([Prompt("t/0", 0, (5,))], Greedy(), seed=1, max_new_tokens=2, batch_size=1), out.extend)
-    assert len(out) == 1
-
-
-def test_without_texts_there_are_no_vectors(engine):
-    assert PoolingEngine(VllmSpec(path=PATH), "cpu", "mean").run([], print) is None
-    (made,) = make().embed(embedding(ragged([]), ragged([]), EmbedderSpec(path=PATH), batch_size=1)).values()
-    assert (made.vectors.shape, made.truncated) == ((0, 0), 0)
-
-
-@pytest.mark.parametrize("pooling", ["last", "first", "mean"])
-def test_vectors_equal_those_of_the_reference(engine, reference, pooling):
-    prompts, continuations = ragged([(1, 2), (), (7,), ()]), ragged([(5, 6, 7, 8), (9,), (), (3, 4)])
-    spec = EmbedderSpec(path=PATH, pooling=pooling, max_length=2, lengths=(2, 5))
-    request = embedding(prompts, continuations, spec, batch_size=2)
-    mine, theirs = make().embed(request), reference.embed(request)
-    assert list(mine) == [2, 5]
-    for length, (vectors, truncated) in theirs.items():
-        np.testing.assert_allclose(mine[length].vectors, vectors, atol=1e-5)
-        assert mine[length].truncated == truncated
-    both = make().embed_and_score(embedding(prompts, continuations, EmbedderSpec(path=PATH), batch_size=2))
-    expected = reference.embed_and_score(embedding(prompts, continuations, EmbedderSpec(path=PATH), batch_size=2))
-    np.testing.assert_allclose(both[0].vectors, expected[0].vectors, atol=1e-5)
-    np.testing.assert_allclose(both[1].values, expected[1].values, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_an_embedding_engine_that_dies_leaves_the_other_running(reference):
-    with fake_vllm(reference) as fake:
-        backend, rows = make(), ragged([(5, 6), (7,)])
-        write_a_text(backend)
-        fake.fails_at = 1
-        with pytest.raises(DataError, match="vLLM stopped"):
-            backend.embed(embedding(ragged([(), ()]), rows, EmbedderSpec(path=PATH), batch_size=2))
-        assert fake.sleeping == ["shutdown"]
-        assert backend.provenance() == {}
-        write_a_text(backend)
-        assert fake.sleeping == ["shutdown"]
-
-
 def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
     spec = VllmSpec(path=PATH)
     for name, cls in load_members("decoder").items():
@@ -211,21 +169,6 @@ def test_decoders_that_draw_from_q_are_taken_and_others_refused_by_name():
         elif name in ("beam", "contrastive"):
             with pytest.raises(SpecError, match=f"{name} does not draw.*use model=transformers"):
                 spec.demand("generate", cls())
-
-
-def test_an_embedder_has_vllms_identity_and_needs_the_package(monkeypatch):
-    plain = EmbedderSpec(path=PATH)
-    spec = EmbedderSpec(path=PATH, backend="vllm")
-    assert spec.model_spec() == VllmSpec(path=PATH)
-    assert (plain.title, spec.title) == ("docs-s", "docs-s (vLLM)")
-    assert spec.identity()["backend"] == "vllm"
-    assert "backend" not in plain.identity()
-    for change in ({"kind": "masked"}, {"kind": "sentence"}, {"layer": 2}):
-        with pytest.raises(SpecError, match=r"embedder.backend=vllm"):
-            EmbedderSpec(path=PATH, backend="vllm", **change)
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ExtraNotInstalled, match="vllm"):
-        spec.check_options()
 
 
 def test_what_can_move_a_logit_is_in_the_identity(monkeypatch):
