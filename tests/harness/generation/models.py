@@ -24,10 +24,11 @@ def wrap(
     model: Any, *, eos_ids: tuple[int, ...] = (0,), context_length: int | None = 128, vocab_size: int | None = None
 ) -> LanguageModel:
     pack_layers(model)  # as `load_model` does
+    tokenizer = TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=model.config.bos_token_id)
     return LanguageModel(
-        model=model.eval().requires_grad_(False), tokenizer=TextTokenizer(Letters(), eos_ids, byte_level=True, bos_id=0),
-        device=torch.device("cpu"), dtype=torch.float32, eos_ids=eos_ids, context_length=context_length,
-        vocab_size=vocab_size or model.get_output_embeddings().weight.shape[0], spec=ModelSpec(path="gpt2"),
+        model=model.eval().requires_grad_(False), tokenizer=tokenizer, device=torch.device("cpu"), dtype=torch.float32,
+        eos_ids=eos_ids, context_length=context_length, spec=ModelSpec(path="gpt2"),
+        vocab_size=vocab_size or model.get_output_embeddings().weight.shape[0],
     )  # fmt: skip
 
 
