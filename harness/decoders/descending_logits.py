@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-SORT_ALL = 8192  # up to this vocabulary a whole row is sorted faster than its head is selected
-_STRIPES = 16  # parts of a long row, which are compared with each other before a head is selected
-
 
 @dataclass
 class DescendingLogits:
@@ -119,27 +116,15 @@ def build_descending_logits(z: Tensor, log_z: Tensor, logits: Tensor, state: Ten
 
 
 def take_largest(logits: Tensor, k: int) -> Tensor:
-    """Return the k largest values of each row, descending; on CPU by NumPy, whose vectorized sorts are far faster."""
+    """Return the k largest values of each row, descending; whole rows on CPU by NumPy, whose sort is vectorized."""
     import numpy as np
     import torch
 
-    size = logits.shape[1]
+    if k < logits.shape[1]:
+        return torch.topk(logits, k).values
     if logits.device.type != "cpu":
-        return torch.topk(logits, k).values if k < size else torch.sort(logits, descending=True).values
-    rows = logits.numpy()
-    stripe = size // _STRIPES
-    if stripe >= _STRIPES // 2 * k and size > SORT_ALL:
-        # The k largest values are in the k columns with the largest maxima, or behind the last stripe.
-        stripes = logits[:, : stripe * _STRIPES].reshape(len(rows), _STRIPES, stripe)
-        columns = np.argpartition(stripes.amax(1).numpy(), stripe - k, axis=-1)[:, None, stripe - k :]
-        candidates = np.take_along_axis(stripes.numpy(), columns, 2).reshape(len(rows), -1)
-        rows = np.concatenate([candidates, rows[:, stripe * _STRIPES :]], axis=1)
-        size = rows.shape[1]
-    if k == size or size <= SORT_ALL:
-        ordered = np.sort(rows, axis=-1)[:, size - k :]
-    else:
-        ordered = np.sort(np.partition(rows, size - k, axis=-1)[:, size - k :], axis=-1)
-    return torch.from_numpy(np.ascontiguousarray(ordered[:, ::-1]))
+        return torch.sort(logits, descending=True).values
+    return torch.from_numpy(np.sort(logits.numpy(), axis=-1)[:, ::-1].copy())
 
 
 def find_argmax(logits: Tensor) -> Tensor:

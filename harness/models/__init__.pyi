@@ -5,14 +5,13 @@ from .backend import (
     QStatisticsRequest as QStatisticsRequest,
     ScoringRequest as ScoringRequest,
     TextRequest as TextRequest,
-    TextVectors as TextVectors,
 )
 from .chat import Turns as Turns, load_template as load_template, split_into_turns as split_into_turns
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
 from .failures import (
-    are_finite as are_finite,
     check_cuda as check_cuda,
+    check_device as check_device,
     check_finite as check_finite,
     check_logits as check_logits,
     check_retry as check_retry,
@@ -20,18 +19,11 @@ from .failures import (
     free_memory as free_memory,
     is_out_of_memory as is_out_of_memory,
 )
-from .families import (
-    Kind as Kind,
-    choose_kind as choose_kind,
-    get_body as get_body,
-    is_encoder as is_encoder,
-    rescale_logits as rescale_logits,
-)
+from .families import get_body as get_body, is_encoder as is_encoder, rescale_logits as rescale_logits
 from .files import ModelSize as ModelSize
 from .forward import (
     ForwardRow as ForwardRow,
     Pool as Pool,
-    Pooling as Pooling,
     allocate_vectors as allocate_vectors,
     is_steady as is_steady,
 )
@@ -55,11 +47,9 @@ from .reasoning import (
     split_reasoning as split_reasoning,
 )
 from .score import (
-    collect_vectors as collect_vectors,
     compute_token_nll as compute_token_nll,
     embed_and_score as embed_and_score,
     embed_texts as embed_texts,
-    join_rows as join_rows,
     plan_scoring as plan_scoring,
     sketch_gradients as sketch_gradients,
     split_columns as split_columns,

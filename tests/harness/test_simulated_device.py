@@ -20,8 +20,9 @@ from openended.harness.decoders.own import Own
 from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.generation.kv_cache import choose
 from openended.harness.generation.kv_cache.base import CacheRunner
-from openended.harness.models import EmbedderSpec, ModelSpec, families
+from openended.harness.models import EmbedderSpec, ModelSpec
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.score import compute_token_nll, embed_rows
 from openended.harness.models.transformers import gather_outputs, load_embedder
@@ -100,12 +101,12 @@ def test_more_rows_need_no_more_waits_and_a_head_that_does_not_decide_one():
 
 
 @pytest.mark.thin(4)
-@pytest.mark.parametrize("kind", [*FAMILIES, *families.KINDS])
+@pytest.mark.parametrize("kind", [*FAMILIES, *choose.KINDS])
 def test_models_of_all_families_and_runners_give_the_texts_of_the_cpu(kind, monkeypatch):
-    lm = llama() if kind in families.KINDS else family(kind)
-    if kind in families.KINDS:
+    lm = llama() if kind in choose.KINDS else family(kind)
+    if kind in choose.KINDS:
         lm = dataclasses.replace(lm, model=copy.deepcopy(lm.model))
-        monkeypatch.setattr(families, "KINDS", (kind,))
+        monkeypatch.setattr(choose, "KINDS", (kind,))
     decoder, rows = sampling.Nucleus(p=0.9), test_generate.prompts()
     expected, _ = generate(lm, decoder, rows)
     texts, waits = count_waits(lm, decoder, rows, 4)
@@ -210,18 +211,16 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
 
 
 def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):
-    lm, project = gpt2(), CacheRunner.compute_logits
+    lm, project = gpt2(), CacheRunner.logits
     reduced = dataclasses.replace(
         lm,
         model=copy.deepcopy(lm.model).bfloat16(),
         dtype=torch.bfloat16,
         spec=ModelSpec(path="gpt2", dtype="bfloat16"),
     )
-    monkeypatch.setattr(
-        CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
-    )
+    monkeypatch.setattr(CacheRunner, "logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64))
     assert [depends_on_batch(model) for model in (lm, reduced)] == [False, True]  # such a kernel rounds by its rows
-    monkeypatch.setattr(CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden).float().round())
+    monkeypatch.setattr(CacheRunner, "logits", lambda run, hidden: project(run, hidden).float().round())
     assert not depends_on_batch(reduced)
     monkeypatch.undo()
     with simulated_device.simulate_device():

@@ -59,11 +59,7 @@ class CacheRunner(ABC):
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return logits (…, V), float32, of hidden states (…, d); raises if they are not finite."""
-        return check_logits(self.compute_logits(hidden), self._lm)
-
-    def compute_logits(self, hidden: Tensor) -> Tensor:
-        """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer."""
+        """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer; all are finite."""
         flat = hidden.reshape(-1, hidden.shape[-1])
         size = len(flat)
         missing = self._round_up_count(size) - size
@@ -71,7 +67,7 @@ class CacheRunner(ABC):
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
             logits = rescale_logits(self._lm.model.config, self._lm.model.get_output_embeddings()(flat)[:size].float())
-        return logits.view(*hidden.shape[:-1], logits.shape[-1])
+        return check_logits(logits, self._lm).view(*hidden.shape[:-1], logits.shape[-1])
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""

@@ -295,9 +295,6 @@ def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(take_largest(rows, 50), rows.sort(-1, descending=True).values[:, :50])
     assert torch.equal(take_largest(rows, 9000), rows.sort(-1, descending=True).values)
-    long = torch.randn(4, 70_007, generator=torch.Generator().manual_seed(2))
-    long[0], long[1, 50:], long[2, -7:] = long[0].round(), -torch.inf, 9.0  # ties, few tokens, the best behind stripes
-    assert torch.equal(take_largest(long, 512), long.sort(-1, descending=True).values[:, :512])
 
 
 @pytest.mark.parametrize("decoder", [Nucleus, sampling.MinP, sampling.Typical], ids=lambda d: d.name)

@@ -15,6 +15,7 @@ from openended.harness.decoders.sampling import Ancestral, Greedy
 from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveSearch
+from openended.harness.generation.kv_cache import choose
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
 from openended.harness.models import ModelSpec, compute_token_nll, families, load_model
@@ -104,8 +105,8 @@ def test_a_cache_that_goes_wrong_is_seen(monkeypatch):
     monkeypatch.setattr(GeneralRunner, "extend", forgetful)
     lm = tiny_family("llama")
     make_runner(lm, 1, 16)
-    assert families.RUNNER_KINDS[lm.model] == "equal"
-    monkeypatch.setattr(families, "KINDS", ("fixed",))
+    assert choose.RUNNER_KINDS[lm.model] == "equal"
+    monkeypatch.setattr(choose, "KINDS", ("fixed",))
     with pytest.raises(DataError, match=r"the family llama cannot be run from left to right") as caught:
         make_runner(tiny_family("llama"), 1, 16)
     assert "\n" not in str(caught.value)
@@ -128,7 +129,7 @@ def saved(kind: str, tmp_path: Path, **config: Any) -> ModelSpec:
 @pytest.mark.parametrize("kind", ["mamba", "rwkv", "openai-gpt"])
 def test_what_has_no_fast_attention_is_loaded_with_the_plain_one(kind, tmp_path, caplog):
     backend = saved(kind, tmp_path).load()
-    assert families.RUNNER_KINDS[backend.model] == "reread"
+    assert choose.RUNNER_KINDS[backend.model] == "reread"
     assert "each step reads the whole text again" in caplog.text
     assert families.choose_attention(type(backend.model)) == "eager"
 

@@ -19,6 +19,7 @@ from openended.harness.generation import compute_q_statistics, generate_texts
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
+from openended.harness.generation.kv_cache import choose
 from openended.harness.models import ModelSpec, list_bundled_models, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
 from openended.harness.models.tokenizer import check_ids, load_tokenizer
@@ -80,9 +81,7 @@ def broken(value: float) -> Any:
     model = copy.deepcopy(gpt2(seed=7).model)
     model.lm_head.weight.data[3, 0] = value
     lm = wrap(model)
-    harness_models.families.RUNNER_KINDS[model] = (
-        "fixed"  # the check at load would see it first: what counts here is a later overflow
-    )
+    choose.RUNNER_KINDS[model] = "fixed"  # the check at load would see it first: what counts here is a later overflow
     return lm
 
 

@@ -124,8 +124,8 @@ def tiny_family(kind: str) -> Any:
 def how(kind: str) -> str:
     """How the family is run: `fixed`, `reread`, or why not."""
     from openended.harness.core.errors import shorten_error
-    from openended.harness.generation.kv_cache.choose import make_runner
-    from openended.harness.models.families import RUNNER_KINDS, find_refusal
+    from openended.harness.generation.kv_cache.choose import RUNNER_KINDS, make_runner
+    from openended.harness.models.families import find_refusal
 
     reason = find_refusal({"model_type": kind})
     if reason:
