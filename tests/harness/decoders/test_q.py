@@ -373,14 +373,6 @@ def test_decoders_of_one_temperature_share_a_view_and_each_gets_its_own_numbers(
             torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 
 
-def test_a_longer_head_after_a_shorter_one_is_ordered_anew():
-    logits = chunk()
-    read(TopK(k=3), logits, head=4)
-    for one, other in zip(read(TopK(k=9), logits, head=16), read(TopK(k=9), chunk(), head=16), strict=True):
-        assert torch.equal(one, other)
-    assert logits.sorted_at[1.0, 16].z.shape == (ROWS, 16)
-
-
 @pytest.mark.parametrize(
     "decoder", [sampling.Mirostat(), sampling.Mirostat(algorithm="threshold", tau=1.0)], ids=lambda d: d.title
 )

@@ -14,7 +14,6 @@ from openended.harness.core.types import Generation
 from openended.harness.decoders import sampling
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy, Nucleus
-from openended.harness.generation import generate as generate_module
 from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
@@ -189,31 +188,6 @@ def test_adversarial_meets_its_target(target):
         count += len(g.token_ids)
     assert math.exp(total / count) == pytest.approx(target, rel=0.02)
     assert {len(g.token_ids) for g in made} == {60}
-
-
-@pytest.mark.slow
-def test_memory_that_runs_out_halves_the_batch(monkeypatch, caplog):
-    lm, rows = gpt2(), prompts()
-    want = plain(texts(lm, sampling.Nucleus(), rows, 64))
-    real = generate_module.decode_rows
-
-    def small(models, request, *others):
-        if request.batch_size > 2:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")
-        real(models, request, *others)
-
-    monkeypatch.setattr(generate_module, "decode_rows", small)
-    assert plain(texts(lm, sampling.Nucleus(), rows, 64)) == want
-    assert "out of memory" in caplog.text
-
-
-def test_other_errors_pass(monkeypatch):
-    def broken(*_):
-        raise RuntimeError("shape mismatch")
-
-    monkeypatch.setattr(generate_module, "decode_rows", broken)
-    with pytest.raises(RuntimeError, match="shape"):
-        texts(gpt2(), sampling.Greedy(), prompts(), 4)
 
 
 def test_lengths_that_do_not_fit():

@@ -22,7 +22,7 @@ from openended.harness.generation.contrastive import ContrastiveDecoding, Contra
 from openended.harness.generation.kv_cache import choose
 from openended.harness.models import ModelSpec, list_bundled_models, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
-from openended.harness.models.tokenizer import check_ids, load_tokenizer
+from openended.harness.models.tokenizer import load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
 from tests.helpers import copy_without, generation, q_request, ragged, scoring, tiny_model
 from tests.lazy import LazyModule, torch
@@ -323,10 +323,6 @@ def test_the_shards_are_those_of_the_index_and_the_one_file_comes_first(listed_f
     [
         *((text, "expected an object with a weight_map") for text in ("[]", "{}", '{"weight_map": ["a.safetensors"]}')),
         (
-            '{"weight_map": {"x": "a.safetensors", "y": "lost.safetensors"}}',
-            r"names the shard lost\.safetensors, which is not in the folder",
-        ),
-        (
             '{"weight_map": {"x": "pytorch_model.bin"}}',
             r"expected names of \.safetensors files, got 'pytorch_model\.bin'",
         ),
@@ -349,13 +345,6 @@ def test_a_digest_is_of_the_bytes_and_follows_a_change_of_equal_size(tmp_path: P
         path.write_text(text)
         os.utime(path, (second, second))  # so that the clock's grain does not decide
         assert digest_files(tmp_path, [path]) == {"sub/x.json": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def test_the_largest_id_must_have_an_embedding():
-    check_ids("m", {"a": 0, "b": 7}, 8)
-    check_ids("m", {}, 8)
-    with pytest.raises(DataError, match=r"model m: its tokenizer has the id 8 \('b'\), its weights have 8 embeddings"):
-        check_ids("m", {"a": 0, "b": 8}, 8)
 
 
 def test_load_encode_and_decode(original):
@@ -393,50 +382,37 @@ def test_the_least_recently_used_goes(tmp_path):
 # Model specs: titles, digests, sizes, context lengths, end tokens, the registry, and what is missing in one line
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A tiny model folder: GPT-2 shape, byte-level tokenizer."""
-    return tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-def test_title_and_context(folder):
-    assert ModelSpec(path=str(folder)).title == "tiny"
+def test_title_and_context(original):
+    assert ModelSpec(path=str(original)).title == "tiny"
     assert ModelSpec(path="openai-community/gpt2-large").title == "gpt2-large"
     assert ModelSpec(path="x/y", label="mine").title == "mine"
     assert ModelSpec(path="x/y", label="mine", chat_template=True).title == "mine (chat)"
-    assert ModelSpec(path=str(folder)).context_length() == 64
+    assert ModelSpec(path=str(original)).context_length() == 64
 
 
-def test_identity_is_the_content(folder, tmp_path):
-    spec = ModelSpec(path=str(folder))
-    copied = copy_without(folder, tmp_path)
+def test_identity_is_the_content(original, tmp_path):
+    spec = ModelSpec(path=str(original))
+    copied = copy_without(original, tmp_path)
     assert digest(spec.identity()) == digest(copied.identity())
     assert harness_models.tokenizer_digest(spec) == harness_models.tokenizer_digest(copied)
-    assert digest(spec.identity()) != digest(ModelSpec(path=str(folder), dtype="bfloat16").identity())
+    assert digest(spec.identity()) != digest(ModelSpec(path=str(original), dtype="bfloat16").identity())
     config = Path(copied.path) / "config.json"
     config.write_text(config.read_text() + "\n")
     assert digest(spec.identity()) != digest(copied.identity())
     assert harness_models.tokenizer_digest(spec) == harness_models.tokenizer_digest(copied)
 
 
-def test_hub_models_without_a_network(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    spec = ModelSpec(path="nobody/nothing-of-this-name")
-    for call in (spec.check_ready, spec.identity, spec.context_length):
-        with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
-            call()
-    pinned = ModelSpec(path="nobody/nothing-of-this-name", revision="a" * 40)
-    assert pinned.identity()["commit"] == "a" * 40
-
-
-def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_path, caplog):
+@pytest.mark.parametrize("is_off", [True, False], ids=["switched off", "out of reach"])
+def test_hub_models_without_a_network(monkeypatch, tmp_path, caplog, is_off):
     from huggingface_hub import constants
 
     from openended.harness.models.files import NAMES, is_reachable
 
     for name in (*NAMES, "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    if is_off:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the discard port: nothing listens
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     is_reachable.cache_clear()
@@ -444,8 +420,9 @@ def test_a_hub_that_cannot_be_reached_is_as_one_that_is_off(monkeypatch, tmp_pat
     for call in (spec.check_ready, spec.identity, spec.context_length):
         with pytest.raises(DataError, match="hf download nobody/nothing-of-this-name"):
             call()
-    assert caplog.text.count("cannot be reached") == 1
-    assert constants.HF_HUB_OFFLINE
+    assert ModelSpec(path="nobody/nothing-of-this-name", revision="a" * 40).identity()["commit"] == "a" * 40
+    assert caplog.text.count("cannot be reached") == (not is_off)
+    assert (not is_off) == constants.HF_HUB_OFFLINE
     is_reachable.cache_clear()
 
 
@@ -470,16 +447,10 @@ def with_ends(spec: ModelSpec, config: object, generation: object = None) -> Mod
     ("config", "generation", "ends"),
     [(3, None, (3,)), ([3, 5], None, (3, 5)), (3, [7, 3], (3, 7)), (None, 7, (7,)), ([4], [4], (4,)), (3, 4, (3, 4))],
 )
-def test_all_end_tokens_that_the_configs_name_count(folder, tmp_path, config, generation, ends):
-    spec = with_ends(copy_without(folder, tmp_path, "generation_config.json"), config, generation)
+def test_all_end_tokens_that_the_configs_name_count(original, tmp_path, config, generation, ends):
+    spec = with_ends(copy_without(original, tmp_path, "generation_config.json"), config, generation)
     assert spec.end_ids() == ends
     assert load_tokenizer(spec).eos_ids == ends
-
-
-def test_the_generation_config_is_part_of_the_identity(folder, tmp_path):
-    spec = copy_without(folder, tmp_path)
-    before = digest(spec.identity())
-    assert digest(with_ends(spec, 0, [0, 3]).identity()) != before
 
 
 def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
@@ -489,20 +460,20 @@ def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
     assert (spec.end_ids(), spec.context_length()) == ((1, 2), 99)
 
 
-def test_the_registry_holds_the_backends(folder):
+def test_the_registry_holds_the_backends(original):
     assert load_members("model")["transformers"] is ModelSpec
     for name, cls in load_members("model").items():
         assert issubclass(cls, harness_models.BackendSpec)
         assert cls.name == name
         assert cls.loader or cls.load is not harness_models.BackendSpec.load
-    node = {"name": "transformers", "path": str(folder)}
-    assert build("model", node) == ModelSpec(path=str(folder))
+    node = {"name": "transformers", "path": str(original)}
+    assert build("model", node) == ModelSpec(path=str(original))
     with pytest.raises(SpecError, match="no model 'embedder'"):
         build("model", {"name": "embedder", "path": "x"})
 
 
-def test_the_precision_of_a_large_model_is_that_of_its_checkpoint(folder, tmp_path, monkeypatch):
-    shutil.copytree(folder, tmp_path / "m")
+def test_the_precision_of_a_large_model_is_that_of_its_checkpoint(original, tmp_path, monkeypatch):
+    shutil.copytree(original, tmp_path / "m")
     config = json.loads((tmp_path / "m/config.json").read_text())
     (tmp_path / "m/config.json").write_text(json.dumps(config | {"dtype": "bfloat16"}))
     spec = ModelSpec(path=str(tmp_path / "m"), dtype="auto")
