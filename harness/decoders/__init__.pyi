@@ -21,6 +21,7 @@ from .q import (
     forbid_end as forbid_end,
     read_dense_q as read_dense_q,
     read_q as read_q,
+    start_draw as start_draw,
     truncate_and_renormalize as truncate_and_renormalize,
 )
 from .sampling import Nucleus as Nucleus, TopK as TopK

@@ -200,23 +200,60 @@ def draw_tokens(
     return torch.cat(tokens), torch.cat(log_q), None if after[0] is None else torch.cat(after)
 
 
-def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+@dataclass(slots=True)
+class Draw:
+    """Draws of rows from their heads. Those in `outside_head` are not final until `redraw`."""
+
+    decoder: QDecoder
+    scaled: Tensor
+    """Logits after penalties and temperature, shape (n, V)."""
+    u: Tensor
+    state: Tensor | None
+    log_z: Tensor
+    value: Tensor
+    """The drawn logits, shape (n,)."""
+    rank: Tensor
+    """How many equal logits come before each, shape (n,)."""
+    log_q: Tensor
+    """Natural log of Q, shape (n,), float64."""
+    outside_head: Tensor
+    """Whether the head does not determine a row's draw, shape (n,)."""
+
+    def redraw(self, rows: Tensor) -> None:
+        """Draw rows (m,) again, from the whole row."""
+        part = self.scaled if len(rows) == len(self.scaled) else self.scaled[rows]
+        state = None if self.state is None else self.state[rows]
+        full = truncate_and_renormalize(self.decoder, sort_logits(part, None, state, log_z=self.log_z[rows]))
+        at, _ = full.draw(self.u[rows])
+        self.value[rows], self.rank[rows] = read_value_and_rank(full.view.z, at)
+        self.log_q[rows] = full.log_prob(at)
+
+    def find_tokens(self) -> Tensor:
+        """Return the drawn token ids (n,)."""
+        return find_nth_equal(self.scaled, self.value, self.rank)
+
+    def find_next_state(self) -> Tensor | None:
+        """Return the state after these draws."""
+        surprise = None if self.state is None else (self.log_z.squeeze(1) - self.value)
+        return self.decoder.next_state(self.state, surprise)
+
+
+def start_draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None = None) -> Draw:
+    """Draw one token of each row from its head; the host does not wait. The parameters are those of `draw_tokens`."""
     scaled = apply_temperature(decoder, logits)
     q = truncate_and_renormalize(decoder, sort_logits(scaled, decoder.head, state))
     position, outside_head = q.draw(u)
     value, rank = read_value_and_rank(q.view.z, position)
-    log_q, log_z = q.log_prob(position), q.view.log_z
-    rows = (outside_head & (not q.view.complete)).nonzero().squeeze(1)
-    if len(rows):
-        part = scaled if len(rows) == len(scaled) else scaled[rows]
-        full = sort_logits(part, None, None if state is None else state[rows], log_z=log_z[rows])
-        q = truncate_and_renormalize(decoder, full)
-        at, _ = q.draw(u[rows])
-        value[rows], rank[rows] = read_value_and_rank(full.z, at)
-        log_q[rows] = q.log_prob(at)
-    surprise = None if state is None else log_z.squeeze(1) - value
-    return find_nth_equal(scaled, value, rank), log_q, decoder.next_state(state, surprise)
+    outside_head = outside_head & (not q.view.complete)
+    return Draw(decoder, scaled, u, state, q.view.log_z, value, rank, q.log_prob(position), outside_head)
+
+
+def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+    draw = start_draw(decoder, logits, u, state)
+    if bool(draw.outside_head.any()):
+        draw.redraw(draw.outside_head.nonzero().squeeze(1))
+    return draw.find_tokens(), draw.log_q, draw.find_next_state()
 
 
 def read_value_and_rank(z: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import (
-    I64,
-    Advance,
-    CausalModel,
-    SpecError,
-    copy_to_device,
-    copy_to_host,
-    decoder,
-    ranged,
-    row_uniforms,
-)
+from openended.harness.core import I64, Advance, CausalModel, SpecError, copy_to_device, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, decode_rows
@@ -99,4 +89,4 @@ class _PerplexityChooser(TokenChooser):
                 distance[:, end] = float("inf")
             token = torch.where(token < 0, distance.argmin(-1), token)
         self._total[:n] += nll.gather(1, token[:, None])
-        return token, copy_to_host(token)[0]
+        return token, slots.read(token)[0]

@@ -172,7 +172,7 @@ class _Search:
         order = (scores + stops * LOW).topk(beams, dim=1).indices
         self.running[:n] = (scores + stops * LOW).gather(1, order)
         self.last[:n] = token.gather(1, order)
-        *candidates, ranks, best = core.copy_to_host(scores, beam, token, stops, order, self.running[:n, 0])
+        *candidates, ranks, best = self.slots.read(scores, beam, token, stops, order, self.running[:n, 0])
         _, origins, tokens, hits = candidates
         if hits[:, :beams].any():
             self._collect(*candidates)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import (
-    I64,
-    Advance,
-    CausalModel,
-    ModelInfo,
-    SpecError,
-    copy_to_device,
-    copy_to_host,
-    decoder,
-    ranged,
-)
+from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, copy_to_device, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
@@ -93,7 +83,7 @@ class _Search:
             rows = torch.arange(n, device=choice.device)
             hidden[:n] = states[rows, choice]
             seen[rows, copy_to_device(lengths, rows.device)] = new[rows, choice]
-            best, chosen = copy_to_host(tokens[rows, choice], choice)
+            best, chosen = slots.read(tokens[rows, choice], choice)
             targets = slots.rows(range(n))
             add_tokens(self.lm, self.request, slots, best, self.emit)
             self.advance(n)
@@ -209,4 +199,4 @@ class _DifferenceChooser(TokenChooser):
         other = torch.log_softmax(weak / self._temperature, dim=-1)
         low = expert < expert.amax(-1, keepdim=True) + math.log(self._alpha)
         token = (expert - other).masked_fill_(low, float("-inf")).argmax(-1)
-        return token, copy_to_host(token)[0]
+        return token, slots.read(token)[0]

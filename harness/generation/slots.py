@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, CausalModel, copy_to_device
+from openended.harness.core import I64, CausalModel, DataError, copy_to_device, copy_to_host
 from openended.harness.decoders import GenerationRequest, PenalizingDecoder, Prompt, apply_penalties, forbid_end
+from openended.harness.models import are_finite, check_logits, describe_broken_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,12 +54,14 @@ class BatchSlots:
     def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
         from openended.harness.generation.kv_cache.choose import make_runner
 
-        prompts, self._request = request.prompts, request
+        prompts, self._request, self._lms = request.prompts, request, lms
         self._start_id = lms[0].start_id
         self.count, self.width = min(request.batch_size, len(prompts)), width
         self.room = max(len(self.ids(p)) for p in prompts) + request.max_new_tokens
         self.runners: list[CacheRunner] = [make_runner(lm, self.count * width, self.room) for lm in lms]
         self._device = lms[0].device
+        self._unchecked: list[Tensor] = []
+        """Whether the logits of a step are finite, shape () each, which an accelerator's host has not read yet."""
         self._ragged = all(runner.ragged for runner in self.runners)
         self._waiting = deque(sort_prompts(prompts))
         self._prompts: list[Prompt | None] = []
@@ -223,5 +226,18 @@ class BatchSlots:
         return states_per_model
 
     def compute_logits(self, states: Sequence[Tensor]) -> list[Tensor]:
-        """Return the logits of each model."""
-        return [runner.logits(hidden) for runner, hidden in zip(self.runners, states, strict=True)]
+        """Return the logits of each model; `read` checks those of an accelerator, so that the host waits once."""
+        logits = [runner.compute_logits(hidden) for runner, hidden in zip(self.runners, states, strict=True)]
+        if self._device.type == "cpu":
+            return [check_logits(scores, lm) for scores, lm in zip(logits, self._lms, strict=True)]
+        self._unchecked = [are_finite(scores).to(self._device) for scores in logits]
+        return [scores.nan_to_num_() for scores in logits]  # NaN could become an index, which ends the process on CUDA
+
+    def read(self, *tensors: Tensor) -> list[NDArray[Any]]:
+        """Return tensors as arrays, and check the logits of the step."""
+        arrays = copy_to_host(*tensors, *self._unchecked)
+        for lm, is_finite in zip(self._lms, arrays[len(tensors) :], strict=False):
+            if not is_finite:
+                raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+        self._unchecked = []
+        return arrays[: len(tensors)]

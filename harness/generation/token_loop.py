@@ -11,16 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import decoders
-from openended.harness.core import (
-    I64,
-    Advance,
-    CausalModel,
-    Generation,
-    Stop,
-    copy_to_device,
-    copy_to_host,
-    row_uniforms,
-)
+from openended.harness.core import I64, Advance, CausalModel, Generation, Stop, copy_to_device, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
 
@@ -39,7 +30,7 @@ class TokenChooser(ABC):
 
     @abstractmethod
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:
-        """Return the next tokens (n,) of the slots in use, on the device and as an array.
+        """Return the next tokens (n,) of the slots in use, on the device and as `slots.read` returns them.
 
         `logits` (n, V) are those of each model and may be overwritten.
         """
@@ -156,8 +147,18 @@ class QChooser(TokenChooser):
         at = np.minimum(slots.steps, self._uniforms.shape[1] - 1)
         u = copy_to_device(self._uniforms[np.arange(n), at], device)
         q_state = None if self._state is None else self._state[:n]
-        token, log_q, q_state = decoders.draw_tokens(decoder, scores, u, q_state)
-        tokens, log_probs = copy_to_host(token, log_q)
+        if device.type == "cpu" or decoder.one_hot:
+            token, log_q, q_state = decoders.draw_tokens(decoder, scores, u, q_state)
+            tokens, log_probs = slots.read(token, log_q)
+        else:  # the host waits once, unless a row leaves its head
+            draw = decoders.start_draw(decoder, scores, u, q_state)
+            token = draw.find_tokens()
+            tokens, log_probs, outside_head = slots.read(token, draw.log_q, draw.outside_head)
+            if outside_head.any():
+                draw.redraw(copy_to_device(np.flatnonzero(outside_head), device))
+                token = draw.find_tokens()
+                tokens, log_probs = slots.read(token, draw.log_q)
+            q_state = draw.find_next_state()
         if self._state is not None and q_state is not None:
             self._state[:n] = q_state
         self._log_prob[:n] += np.where(np.isin(tokens, self._lm.eos_ids), 0.0, log_probs)

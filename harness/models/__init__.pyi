@@ -10,6 +10,7 @@ from .chat import Turns as Turns, load_template as load_template, split_into_tur
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
 from .failures import (
+    are_finite as are_finite,
     check_cuda as check_cuda,
     check_device as check_device,
     check_finite as check_finite,

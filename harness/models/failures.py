@@ -18,14 +18,19 @@ _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudn
 
 
 def check_logits(logits: "Tensor", lm: CausalModel) -> "Tensor":
-    """Return the logits (…, V) as they are, or raise if any is not finite.
+    """Return the logits (…, V) as they are."""
+    if not bool(are_finite(logits)):
+        raise DataError(describe_broken_weights(lm, "its logits are not finite"))
+    return logits
+
+
+def are_finite(logits: "Tensor") -> "Tensor":
+    """Return whether all logits (…, V) are finite, shape ().
 
     The sum of a row is not finite where any of its logits is not, and costs far less than the output layer; where the
     sum of finite logits itself overflows they are of no use either.
     """
-    if not bool(logits.sum(-1).isfinite().all()):
-        raise DataError(describe_broken_weights(lm, "its logits are not finite"))
-    return logits
+    return logits.sum(-1).isfinite().all()
 
 
 def describe_broken_weights(lm: CausalModel, what: str) -> str:

@@ -211,16 +211,18 @@ def test_a_run_on_a_device_that_fails_says_so_and_is_resumed(tmp_path, monkeypat
 
 
 def test_reduced_precision_is_tried_for_whether_a_text_depends_on_its_batch(monkeypatch):
-    lm, project = gpt2(), CacheRunner.logits
+    lm, project = gpt2(), CacheRunner.compute_logits
     reduced = dataclasses.replace(
         lm,
         model=copy.deepcopy(lm.model).bfloat16(),
         dtype=torch.bfloat16,
         spec=ModelSpec(path="gpt2", dtype="bfloat16"),
     )
-    monkeypatch.setattr(CacheRunner, "logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64))
+    monkeypatch.setattr(
+        CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden) * (1 + (len(hidden) > 16) / 64)
+    )
     assert [depends_on_batch(model) for model in (lm, reduced)] == [False, True]  # such a kernel rounds by its rows
-    monkeypatch.setattr(CacheRunner, "logits", lambda run, hidden: project(run, hidden).float().round())
+    monkeypatch.setattr(CacheRunner, "compute_logits", lambda run, hidden: project(run, hidden).float().round())
     assert not depends_on_batch(reduced)
     monkeypatch.undo()
     with simulated_device.simulate_device():

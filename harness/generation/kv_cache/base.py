@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -59,7 +59,11 @@ class CacheRunner(ABC):
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer; all are finite."""
+        """Return logits (…, V), float32, of hidden states (…, d); raises if they are not finite."""
+        return check_logits(self.compute_logits(hidden), self._lm)
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """Return logits (…, V), float32, of hidden states (…, d), by the model's own output layer."""
         flat = hidden.reshape(-1, hidden.shape[-1])
         size = len(flat)
         missing = self._round_up_count(size) - size
@@ -67,7 +71,7 @@ class CacheRunner(ABC):
             flat = torch.cat([flat, flat[:1].expand(missing, -1)])
         with torch.inference_mode():
             logits = rescale_logits(self._lm.model.config, self._lm.model.get_output_embeddings()(flat)[:size].float())
-        return check_logits(logits, self._lm).view(*hidden.shape[:-1], logits.shape[-1])
+        return logits.view(*hidden.shape[:-1], logits.shape[-1])
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
@@ -95,22 +99,6 @@ def split_prompts(prompts: Sequence[Sequence[int]], device: str) -> Iterator[lis
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Rows of one length that stand side by side."""
-
-    first: int  # index of their first token in the pass
-    rows: tuple[int, ...]
-    fed: int  # tokens of each row in this pass
-    length: int  # positions of each row after it
-
-    @property
-    def index(self) -> slice | list[int]:
-        """The rows as an index."""
-        a, n = self.rows[0], len(self.rows)
-        return slice(a, a + n) if self.rows[-1] - a == n - 1 else list(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
 class StepPart:
     """Rows that stand side by side and take part in a step together."""
 
@@ -126,16 +114,16 @@ class ForwardPass:
 
     ids: Tensor  # shape (T,)
     positions: Tensor  # shape (T,)
-    size: int  # tokens without the filling
-    groups: list[Group]
+    rows: list[int]  # those that take part, in the order of their tokens
+    lengths: I64  # positions of each of them after the pass
     steps: bool  # true: one token more for rows that run; False: prompts
     parts: dict[tuple[int, int | None], list[StepPart]] = field(default_factory=dict)
     """Arguments of `split_step` → what it returned."""
 
     @cached_property
-    def rows(self) -> list[int]:
-        """The rows of all groups."""
-        return [row for group in self.groups for row in group.rows]
+    def size(self) -> int:
+        """Tokens without the filling."""
+        return len(self.rows) if self.steps else int(self.lengths.sum())
 
     @cached_property
     def index(self) -> Tensor:
@@ -149,8 +137,7 @@ class ForwardPass:
         return self.parts[most, window]
 
     def _iterate_parts(self, most: int, window: int | None) -> Iterator[StepPart]:
-        lengths = np.repeat([g.length for g in self.groups], [len(g.rows) for g in self.groups])
-        rows, first = self.rows, 0
+        rows, lengths, first = self.rows, self.lengths, 0
         while first < len(rows):
             last, end = first + 1, int(lengths[first])
             while last < len(rows) and rows[last] == rows[last - 1] + 1:
@@ -167,41 +154,28 @@ class ForwardPass:
             first = last
 
     def last(self) -> Tensor:
-        """Return the position of each row's last token."""
-        at = [group.first + (i + 1) * group.fed - 1 for group in self.groups for i in range(len(group.rows))]
-        return copy_to_device(at, self.ids.device)
+        """Return the position of the last token of each prompt."""
+        return copy_to_device(self.lengths.cumsum() - 1, self.ids.device)
 
 
 def plan_prompt_pass(
     rows: Sequence[int], prompts: Sequence[Sequence[int]], full: int, device: torch.device
 ) -> ForwardPass:
     """Plan a pass over prompts of descending lengths; `full` tokens with the filling."""
-    groups: list[Group] = []
-    first = 0
-    for row, prompt in zip(rows, prompts, strict=True):
-        size, last = len(prompt), groups[-1] if groups else None
-        if last is not None and last.fed == size:
-            groups[-1] = Group(last.first, (*last.rows, row), size, size)
-        else:
-            groups.append(Group(first, (row,), size, size))
-        first += size
+    lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64)
     ids, at = np.zeros(full, dtype=np.int64), np.zeros(full, dtype=np.int64)
-    ids[:first] = np.concatenate([np.asarray(p, dtype=np.int64) for p in prompts])
-    at[:first] = np.concatenate([np.arange(len(p)) for p in prompts])
-    return ForwardPass(copy_to_device(ids, device), copy_to_device(at, device), first, groups, steps=False)
+    ids[: lengths.sum()] = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
+    at[: lengths.sum()] = np.concatenate([np.arange(length) for length in lengths])
+    return ForwardPass(copy_to_device(ids, device), copy_to_device(at, device), list(rows), lengths, steps=False)
 
 
 def plan_step_pass(rows: Sequence[int], ids: Tensor, lengths: I64, full: int) -> ForwardPass:
     """Plan a pass of one token more for each of the rows, which ascend; `lengths` (n,) before it."""
     n = len(rows)
-    index = np.asarray(rows)
-    cuts = np.flatnonzero((np.diff(index) != 1) | (np.diff(lengths) != 0)) + 1
-    bounds = [0, *cuts.tolist(), n]
-    groups = [Group(a, tuple(rows[a:b]), 1, int(lengths[a]) + 1) for a, b in pairwise(bounds)]
     at = copy_to_device(np.concatenate([lengths, np.zeros(full - n, dtype=np.int64)]), ids.device)
     if full > n:
         ids = torch.cat([ids, ids[:1].expand(full - n)])
-    return ForwardPass(ids, at, n, groups, steps=True)
+    return ForwardPass(ids, at, list(rows), lengths + 1, steps=True)
 
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
@@ -279,14 +253,8 @@ class _LayerAttention:
 
     def store_step(self) -> None:
         """Store one key and value more for each row."""
-        batch = self.batch
-        rows: Tensor | slice | list[int]
-        at: Tensor | int
-        if len(batch.groups) == 1:
-            rows, at = batch.groups[0].index, batch.groups[0].length - 1
-        else:
-            rows = batch.index.to(self.key.device)
-            at = batch.positions[: batch.size].to(self.key.device)
+        batch, device = self.batch, self.key.device
+        rows, at = batch.index.to(device), batch.positions[: batch.size].to(device)
         for buffer, new in zip(self.buffers or (), (self.key, self.value), strict=True):
             buffer[rows, :, at] = new[: batch.size]
 
@@ -304,23 +272,19 @@ class _LayerAttention:
             self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, mask)[:, :, 0]
 
     def attend_prompts(self) -> None:
-        """Attend to prompts, those of one length together."""
-        for group in self.batch.groups:
-            n, t = len(group.rows), group.fed
-            inside = slice(group.first, group.first + n * t)
+        """Store keys and values of whole prompts and attend, for those of one length together."""
+        first, start = 0, 0
+        for t, same in groupby(self.batch.lengths.tolist()):
+            n = len(list(same))
+            inside, rows = slice(start, start + n * t), self.batch.index[first : first + n].to(self.key.device)
             q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in (self.query, self.key, self.value))
             k, v = k.contiguous(), v.contiguous()
-            mask = self._store_prompts(group.index, k, v, n)
+            for buffer, new in zip(self.buffers or (), (k, v), strict=False):
+                buffer[rows, :, :t] = new
+            needs_mask = self.window is not None and t >= self.window
+            mask = _build_window_mask(t, self.window or 0, n, k.device) if needs_mask else None
             self.out[inside].view(n, t, *self.out.shape[1:]).copy_(self.kernel(q, k, v, mask).transpose(1, 2))
-
-    def _store_prompts(self, rows: slice | list[int], k: Tensor, v: Tensor, count: int) -> Tensor | None:
-        """Store keys and values (n, K, t, s) of whole prompts; return the mask that they need, if any."""
-        width = k.shape[2]
-        index = rows if isinstance(rows, slice) else copy_to_device(rows, k.device)
-        for buffer, new in zip(self.buffers or (), (k, v), strict=False):
-            buffer[index, :, :width] = new
-        needs_mask = self.window is not None and width >= self.window
-        return _build_window_mask(width, self.window or 0, count, k.device) if needs_mask else None
+            first, start = first + n, start + n * t
 
 
 class KeyValueRunner(CacheRunner):

@@ -111,17 +111,13 @@ def test_once_keeps_nothing():
 PROMPTS = [(1, 2, 3), (4, 5, 6), (7, 8), (9,)]
 
 
-def test_rows_are_grouped_by_length_filled_and_sliced():
+def test_prompts_are_laid_row_after_row_and_filled():
     now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
     assert now.ids[:9].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert now.positions[:9].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0]
     assert (len(now.ids), now.size, now.steps) == (12, 9, False)
-    assert [(g.rows, g.fed, g.length) for g in now.groups] == [((0, 1), 3, 3), ((2,), 2, 2), ((5,), 1, 1)]
-    assert now.rows == [0, 1, 2, 5]
+    assert (now.rows, now.lengths.tolist()) == ([0, 1, 2, 5], [3, 3, 2, 1])
     assert now.ids[now.last()].tolist() == [3, 6, 8, 9]
-
-    groups = plan_prompt_pass([2, 3, 7], [(1,), (2,), (3,)], 4, torch.device("cpu")).groups
-    assert [g.index for g in groups] in ([slice(2, 4), slice(7, 8)], [[2, 3, 7]])
 
 
 PROMPT_LENGTHS = (5, 5, 3, 1)
