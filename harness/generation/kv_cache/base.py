@@ -287,40 +287,6 @@ class _LayerAttention:
             first, start = first + n, start + n * t
 
 
-class KeyValueRunner(CacheRunner):
-    """Base of the runners whose rows have keys and values of their own, of any lengths."""
-
-    def __init__(self, lm: CausalModel, keys: KeyValues) -> None:
-        super().__init__(lm, keys.shape[0])
-        self.keys = keys
-
-    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
-        states: dict[int, Tensor] = {}
-        for part in split_prompts(prompts, self._device.type):
-            sizes = [len(prompts[i]) for i in part]
-            full = self._round_up_count(sum(sizes))
-            batch = plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
-            hidden = self._run(batch, every=every)
-            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
-        self.lengths[list(rows)] = [len(p) for p in prompts]
-        return [states[i] for i in range(len(prompts))]
-
-    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
-        index = np.asarray(rows)
-        hidden = self._run(plan_step_pass(rows, ids, self.lengths[index], self._round_up_count(len(rows))))
-        self.lengths[index] += 1
-        return hidden
-
-    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
-
-    @abstractmethod
-    def _run(self, batch: ForwardPass, *, every: bool = True) -> Tensor:
-        """Return the last hidden states of a pass without its filling, (T, d), or of each last token, (rows, d)."""
-
-
 def attend_one_token(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float | None = None
 ) -> Tensor:

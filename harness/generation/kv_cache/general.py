@@ -4,7 +4,7 @@ To the model a pass is one text of T tokens with positions of their own; what ma
 give it. Everything else in these models treats tokens alike.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -42,19 +42,45 @@ def takes_ragged_rows(model: Module) -> bool:
     )
 
 
-class GeneralRunner(base.KeyValueRunner):
-    """Runs any model of transformers with our attention."""
+class GeneralRunner(base.CacheRunner):
+    """Runs any model of transformers with our attention, on rows of any lengths."""
 
     def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+        super().__init__(lm, rows)
         layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
-        super().__init__(lm, base.KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once))
+        self.keys = base.KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once)
         self._body = get_body(lm.model)
 
-    def _run(self, batch: base.ForwardPass, *, every: bool = True) -> Tensor:
+    def start(self, rows: Sequence[int], prompts: Sequence[Sequence[int]], *, every: bool = True) -> list[Tensor]:
+        states: dict[int, Tensor] = {}
+        for part in base.split_prompts(prompts, self._device.type):
+            sizes = [len(prompts[i]) for i in part]
+            full = self._round_up_count(sum(sizes))
+            batch = base.plan_prompt_pass([rows[i] for i in part], [prompts[i] for i in part], full, self._device)
+            hidden = self._run(batch)
+            hidden = hidden[: batch.size] if every else hidden[batch.last().to(hidden.device)]
+            states.update(zip(part, torch.split(hidden, sizes if every else [1] * len(part)), strict=True))
+        self.lengths[list(rows)] = [len(p) for p in prompts]
+        return [states[i] for i in range(len(prompts))]
+
+    def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
+        index = np.asarray(rows)
+        full = self._round_up_count(len(rows))
+        hidden = self._run(base.plan_step_pass(rows, ids, self.lengths[index], full))[: len(rows)]
+        self.lengths[index] += 1
+        return hidden
+
+    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+
+    def _run(self, batch: base.ForwardPass) -> Tensor:
+        """Return the last hidden states of a pass with its filling, (T, d)."""
         with torch.inference_mode(), _install_attention(self._lm.model, self.keys, batch):
             out = self._body(input_ids=batch.ids[None], position_ids=batch.positions[None], use_cache=False)
             hidden: Tensor = out.last_hidden_state[0]
-            return hidden[: batch.size] if every else hidden[batch.last().to(hidden.device)]
+            return hidden
 
 
 @contextmanager
