@@ -435,9 +435,3 @@ def test_a_template_that_fails_is_one_line(text: str, tmp_path: Path) -> None:
     template = load_template(folder(tmp_path, text))
     with pytest.raises(DataError, match="its chat template does not take the prompt"):
         template.render_all([Turns("a", "")])
-
-
-def test_many_prompts_are_rendered_in_one_go(tmp_path: Path) -> None:
-    template = load_template(folder(tmp_path))
-    many = [Turns(f"prompt {i} \n\u2028 ünï \U0001f642", "the") for i in range(500)]
-    assert template.render_all(many) == [f"[user]{t.user}<|endoftext|>[assistant]the" for t in many]
