@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from openended.harness import core, models
 from openended.harness.backends.openai import replies
@@ -263,14 +263,6 @@ class ServerBackend(models.TokenizedModel):
 
         self._run_with_server(None, work)
         return results[0]
-
-    def q_statistics(self, request: models.QStatisticsRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
-        raise SpecError(f"model {self.spec.title}: {self.spec.cannot('q_statistics')}")
-
-    def embed(self, request: models.EmbeddingRequest, advance: Advance | None = None) -> NoReturn:  # noqa: ARG002
-        raise SpecError(f"model {self.spec.title}: a server gives no hidden states")
-
-    embed_and_score = embed
 
     def _run_with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
         """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""

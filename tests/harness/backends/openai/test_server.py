@@ -12,9 +12,9 @@ from openended.harness.core import DataError, Generation, Ragged, SpecError
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Epsilon, Greedy, MinP, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
-from openended.harness.models import EmbedderSpec, ModelSpec
+from openended.harness.models import ModelSpec
 from tests.harness.backends.openai.fake import ID, Fake, Fault, server
-from tests.helpers import embedding, generation, q_request, ragged, scoring
+from tests.helpers import generation, ragged, scoring
 
 STARTS = ("The name of the", "Return a", "If the value is", "A list of", "This function", "Raised when")
 
@@ -153,10 +153,6 @@ def test_what_does_not_fit_and_what_it_cannot_do_is_refused(local):
         write(server(Fake(context=2)), prompts_of(local, 1), Greedy(), 1)
     with pytest.raises(SpecError, match="cannot express beam"):
         write(server(), prompts_of(local, 1), Beam(), 1)
-    request = embedding(ragged([[1]]), ragged([[2]]), EmbedderSpec(path=f"bundled:{ID}"), batch_size=1)
-    for method in (server().embed, server().embed_and_score):
-        with pytest.raises(SpecError, match="no hidden states"):
-            method(request)
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +188,6 @@ def test_a_text_longer_than_the_context_is_read_in_windows(local, rows):
 
 
 def test_what_a_server_cannot_score_is_refused(rows):
-    with pytest.raises(SpecError, match="needs the whole distribution"):
-        server().q_statistics(q_request(*rows, [Nucleus(p=0.9)], batch_size=1))
     with pytest.raises(SpecError, match="the dialect llama_cpp gives no log-probabilities of a given text"):
         server(dialect="llama_cpp").score(scoring(*rows, batch_size=1))
     with pytest.raises(SpecError, match="needs tokenizer=HUB_ID_OR_FOLDER"):
