@@ -19,7 +19,7 @@ from openended.harness import core
 from openended.harness.core import DataError, SpecError
 from openended.harness.imported import formats
 from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
-from openended.harness.models import limit_memory
+from openended.harness.imported.memory_limit import limit_memory
 
 log = logging.getLogger(__name__)
 

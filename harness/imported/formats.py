@@ -23,7 +23,8 @@ from openended.harness.core import (
     shorten_error,
 )
 from openended.harness.imported.fields import Cells, ReadSummary, Records, find_value
-from openended.harness.models import limit_memory, read_message
+from openended.harness.imported.memory_limit import limit_memory
+from openended.harness.models import read_message
 
 _FAILED_ANSWER = "$ERROR$"  # what the tools of MT-Bench and Arena-Hard write where a request failed
 _STOPS = {"stop": "eos", "length": "length", "max_tokens": "length", "model_length": "length"}

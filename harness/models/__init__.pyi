@@ -28,7 +28,6 @@ from .forward import (
     allocate_vectors as allocate_vectors,
     is_steady as is_steady,
 )
-from .memory_limit import limit_memory as limit_memory
 from .messages import (
     REASONING_FIELDS as REASONING_FIELDS,
     Message as Message,
