@@ -66,29 +66,9 @@ def describe_kind(path: Path) -> str:
     return kinds.get(stat.S_IFMT(mode), "device")
 
 
-class _LimitedLines(io.TextIOWrapper):
-    """A text file whose lines have at most `MAX_LINE` characters."""
-
-    def __init__(self, path: Path, handle: io.BufferedReader) -> None:
-        super().__init__(handle, encoding="utf-8-sig", newline="\n")
-        self._path, self._number = path, 0
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as in the base class
-        line = super().readline(MAX_LINE + 1 if size < 0 else size)
-        self._number += 1
-        if len(line) > MAX_LINE:
-            raise DataError(f"{self._path}:{self._number}: a line of more than {MAX_LINE >> 20} Mi characters")
-        return line
-
-    def __next__(self) -> str:  # type: ignore[override] # as in the base class
-        if not (line := self.readline()):
-            raise StopIteration
-        return line
-
-
 def open_text(path: Path) -> IO[str]:
-    """Open a UTF-8 text file for reading, unpacked; a BOM is dropped and lines are limited in length."""
-    return _LimitedLines(path, open_bytes(path))
+    """Open a UTF-8 text file for reading, unpacked; a BOM is dropped."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="\n")
 
 
 def open_bytes(path: Path) -> io.BufferedReader:

@@ -13,10 +13,8 @@ import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +22,7 @@ from openended.harness.core.errors import HarnessError
 from openended.harness.core.text import escape_controls, escape_controls_in_line, redact_keys
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +73,6 @@ def run_command(command: str, work: Callable[[], object], *, after_interrupt: st
     except MemoryError:
         print_error(command, MEMORY_RAN_OUT)
         return CRASHED
-    except ModuleNotFoundError as err:
-        if not (err.name or "").startswith("openended."):
-            raise
-        print_error(command, f"this installation lacks {err.name}, which the command needs")
-        return BAD_INPUT
     except KeyboardInterrupt as err:
         sys.stderr.write("\n")  # the terminal has written ^C
         print_error(command, f"interrupted; {after_interrupt}")
@@ -95,7 +88,6 @@ _ARGUMENT = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
 _CHOICE = re.compile(r"invalid choice: ('[^']*') \(choose from (.*)\)")
 _TYPE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
 _TYPES = {"int": "a whole number", "float": "a number", "positive_int": "a whole number of 1 or more"}
-_DASHES_AS_VALUE = re.compile(r"(--[^=\s]+=|-\w=?)--")
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -124,8 +116,6 @@ class CommandParser(argparse.ArgumentParser):
                 self.check_flag(flag)
             if re.match(r"--\w", flag) and not (value if sign else following):
                 self.error(f"argument {flag}: expected one argument")
-            if _DASHES_AS_VALUE.fullmatch(word):  # argparse would read no value
-                self.error(f"argument {word.removesuffix('--').rstrip('=')}: expected a value, got '--'")
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -206,58 +196,7 @@ Advance = Callable[[int], None]
 _shown: "list[Progress]" = []  # one live display per terminal; it shows the innermost step
 
 
-@dataclass
-class _LoggedStep:
-    """A step whose progress is logged, because standard error is no terminal."""
-
-    title: str
-    total: int | None
-    unit: str
-    tokens: int
-    started: float = field(default_factory=time.monotonic)
-    done: int = 0
-
-    def advance(self, amount: int) -> None:
-        self.done += amount
-
-    def describe(self) -> str:
-        """Return what is done, the rate and the time left; of a step that counts nothing, its time alone."""
-        seconds = max(time.monotonic() - self.started, 1e-9)
-        if not self.total:
-            return f"{self.title}: since {format_duration(seconds)}"
-        rate, unit = self.done / seconds, self.unit
-        words = [f"{self.done:,} of {self.total:,} {unit}"]
-        if self.tokens:
-            share = self.tokens / self.total
-            words += [f"about {self.done * share:,.0f} tokens", f"{rate * share:,.0f} tokens/s"]
-        else:
-            words += [f"{rate:,.0f} {unit}/s"]
-        words += [f"{format_duration((self.total - self.done) / rate)} left"] if self.done else []
-        return f"{self.title}: {', '.join(words)}"
-
-
-_logged: list[_LoggedStep] = []  # from the outermost to the innermost
 _LOG_SECONDS = 60.0
-
-
-@contextmanager
-def _log_progress(step: _LoggedStep) -> Iterator[Advance]:
-    """Log a line about the innermost step every minute while the outermost one runs, in a thread of its own."""
-    _logged.append(step)
-    ended = threading.Event()
-
-    def write_lines() -> None:
-        while not ended.wait(_LOG_SECONDS):
-            steps = [*_logged] or [step]
-            log.info("progress   %s", " › ".join([*(outer.title for outer in steps[:-1][:1]), steps[-1].describe()]))
-
-    if len(_logged) == 1:
-        threading.Thread(target=write_lines, daemon=True).start()
-    try:
-        yield step.advance
-    finally:
-        ended.set()
-        _logged.remove(step)
 
 
 @contextmanager
@@ -279,17 +218,12 @@ def show_progress(
     if not enabled:
         yield lambda _: None
         return
-    # An open display replaces standard error, so isatty() is false then.
-    if not (_shown or sys.stderr.isatty()):
-        with _log_progress(_LoggedStep(title, total, unit, tokens)) as advance:
-            yield advance
-        return
     with _display() as bar:
         above = [task.id for task in bar.tasks if task.visible]
         title = f"{bar.tasks[0].description} › {title}" if bar.tasks else title
         for task_id in above:
             bar.update(task_id, visible=False)
-        task = bar.add_task(title, total=total, unit=unit)
+        task = bar.add_task(title, total=total, unit=unit, tokens=tokens)
         try:
             yield lambda amount: bar.advance(task, amount)
         finally:
@@ -298,9 +232,25 @@ def show_progress(
                 bar.update(task_id, visible=True)
 
 
+def _describe(task: "Task") -> str:
+    """Return what of a step is done, the rate and the time left; empty for a step that counts nothing."""
+    if not task.total:
+        return ""
+    unit, per_unit = task.fields["unit"], task.fields["tokens"] / task.total
+    words = [f"{task.completed:,.0f} of {task.total:,.0f} {unit}"]
+    words += [f"about {task.completed * per_unit:,.0f} tokens"] if per_unit else []
+    if speed := task.finished_speed or task.speed:
+        words.append(f"{speed * (per_unit or 1):,.0f} {'tokens' if per_unit else unit}/s")
+    left = task.time_remaining
+    return ", ".join([*words, *([f"{format_duration(left)} left"] if left is not None else [])])
+
+
 @contextmanager
 def _display() -> "Iterator[Progress]":
-    """Return the open display, or open a new one that is erased at the end."""
+    """Return the open display, or open a new one that is erased at the end.
+
+    Where standard error is not a terminal, a thread logs a line about the innermost step instead.
+    """
     if _shown:
         yield _shown[-1]
         return
@@ -309,25 +259,26 @@ def _display() -> "Iterator[Progress]":
     from rich.text import Text
 
     class Count(ProgressColumn):
-        """Count, rate and time left, if units are counted."""
-
         def render(self, task: Task) -> Text:
-            if task.total is None:
-                return Text("")
-            speed = task.finished_speed or task.speed
-            left = task.time_remaining
-            words = [f"{task.completed:,.0f} of {task.total:,.0f} {task.fields['unit']}"]
-            words += [f"{speed:,.0f} {task.fields['unit']}/s"] if speed else []
-            words += [f"{format_duration(left)} left"] if left is not None else []
-            return Text(", ".join(words))
+            return Text(_describe(task))
 
-    title = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), title, Count(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), Count(), TimeElapsedColumn())
+    ended, is_terminal = threading.Event(), sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as bar:
+
+        def log_lines() -> None:
+            while not ended.wait(_LOG_SECONDS):
+                for task in bar.tasks[-1:]:
+                    done = _describe(task) or f"since {format_duration(task.elapsed or 0.0)}"
+                    log.info("progress   %s: %s", task.description, done)
+
+        if not is_terminal:
+            threading.Thread(target=log_lines, daemon=True).start()
         _shown.append(bar)
         try:
             yield bar
         finally:
+            ended.set()
             _shown.remove(bar)
 
 
@@ -391,7 +342,9 @@ class SafeStream(io.TextIOWrapper):
 
 def set_up() -> None:
     """Prepare the standard streams, the log and SIGTERM."""
-    _open_closed()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed: else the next file would get its descriptor
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
     for name, needed in (("stdout", True), ("stderr", False)):
         stream = getattr(sys, name)
         # Streams replaced by others (a notebook, a test) are left alone.
@@ -412,18 +365,3 @@ def escape_log_records() -> None:
 def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the command at once
     raise Terminated
-
-
-def _open_closed() -> None:
-    """Open closed standard descriptors on the null device; otherwise the next opened file would get their output."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, "w", closefd=False))

@@ -95,13 +95,12 @@ def read_results(
     Raises:
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
     """
-    damaged: dict[str, str] = {}
-    runs, left_out = read_runs([Path(path) for path in paths], damaged)
+    runs, left_out = read_runs([Path(path) for path in paths])
     if by_day:
         runs = [replace(run, axes={**run.axes, systems.CREATED: run.created[:10]}) for run in runs]
     rows, superseded = list_rows(runs)
     axes = systems.order_axes(name for run in runs for name in run.axes)
-    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, damaged, left_out)
+    results = Results(build_frame(rows, axes), tuple(runs), axes, superseded, left_out=left_out)
     return filter_results(results, where) if where else results
 
 

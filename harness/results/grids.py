@@ -1,17 +1,16 @@
 """Files of grid folders: reports and jobs, which a report is built from, and the results of a search."""
 
-import dataclasses
 import logging
 import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from openended.harness.core import DataError, SpecError, read_json, suggest, temporary_files, write_json
+from openended.harness.core import DataError, SpecError, decode, read_json, suggest, temporary_files, write_json
 from openended.harness.results.runs import list_archives, locate_run
 from openended.harness.storage import GRID, RECORD
 
@@ -21,9 +20,7 @@ log = logging.getLogger(__name__)
 RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
 _NAME = re.compile(r"\d+\.json$")  # of a job's file
 _STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
-# Facts of a grid's file and their types.
-_KINDS = {"name": str, "total": int, "started": float, "reports": dict, "command": str, "process": str, "titles": list,
-          "series": list}  # fmt: skip
+_FACTS = ("name", "total", "started", "reports", "command", "process", "titles", "series")  # of a grid's file
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,8 @@ class GridFolder:
     reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name of a report → options of its layout
     command: str = ""  # digest of the options that were typed
     process: str = ""  # name of a temporary file of the command's process
-    titles: Sequence[str] = ()  # of each job
-    series: Sequence[str] = ()  # of each job of a series, the name of its experiment
+    titles: tuple[str, ...] = ()  # of each job
+    series: tuple[str, ...] = ()  # of each job of a series, the name of its experiment
     is_damaged: bool = False  # its file cannot be read, so that only its jobs are known
 
     @property
@@ -80,28 +77,15 @@ class ReportRequest:
 
 
 def read_grid(folder: Path) -> GridFolder | None:
-    """Read the grid in a folder; None if it has no grid file.
-
-    A fact of an unexpected type is left out; of a damaged file, all are, and the jobs alone are known.
-    """
+    """Read the grid in a folder; None if it has no grid file. Of a damaged file, the jobs alone are known."""
     file = folder / GRID
-    if not file.is_file():
-        return None
-    facts = read_grid_file(file, "grid file", _parse_facts)
-    if facts is None:
-        return GridFolder(folder, folder.name, is_damaged=True)
-    for name, kind in _KINDS.items():
-        is_number = kind in (int, float)
-        if name in facts and (type(facts[name]) is not kind or (is_number and not 0 <= facts[name] < math.inf)):
-            log.warning("%s: %s: expected %s, got %.40r", file, name, kind.__name__, facts.pop(name))
-    values = {name: facts[name] for name in _KINDS if facts.get(name)}
-    return GridFolder(folder, **{"name": folder.name, **values})
+    grid = read_grid_file(file, "grid file", partial(_parse_grid, folder))
+    return GridFolder(folder, folder.name, is_damaged=True) if grid is None and file.is_file() else grid
 
 
-def _parse_facts(node: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    if not isinstance(node, dict):
-        raise TypeError(f"expected an object, got {type(node).__name__}")
-    return node
+def _parse_grid(folder: Path, node: Any) -> GridFolder:  # noqa: ANN401 - JSON
+    known = {"name": folder.name, **{name: value for name, value in node.items() if name in _FACTS}}
+    return decode(GridFolder, {"folder": folder, **known}, GRID)
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:
@@ -294,24 +278,9 @@ def dominates(first: list[float], second: list[float]) -> bool:
 
 def save_search(folder: Path, searched: SearchResult) -> None:
     """Write a search result into the folder of its grid."""
-    write_json(folder / SEARCH, dataclasses.asdict(searched))
+    write_json(folder / SEARCH, searched)
 
 
 def read_search(folder: Path) -> SearchResult | None:
     """Read the search result in a grid's folder; None if there is none."""
-    return read_grid_file(folder / SEARCH, "search file", _parse_search)
-
-
-def _parse_search(node: Any) -> SearchResult:  # noqa: ANN401 - JSON
-    for trial in node["trials"]:
-        trial["values"], trial["runs"] = _parse_numbers(trial["values"]), tuple(trial["runs"])
-        for name in ("seeds", "fresh"):
-            trial[name] = {seed: _parse_numbers(values) for seed, values in trial[name].items()}
-    lists = {name: tuple(node[name]) for name in ("importance", "rungs")}
-    trials = tuple(SearchTrial(**entry) for entry in node["trials"])
-    objectives = tuple(SearchObjective(**entry) for entry in node["objectives"])
-    return SearchResult(node["name"], node["sampler"], objectives, trials, **lists)
-
-
-def _parse_numbers(values: list[float | None]) -> tuple[float, ...]:
-    return tuple(math.nan if v is None else float(v) for v in values)
+    return read_grid_file(folder / SEARCH, "search file", lambda node: decode(SearchResult, node, SEARCH))

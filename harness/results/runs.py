@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import DataError, HarnessError, MetricResult, make_shareable, read_json, to_json
+from openended.harness.core import DataError, HarnessError, MetricResult
 from openended.harness.results.systems import make_natural_sort_key
 from openended.harness.storage import RECORD, STAGES, VECTORS, Entry, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
-RESULT = "result.json"
 ARCHIVES = "imported"  # folder of the outputs with the archives that were imported, each with runs, grids and store
 ARCHIVE = "archive"  # axis of their runs
 _STORE = "../../../store"
@@ -126,8 +125,8 @@ def list_archives(outputs: Path) -> list[Path]:
     return sorted(path for path in (outputs / ARCHIVES).glob("*") if path.is_dir())
 
 
-def read_runs(paths: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple[list[Run], dict[str, str]]:
-    """Read the records under paths; leave out, with a warning, those that are lost, damaged or not as their artifacts.
+def read_runs(paths: Sequence[Path]) -> tuple[list[Run], dict[str, str]]:
+    """Read the records under paths; leave out, with a warning, those that are lost or damaged.
 
     Returns the runs, and run folder → why it is left out.
     """
@@ -135,10 +134,7 @@ def read_runs(paths: Sequence[Path], damaged: MutableMapping[str, str]) -> tuple
     records, wrong = find_records(paths)
     for path in records:
         try:
-            run = read_run(path)
-            for row in run.results:
-                _check_artifact(path, run.store, row, damaged)
-            runs.append(run)
+            runs.append(read_run(path))
         except DataError as err:
             wrong[str(path.parent)] = str(err)
     if not runs:
@@ -301,18 +297,3 @@ def name_vectors(run: Run) -> str:
 
 def _find_input(run: Run, pattern: str) -> str | None:
     return next((artifact for name, artifact in run.inputs.items() if re.fullmatch(pattern, name)), None)
-
-
-def _check_artifact(record: Path, store: Path | None, row: MetricResult, damaged: MutableMapping[str, str]) -> None:
-    """Check that a record's row agrees with its artifact, which is verified only if the two differ."""
-    if store is None or not row.artifact or not (path := store / row.artifact / RESULT).is_file():
-        return
-    recorded: Any = make_shareable(to_json(row))
-    try:
-        stored = make_shareable(read_json(path))
-    except DataError:
-        stored = None
-    wrong = [n for n, value in stored.items() if recorded.get(n, value) != value] if isinstance(stored, dict) else None
-    if wrong != [] and locate_verified_file(store, row.artifact, RESULT, damaged) is not None and wrong:
-        differ = f"its {wrong[0]} differ from those of its artifact {row.artifact}"
-        raise DataError(f"{record}: {row.metric} of {row.system}: {differ}")

@@ -1,9 +1,6 @@
 """Notes of a run for the reader of a table."""
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +10,12 @@ import numpy as np
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, LengthLimit, ModelSpec, TextTokenizer
 from openended.harness.run.dataset import Dataset
-from openended.harness.run.facts import compute_perplexity, counts_tokens, is_out_of_domain
+from openended.harness.run.facts import counts_tokens, is_out_of_domain
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.settings import RunModels
 from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import RowFile
 
-# A human side with this many times the scorer's validation perplexity is of another domain.
-_FAR = 2.0
-_CARD = re.compile(r"validation perplexity[\s|:]*(\d+(?:\.\d+)?)")
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
 _SAME = 0.9  # share of a system's texts that are human ones
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
@@ -37,13 +31,6 @@ def list_notes(
     # The human row of a table says by itself how many texts it is based on.
     has_row = any(metric.sides == "one" and metric.direction == "match_human" for metric in metrics)
     few = warn_of_few_texts(name, *map(len, sides)) if not has_row else ""
-    needs = [need for metric in metrics for need in metric.needs()]
-    need = next((need for need in needs if (need.kind, need.by) == ("token_nll", "scorer")), None)
-    far = None
-    if models.scorer is not None and need is not None and task.has_human():
-        with suppress(core.UndefinedMetric):
-            human_ppl = features.read(dataset.human_rows, need, compute_perplexity, 0.0)
-            far = compare_with_card(models.scorer, human_ppl)
     notes = [*filter(None, [few]), *task.remarks()]
     if models.chat_model is not None:
         title = models.chat_model.title
@@ -79,14 +66,13 @@ def list_notes(
     if texts.least_length and texts.generations is None and texts.least_length != texts.max_new_tokens:
         least = texts.least_length
         notes.append(f"end-of-text is forbidden before token {least} (min_new_tokens={least})")
-    for warning in filter(None, (far, few, same, special, unit if is_warning else None)):
+    for warning in filter(None, (few, same, special, unit if is_warning else None)):
         executor.session.warn_once(warning)
     return [
         *notes,
         *list_remarks(
             task, metrics, models, dataset.limit_length(texts.max_new_tokens, executor.get(dataset.human).path)
         ),
-        *filter(None, [far]),
     ]
 
 
@@ -209,29 +195,6 @@ def describe_unit(
     if by_chars and lacking > count / 2:
         return "characters are counted: most human texts are in a script without spaces between words", False
     return "", False
-
-
-def compare_with_card(spec: BackendSpec, human: float) -> str | None:
-    """Compare the scorer's perplexity on the human side with its card's; return a warning if they differ much."""
-    expected = read_card_perplexity(spec)
-    if not human > _FAR * expected:
-        return None
-    return (
-        f"scorer {spec.title}: perplexity {human:.0f} on the human side, {expected:.0f} on its own validation text: "
-        "these texts are outside its domain"
-    )
-
-
-def read_card_perplexity(spec: BackendSpec) -> float:
-    """Return the validation perplexity from the model's card; NaN if it is missing."""
-    card = spec.folder / "README.md" if spec.folder is not None else None
-    if card is None or not card.is_file():
-        return math.nan
-    try:
-        match = _CARD.search(card.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as err:
-        raise core.DataError(f"model {spec.title}: cannot read its card {card} ({err})") from err
-    return float(match[1]) if match else math.nan
 
 
 def find_median_length(rows: RowFile) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openended.harness import core
-from openended.harness.core import DataError, io, read_json, read_jsonl, write_text
+from openended.harness.core import DataError, read_json, read_jsonl, write_text
 from openended.harness.storage import read_record
 
 
@@ -46,28 +46,6 @@ def test_a_record_of_3_gb_is_one_line_and_little_memory(tmp_path):
     with pytest.raises(DataError, match="at most 128 MiB, got a larger one"):
         read_record(tmp_path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
-
-
-def test_a_line_of_2_gb_is_one_line_and_little_memory(tmp_path):
-    with (tmp_path / "texts.txt").open("wb") as handle:
-        handle.write(b"first\n")
-        handle.truncate(2 << 30)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with (
-        core.open_text(tmp_path / "texts.txt") as handle,
-        pytest.raises(DataError, match=r"texts\.txt:2: a line of more"),
-    ):
-        list(handle)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10
-
-
-def test_lines_of_text_are_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr(io, "MAX_LINE", 8)
-    (tmp_path / "a.txt").write_text("\ufeffone\n\n12345678\nend", encoding="utf-8")
-    with core.open_text(tmp_path / "a.txt") as handle:
-        assert [next(handle), next(handle)] == ["one\n", "\n"]
-        with pytest.raises(DataError, match=r"a\.txt:3: a line of more"):
-            next(handle)
 
 
 @pytest.mark.parametrize("sync", [True, False])

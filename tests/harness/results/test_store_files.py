@@ -1,6 +1,5 @@
 """Files of the store: verified before a report reads them, and embeddings as one space of differences."""
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -14,7 +13,7 @@ from openended.harness.report.analysis.paired import compare_values, describe_es
 from openended.harness.results import find_joint_space, load_replicates, read_results, select_values
 from openended.harness.results.runs import locate_verified_file
 from openended.metrics.kid import Kid
-from tests.harness.report.synthetic import seal, seal_record, write_run
+from tests.harness.report.synthetic import write_run
 from tests.harness.run import small
 from tests.helpers import openended, undrawn_figures, write_jsonl
 
@@ -69,34 +68,10 @@ def test_a_record_names_places_of_the_store_alone(name, tmp_path):
     assert damaged == {name: "not a path inside the store"}
 
 
-def rows(runs: Path) -> str:
-    return (runs / "out" / "results.csv").read_text()
-
-
-def changed(record: Path, *, sealed: bool) -> None:
-    """Let a record say another number: a slip of the disk, or somebody who knows how it is sealed."""
-    told = json.loads(record.read_text())
-    next(r for r in told["results"] if r["artifact"] and r["system"] == "model")["values"]["loop_rate"] = 0.5
-    stated = told.pop("digest")
-    if sealed:
-        seal_record(record.parent, told)
-    else:
-        record.write_text(json.dumps({**told, "digest": stated}))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, caplog):
+def test_a_record_that_says_another_number_is_left_out_and_said(runs, caplog):
     record = next(runs.glob("runs/*/*/record.json"))
-    told = json.loads(record.read_text())
-    for row in told["results"]:
-        if row["artifact"]:  # the made-up entries hold arrays alone
-            folder = runs / "store" / row["artifact"]
-            kept = ("metric", "signature", "primary", "values", "sd", "n_human", "n_model", "status", "notes")
-            (folder / "result.json").write_text(json.dumps({name: row[name] for name in kept}))
-            seal(folder)
-    assert "left out" not in report(runs, figures=False).lower()
-    changed(record, sealed=sealed)
+    record.write_text(record.read_text().replace('"n_model": ', '"n_model": 1'))
     page = report(runs, figures=False)
     assert "1 left out: record lost or damaged" in page
     said = f"Left out: 1 run whose record is lost or damaged ({record.parent.name})"
@@ -104,17 +79,6 @@ def test_a_record_that_says_another_number_is_left_out_and_said(sealed, runs, ca
     assert said in (runs / "out/tables/full.md").read_text()
     assert "left out of the report" in caplog.text
     assert caplog.text.count("\n") == 1
-
-
-def test_a_damaged_artifact_does_not_take_its_run_along(runs, caplog):
-    record = next(runs.glob("runs/*/*/record.json"))
-    row = next(r for r in json.loads(record.read_text())["results"] if r["artifact"])
-    folder = runs / "store" / row["artifact"]
-    (folder / "result.json").write_text("{}")
-    seal(folder)
-    (folder / "result.json").write_text('{"values": {}}')
-    assert "left out" not in report(runs, figures=False).lower()
-    assert "damaged" in caplog.text
 
 
 def test_nothing_but_damaged_records_is_an_error_of_one_line(runs):

@@ -29,7 +29,7 @@ def settings(folder: Path, *overrides: str) -> Settings:
         write_jsonl(path, rows)
     words = ["task=jsonl", "scoring=docs-m", "decoder=greedy", f"task.path={path}", "num_examples=8"]
     words += ["max_new_tokens=12", f"outputs_dir={folder / 'out'}", *overrides]
-    return run_settings(*words)
+    return run_settings(*{word.partition("=")[0]: word for word in words}.values())
 
 
 def open_session(folder: Path) -> Session:

@@ -19,7 +19,6 @@ from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.facts import describe_token_ids
 from openended.harness.run.measure import Measures
-from openended.harness.run.notes import compare_with_card, read_card_perplexity
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import build_settings
@@ -341,32 +340,3 @@ def test_a_scoring_model_out_of_its_domain_is_named_in_notes_and_signatures(tmp_
     signatures = "".join(row.signature for row in record.results)
     assert OUT_OF_DOMAIN not in signatures
     assert "|tokens:" not in signatures
-
-
-def test_a_scorer_is_compared_with_its_card(tmp_path):
-    own = read_card_perplexity(SCORER)
-    assert own == 59.16
-    assert compare_with_card(SCORER, 2 * own - 1) is None
-    assert compare_with_card(SCORER, 530.4) == (
-        "scorer docs-m: perplexity 530 on the human side, 59 on its own validation text: these texts are outside its "
-        "domain"
-    )
-    assert compare_with_card(SCORER, math.nan) is None
-    without = replace(SCORER, path=str(tmp_path))
-    assert math.isnan(read_card_perplexity(without))
-    assert compare_with_card(without, 1e9) is None
-    (tmp_path / "README.md").write_text("# A model\n\nValidation perplexity was never measured.\n")
-    assert math.isnan(read_card_perplexity(without))
-
-
-def test_texts_far_from_the_scorers_domain_are_told_aloud_once(tmp_path, caplog):
-    caplog.set_level(logging.WARNING)
-    path = tmp_path / "odd.jsonl"
-    lines = [{"prompt": f"{i}", "human": " Zwölf Boxkämpfer jagen Viktor quer über den großen Deich"} for i in range(8)]
-    write_jsonl(path, lines)
-    session = open_session(tmp_path)
-    for decoder in ("greedy", "nucleus"):
-        words = (f"task.path={path}", "metric=[gen_ppl]", f"decoder={decoder}")
-        record = read_record(run(settings(tmp_path, *words), session).folder)
-        assert any("outside its domain" in note for note in record.notes)
-    assert sum("outside its domain" in line for line in caplog.messages) == 1

@@ -67,9 +67,8 @@ def test_running_jobs_of_a_command_that_ends_are_marked(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected int"),
+        ("{", "damaged, left aside"), ("[]", "damaged, left aside"), ('{"total": "abc"}', "total: expected a whole number"),
         ('{"total": true}', "total"), ('{"started": "now"}', "started"), ('{"titles": "abc", "total": {}}', "titles"),
-        ('{"total": -5}', "total"), ('{"started": -Infinity}', "started"),
     ],
 )  # fmt: skip
 def test_a_damaged_grid_file_stops_no_job(text, said, tmp_path, caplog):

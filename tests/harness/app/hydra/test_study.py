@@ -7,8 +7,8 @@ import pytest
 
 from openended.harness.app.hydra.search_space import Objective, parse_space
 from openended.harness.app.hydra.study import SearchPlan, StudyRunner, count_finished, describe_study_errors
-from openended.harness.core import StoreError, temporary_files
-from openended.harness.storage.record import ResultRow, RunRecord, save_record
+from openended.harness.core import MetricResult, StoreError, temporary_files
+from openended.harness.storage.record import RunRecord, save_record
 
 SPACE = parse_space(
     {},
@@ -153,7 +153,7 @@ def test_seeds_have_the_values_of_their_runs_while_these_exist(tmp_path):
     searching = StudyRunner(PLAN, tmp_path / "s.db")
     searching.start()
     ((trial, _),) = searching.ask(1)
-    row = ResultRow(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": 0.35}, n_human=5,
+    row = MetricResult(system="model", metric="mauve", signature="s", primary="mauve", values={"mauve": 0.35}, n_human=5,
                     n_model=5, status="ok")  # fmt: skip
     record = RunRecord(created="2027-01-01T00:00:00+00:00", spec={}, axes={"seed": 1}, overrides=(), results=(row,))
     (tmp_path / "run").mkdir()
