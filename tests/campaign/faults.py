@@ -17,7 +17,6 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from tests.campaign.fuzz import fuzz, hostile_configurations
 from tests.campaign.raters import hostile_raters
 from tests.campaign.servers import hostile_servers
 from tests.campaign.world import Tally, World
-from tests.e2e.test_grids import LAUNCHERS, grid_process, is_alive
 
 
 def kills(world: World, count: int, draw: random.Random) -> Tally:
@@ -171,59 +169,6 @@ def jobs(world: World, count: int, draw: random.Random) -> Tally:
     return tally
 
 
-KILLS_EACH = 3  # kills of a grid before it may end
-PATIENCE = 60.0  # seconds in which workers must have followed their parent
-
-
-def grids(world: World, count: int, draw: random.Random) -> Tally:
-    """Kill the parent of a grid at any moment: its workers end with it, the same command goes on to the same bytes."""
-    tally, launchers = Tally("kills of grids, by launcher in turn"), [name for name in LAUNCHERS if name != "ray"]
-    calm = _finish_grid(world, "calm-grid", "basic")
-    seconds = {name: _seconds(partial(_finish_grid, world, f"timed-{name}", name)) for name in launchers}
-    for number in range(0, count, KILLS_EACH):
-        launcher = launchers[number // KILLS_EACH % len(launchers)]
-        out = f"grid-{number}"
-        for kill in range(number, min(number + KILLS_EACH, count)):
-            with tally.one(f"kill {kill} ({launcher})"):
-                _kill_grid(world, out, launcher, draw.random() * seconds[launcher])
-                if kill == min(number + KILLS_EACH, count) - 1:
-                    assert _finish_grid(world, out, launcher) == calm, "another result"
-        shutil.rmtree(world.folder / out, ignore_errors=True)
-    return tally
-
-
-def _list_grid_words(world: World, out: str, launcher: str) -> list[str]:
-    grid = ["decoder=greedy,ancestral", "seed=0,1", "num_examples=20", "name=grid"]
-    return ["-m", *world.list_words(out), *grid, *LAUNCHERS[launcher]]
-
-
-def _finish_grid(world: World, out: str, launcher: str) -> dict[str, bytes]:
-    """Run a grid; returns the rows of its table and every text."""
-    with grid_process(_list_grid_words(world, out, launcher), world.folder) as process:
-        code = process.wait(timeout=240)
-    said = (world.folder / "err.txt").read_text()
-    assert code == 0, said[-500:]
-    assert "Traceback" not in said, said[-500:]
-    outputs = world.folder / out
-    texts = {f"{p.parent.name}/{p.name}": p.read_bytes() for p in outputs.glob("store/generate/*/*/*.arrow")}
-    tables = {p.name: p.read_bytes() for p in outputs.glob("reports/**/tables/results.csv")}
-    assert texts, "no text was made"
-    assert tables, "no table was made"
-    return texts | tables
-
-
-def _kill_grid(world: World, out: str, launcher: str, after: float) -> None:
-    with grid_process(_list_grid_words(world, out, launcher), world.folder) as process:
-        time.sleep(after)
-        workers = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
-        process.kill()
-        process.wait(timeout=240)
-        until = time.monotonic() + PATIENCE
-        while any(map(is_alive, workers)):
-            assert time.monotonic() < until, "workers outlive their parent"
-            time.sleep(0.05)
-
-
 def _swap(one: Path, other: Path) -> None:
     if one == other or one in other.parents or other in one.parents:
         return
@@ -266,7 +211,7 @@ def _fork(work: Callable[[], Any]) -> int:
 
 
 KINDS: dict[str, tuple[Callable[[World, int, random.Random], Tally], int]] = {
-    "kills": (kills, 200), "grids": (grids, 200), "corruptions": (corruptions, 2000), "parts": (parts, 200),
+    "kills": (kills, 200), "corruptions": (corruptions, 2000), "parts": (parts, 200),
     "races": (races, 100), "jobs": (jobs, 2000), "fuzz": (fuzz, 2000),
     "archives": (forged_archives, 100), "configurations": (hostile_configurations, 100), "servers": (hostile_servers, 150),
     "raters": (hostile_raters, 300),

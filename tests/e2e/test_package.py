@@ -168,19 +168,6 @@ def test_files_and_packages_of_our_names_in_the_working_directory_change_nothing
     assert "generate" in checked(interpreter.with_name("openended"), *PLAN, cwd=tmp_path, path=tmp_path)
 
 
-@pytest.mark.long
-def test_uninstalling_the_foreign_wheel_leaves_ours_whole(wheel, dependencies, tmp_path):
-    python = environment(tmp_path / "env", dependencies)
-    pip(python, "install", "--no-deps", foreign_wheel(tmp_path))
-    pip(python, "install", "--no-deps", wheel)
-    pip(python, "uninstall", "--yes", "foreign")
-    assert call(python, "-c", "import metrics", cwd=tmp_path).returncode == 1
-    assert "generate" in checked(python, "-m", "openended", *PLAN, cwd=tmp_path)
-    (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
-    with zipfile.ZipFile(wheel) as files:
-        assert all((site / name).is_file() for name in files.namelist())
-
-
 @pytest.mark.slow
 def test_hydra_finds_ours_in_an_editable_install(checkout, dependencies, tmp_path):
     copy = tmp_path / "source"

@@ -1,6 +1,6 @@
-"""vLLM's server and llama.cpp's server on the bundled model, through `model=openai`.
+"""vLLM's server on the bundled model, through `model=openai`.
 
-python -m tests.real_servers.servers vllm|llama_cpp ENVIRONMENT
+python -m tests.real_servers.servers ENVIRONMENT
 """
 
 import json
@@ -87,20 +87,17 @@ def answers(port: int) -> bool:
         return False
 
 
-def serve(dialect: str, environment: Path, port: int, folder: Path, *flags: str) -> Any:
-    """Start a server of either kind on a model folder."""
-    if dialect == "vllm":
-        command = [str(environment / "bin/vllm"), "serve", str(folder), "--port", str(port), *VLLM_FLAGS, *flags]
-        return run_server(command, port, VLLM_ENVIRONMENT)
-    script = Path(__file__).with_name("llama_server.py")
-    return run_server([str(environment / "bin/python"), str(script), str(folder), str(port)], port, {})
+def serve(environment: Path, port: int, folder: Path, *flags: str) -> Any:
+    """Start vLLM's server on a model folder."""
+    command = [str(environment / "bin/vllm"), "serve", str(folder), "--port", str(port), *VLLM_FLAGS, *flags]
+    return run_server(command, port, VLLM_ENVIRONMENT)
 
 
-def connect(port: int, dialect: DialectName, **options: Any) -> ServerBackend:
+def connect(port: int, dialect: DialectName = "vllm", **options: Any) -> ServerBackend:
     """Return a backend for a server on this machine."""
     spec = ServerSpec(
         path=MODEL, base_url=f"http://127.0.0.1:{port}", dialect=dialect, tokenizer=f"bundled:{MODEL}", logprobs=100,
-        **{"concurrency": 4 if dialect == "llama_cpp" else 64, **options},
+        **{"concurrency": 64, **options},
     )  # fmt: skip
     return ServerBackend(spec)
 
@@ -126,18 +123,18 @@ def collect(backend: Any, decoder: QDecoder, prompts: list[Prompt]) -> dict[str,
     return {g.example_id: g.token_ids for g in out}
 
 
-def check_probe(port: int, dialect: DialectName, decoder: QDecoder) -> tuple[str, bool]:
+def check_probe(port: int, decoder: QDecoder) -> tuple[str, bool]:
     """Let the probe look at the server, and generate."""
-    backend = connect(port, dialect)
+    backend = connect(port)
     texts = collect(backend, decoder, make_prompts()[:8])
     line = str(backend.provenance()["served"]["probe"])
     return line, len(texts) == 8
 
 
-def check_refusal(port: int, dialect: DialectName, decoder: QDecoder) -> tuple[str, bool]:
-    """Expect that the probe notices what was not asked for."""
+def check_refusal(port: int, decoder: QDecoder) -> tuple[str, bool]:
+    """Expect that the probe notices what was not asked for, where OpenAI's words leave parameters out."""
     try:
-        collect(connect(port, dialect), decoder, make_prompts()[:8])
+        collect(connect(port, "openai"), decoder, make_prompts()[:8])
     except DataError as err:
         text = str(err)
         noticed = "failed the sampling check: hidden sampling parameters: with neutral parameters" in text
@@ -145,19 +142,19 @@ def check_refusal(port: int, dialect: DialectName, decoder: QDecoder) -> tuple[s
     return "nothing was noticed", False
 
 
-def compare_greedy(port: int, dialect: DialectName, expected: Mapping[str, tuple[int, ...]]) -> tuple[str, bool]:
+def compare_greedy(port: int, expected: Mapping[str, tuple[int, ...]]) -> tuple[str, bool]:
     """Compare greedy texts with the local ones."""
-    texts = collect(connect(port, dialect), Greedy(), make_prompts())
+    texts = collect(connect(port), Greedy(), make_prompts())
     equal = sum(texts[name] == ids for name, ids in expected.items())
     return f"{equal} of {len(expected)} texts equal", equal == len(expected)
 
 
-def check_death(dialect, environment, folder, expected):
+def check_death(environment, folder, expected):
     """Kill a server in the middle of a run; what is finished stays, and the rest follows from its successor."""
     port, kept, message = find_free_port(), dict[str, tuple[int, ...]](), ""
     prompts = make_prompts()
-    with serve(dialect, environment, port, folder) as server:
-        backend = connect(port, dialect, probe=False, patience=2.0, concurrency=4)
+    with serve(environment, port, folder) as server:
+        backend = connect(port, probe=False, patience=2.0, concurrency=4)
 
         def emit(texts: list[Generation]) -> None:
             kept.update((g.example_id, g.token_ids) for g in texts)
@@ -169,10 +166,8 @@ def check_death(dialect, environment, folder, expected):
         except DataError as err:
             message = str(err)
     before = len(kept)
-    with serve(dialect, environment, port, folder):
-        kept.update(
-            collect(connect(port, dialect, probe=False), Greedy(), [p for p in prompts if p.example_id not in kept])
-        )
+    with serve(environment, port, folder):
+        kept.update(collect(connect(port, probe=False), Greedy(), [p for p in prompts if p.example_id not in kept]))
     right = kept == dict(expected) and 12 <= before < COUNT and "retried for 2 s (model.patience)" in message
     return f"{before} texts kept, then {COUNT - before} more; {len(kept)} in all", right
 
@@ -180,34 +175,27 @@ def check_death(dialect, environment, folder, expected):
 def main() -> None:
     """Print the table of a server."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end too
-    name, environment = sys.argv[1], Path(sys.argv[2])
-    dialect: DialectName = "vllm" if name == "vllm" else "llama_cpp"
-    folder, port = find_assets_folder() / MODEL, find_free_port()
+    environment, folder, port = Path(sys.argv[1]), find_assets_folder() / MODEL, find_free_port()
     local = load_backend(ModelSpec(path=f"bundled:{MODEL}"))
     prompts = make_prompts()
     expected = collect(local, Greedy(), prompts)
-    table = Table(f"{name} server")
-    flags = ("--generation-config", "vllm") if dialect == "vllm" else ()
-    with serve(dialect, environment, port, folder, *flags):
+    table = Table("vllm server")
+    with serve(environment, port, folder, "--generation-config", "vllm"):
         for decoder in (Nucleus(), MinP()):
-            table.check(f"probe, {decoder.title}", partial(check_probe, port, dialect, decoder))
-        table.check("greedy texts", partial(compare_greedy, port, dialect, expected))
-        if dialect == "vllm":
-            heads = Ragged.from_rows((p.token_ids for p in prompts), np.int64)
-            human = Ragged.from_rows((collect(local, Nucleus(), prompts)[p.example_id] for p in prompts), np.int64)
-            losses = ScoringRequest(prompts=heads, continuations=human, batch_size=16)
-            table.check("token losses", partial(compare_losses, connect(port, "vllm"), local, losses, TOLERANCE))
-        else:
-            table.check("hidden defaults, asked in OpenAI's words", partial(check_refusal, port, "openai", Ancestral()))
-    if dialect == "vllm":
-        with tempfile.TemporaryDirectory() as root:
-            other, port = Path(root) / MODEL, find_free_port()
-            shutil.copytree(folder, other)
-            (other / "generation_config.json").write_text(json.dumps({"top_k": 5}))
-            with serve(dialect, environment, port, other):
-                # Ours sends every parameter: the server's default shows only where a request leaves one out.
-                table.check("generation_config.json with top_k=5", partial(check_refusal, port, "openai", Ancestral()))
-    table.check("the server is killed", partial(check_death, dialect, environment, folder, expected))
+            table.check(f"probe, {decoder.title}", partial(check_probe, port, decoder))
+        table.check("greedy texts", partial(compare_greedy, port, expected))
+        heads = Ragged.from_rows((p.token_ids for p in prompts), np.int64)
+        human = Ragged.from_rows((collect(local, Nucleus(), prompts)[p.example_id] for p in prompts), np.int64)
+        losses = ScoringRequest(prompts=heads, continuations=human, batch_size=16)
+        table.check("token losses", partial(compare_losses, connect(port), local, losses, TOLERANCE))
+    with tempfile.TemporaryDirectory() as root:
+        other, port = Path(root) / MODEL, find_free_port()
+        shutil.copytree(folder, other)
+        (other / "generation_config.json").write_text(json.dumps({"top_k": 5}))
+        with serve(environment, port, other):
+            # Ours sends every parameter: the server's default shows only where a request leaves one out.
+            table.check("generation_config.json with top_k=5", partial(check_refusal, port, Ancestral()))
+    table.check("the server is killed", partial(check_death, environment, folder, expected))
     table.end()
 
 
