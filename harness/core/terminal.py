@@ -103,6 +103,7 @@ class CommandParser(argparse.ArgumentParser):
         self.example = example
         self.synonyms: dict[str, tuple[str, ...]] = {}
         self.list_run_options: Callable[[], Sequence[str]] = tuple
+        self.takes_run_options = False
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
 
@@ -149,7 +150,12 @@ class CommandParser(argparse.ArgumentParser):
             if close:
                 hint = f"; did you mean {close[0]}?"
             elif name in self.list_run_options():
-                hint = f"; {name} is an option of a run, which generates: openended {name}=…"
+                is_word = self.takes_run_options
+                hint = (
+                    f"; type {name}=…"
+                    if is_word
+                    else f"; {name} is an option of a run, which generates: openended {name}=…"
+                )
             else:
                 hint = ""
             self.error(f"no option {flag}{hint}")

@@ -390,6 +390,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = {**arguments, **_declare_protocol_flags()}
         epilog = str(epilog).format(names=", ".join(list_protocol_names()))
     parser = core.make_parser(f"rate {name}", command.description, arguments, command.example, epilog)
+    parser.takes_run_options = name == "judge"
     args = parser.parse_intermixed_args(words[1:])
     args.typed = words[1:]
     return core.run_command(parser.prog, lambda: command.work(args), after_interrupt=command.after)

@@ -31,6 +31,7 @@ _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "jobli
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
+_OTHER_OPTIONS = {"data": "task", "dataset": "task", "lm": "model", "model_name": "model", "output_dir": "output"}
 
 
 def explain(err: BaseException) -> str:
@@ -81,6 +82,8 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
+            if (meant := _OTHER_OPTIONS.get(name)) in config:
+                return f"no option {key!r}; did you mean {meant}{sign}{value}?"
             if is_elsewhere and "." not in name and (translated := _find_translations(name)):
                 return f"no option {key!r}; it is {' or '.join(translated)}"
             # The key may contain dots; only its last part is unknown.
@@ -154,8 +157,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
             return f"{group} {choice!r} is a plug-in that cannot be used: {broken}"
         if group in ("model", "scorer", "embedder", "scoring"):
             close = get_close_matches(choice, accepted, n=1, cutoff=0.75)
-            hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe"
-            return f"no {group} {choice!r}; {hint}; others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
+            hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe;"
+            return f"no {group} {choice!r}; {hint} others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
         return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:

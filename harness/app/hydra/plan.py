@@ -19,6 +19,7 @@ from openended.harness.report import build_tracker_options
 log = logging.getLogger(__name__)
 
 _UNMEASURED = "unknown: this store has no rate of each model, decoder and metric; try num_examples=20 first"
+_RATE = 1_000  # tokens per second, of which a rate of one's own is a multiple
 _NO_RATES = "minutes to hours: this store has no rate of each model and metric yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 Jobs = Sequence[Sequence[str]]
@@ -112,19 +113,21 @@ def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
 
 
 def _format_time(plan: run.Forecast, rates: run.Rates, unknown: str) -> str:
-    seconds = plan.time(rates)
-    return (
-        f"about {core.format_duration(seconds)} (by rates measured in this store)" if seconds is not None else unknown
-    )
+    if (seconds := plan.time(rates)) is not None:
+        return f"about {core.format_duration(seconds)} (by rates measured in this store)"
+    at_a_rate = f"; at {_RATE:,} tokens per second, generation alone takes {core.format_duration(plan.tokens / _RATE)}"
+    return f"{unknown}{at_a_rate if plan.tokens else ''}"
 
 
 def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
     """Return a plan as lines for people."""
-    fetch = sum(size.memory or 0 for size in plan.sizes().values() if not size.here)
+    missing = [size.memory for size in plan.sizes().values() if not size.here]
+    fetch = [_format_bytes(sum(size or 0 for size in missing))] if any(missing) else []
+    fetch += [f"{missing.count(None)} of unknown size"] if None in missing else []
     forced = plan.read("next_token")
     reads = [f"{plan.read('embed'):,} texts to embed", f"{plan.read('score'):,} to score"]
     reads += [f"{forced:,} to teacher-force"] if forced else []
-    models = f", {_format_bytes(fetch)} of models to fetch" if fetch else ""
+    models = f"; models to fetch: {' and '.join(fetch)}" if fetch else ""
     lines = [
         f"jobs       {plan.jobs:,}",
         f"steps      {plan.num_cached:,} cached, {plan.make:,} to compute now, {plan.waits:,} after others",

@@ -78,18 +78,19 @@ class ServerSpec(BackendSpec):
     """Name in tables; null: the last part of the path."""
 
     def check(self) -> None:
+        label = self.label_option("endpoints" if self.endpoints else "base_url")
         for address in self.addresses:
             try:
                 parts, _ = urlsplit(address), urlsplit(address).port
             except ValueError:  # the address is not shown, because it may hold a password
-                raise SpecError(f"{self.error_name}: expected http://host:8000, with a port up to 65535") from None
+                raise SpecError(f"{label}: expected http://host:8000, with a port up to 65535") from None
             if "@" in parts.netloc or parts.query or parts.fragment:
                 raise SpecError(
-                    f"{self.error_name}: an address of {parts.hostname} holds a password or a query; put the key into "
+                    f"{label}: an address of {parts.hostname} holds a password or a query; put the key into "
                     "an environment variable and its name into api_key_env"
                 )
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise SpecError(f"{self.error_name}: expected an address as http://host:8000, got {address!r:.80}")
+                raise SpecError(f"{label}: expected an address as http://host:8000, got {address!r:.80}")
         twice = len(set(self.roots)) < len(self.roots)
         self.require(not twice, "endpoints", "each address once")
         if self.api_key_env is not None and not _VARIABLE.fullmatch(self.api_key_env):
