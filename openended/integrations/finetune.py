@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -157,7 +158,12 @@ def _train(
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run `openended finetune` with `words`, by default the process's arguments."""
-    run_hydra("openended finetune", sys.argv[1:] if words is None else words, _run, "finetune")
+    words = sys.argv[1:] if words is None else words
+    if {"-h", "--help"} & {*words}:
+        options = (files("openended.conf") / "finetune.yaml").read_text(encoding="utf-8")
+        sys.stdout.write(f"{__doc__}\nOptions, as option=value, and their defaults:\n\n{options}")
+        return
+    run_hydra("openended finetune", words, _run, "finetune")
 
 
 def _run(_: Composer, config: DictConfig) -> None:

@@ -28,7 +28,8 @@ complete -o nospace -o filenames -F _openended openended
 """
 
 
-_ARGUMENTS = {"shell": {"choices": ("bash", "zsh"), "help": 'for this shell: eval "$(openended completion bash)"'}}
+SHELLS = ("bash", "zsh")
+_ARGUMENTS = {"shell": {"choices": SHELLS, "help": 'for this shell: eval "$(openended completion bash)"'}}
 
 
 def write_script(shell: str) -> str:
@@ -43,8 +44,9 @@ def write_script(shell: str) -> str:
             words[f" {name} "] = [f"{option}=" for option in options]
             continue
         command = importlib.import_module(module)
-        run, subcommands = command.main, tuple(getattr(command, "COMMANDS", ()))
-        words |= {f" {name} {sub}": _list_flags(run, sub) for sub in subcommands}
+        run, subcommands = command.main, getattr(command, "COMMANDS", SHELLS if name == "completion" else ())
+        if name == "rate":
+            words |= {f" {name} {sub}": _list_flags(run, sub) for sub in subcommands}
         words[f" {name} "] = [*subcommands, *_list_flags(run)]
     options = [f"{group}=" for group in GROUPS] + [f"{line.partition(':')[0]}=" for line in list_options()]
     words[""] = [*options, *list_commands()]
