@@ -99,7 +99,7 @@ def _number(classes: Sequence[Hashable]) -> I64:
 
 
 def _find_first(classes: I64, groups: families.PromptGroups) -> Mask:
-    """Return whether each row of the groups is the first of its class in its group; classes below 0 are none."""
+    """Return whether each row is the first of its class in its group; a class below 0 means no class."""
     group = np.repeat(np.arange(len(groups)), groups.sizes)
     _, at = np.unique(group * (classes.max(initial=0) + 2) + classes + 1, return_index=True)
     is_first = np.zeros(len(classes), dtype=np.bool_)

@@ -4,8 +4,8 @@
 squared units of the features, lower is better. The estimate is biased upwards by small n: compare it with the
 human ceiling at the same n.
 
-Features are raw, or after PCA (`pca_share`). With n <= d a covariance is singular, which this form bears and a note
-says; `shrinkage` and `pca_share` are the ways out.
+Features are raw, or after PCA (`pca_share`). With n <= d a covariance is singular: the value is defined, and a
+note says so; `shrinkage` and `pca_share` avoid it.
 
 FD-infinity (`extrapolate`) is the value that the distances of growing subsets point to, without that bias.
 
@@ -151,7 +151,7 @@ class Gaussian:
 
     mean: F64
     trace: float
-    lower: F64 | None  # shape (d, d); nothing of use above the diagonal
+    lower: F64 | None  # shape (d, d); entries above the diagonal are undefined
     root: F64 | None  # shape (d, n)
     shrunk: float = 0.0  # weight of the identity in the covariance
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TextsOf = str | Path | Iterable[str]
 """The texts themselves, or the path of a file or folder of them."""
 VectorsOf = str | Path | NDArray[Any]
-"""A row a text, or the path of a `.npy` file of them."""
+"""One row per text, or the path of a `.npy` file of such rows."""
 # One table even if numbers of texts differ a little; a note shows where they differ from the human side.
 TOGETHER: Mapping[str, Any] = {"differing": "refuse", "allow": ("n",)}
 APART: Mapping[str, Any] = {"differing": "columns"}  # where a system has many more texts than another

@@ -496,6 +496,6 @@ class JudgmentMetric(ReadsFile, ABC):
         return replace(self, **self.without_run), features  # type: ignore[type-var] # a metric is a dataclass
 
     def find_system(self, features: Features) -> str | None:
-        """Return whose values a row shows: people in theirs, otherwise the option `system` or the run's player."""
+        """Return whose values a row shows: people in the human row, else the option `system` or the run's player."""
         player = features.model.system or None
         return player if player == HUMAN else getattr(self, "system", None) or player

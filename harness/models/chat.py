@@ -54,7 +54,7 @@ class ChatTemplate:
 
     @cached_property
     def start(self) -> str:
-        """What stands before the assistant's turn, its opening tag of reasoning too."""
+        """The text before the assistant's turn, including its opening tag of reasoning."""
         (text,) = self.render_all([Turns(_SENTINEL, "")])
         return text.rpartition(_SENTINEL)[2]
 

@@ -34,7 +34,7 @@ class ModelCache:
 
     @contextmanager
     def hold(self, spec: BackendSpec, model: Backend, runtime: Runtime) -> Iterator[None]:
-        """Have a model that is already in memory stand for its spec within the block."""
+        """Use a model that is already in memory for its spec within the block."""
         key = digest([_identify(spec, runtime), pick_device(runtime.device)])
         self._models[key] = model
         try:

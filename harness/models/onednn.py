@@ -1,7 +1,7 @@
 """Linear layers of a float32 model on the CPU, multiplied by oneDNN with weights that are laid out for it once.
 
 At the 8 to 64 rows of a step this is 1.3 to 2 times as fast as the BLAS of PyTorch on an AMD processor, and a row gets
-the same bits in any company, as a trial for each shape confirms; a layer that fails it keeps the BLAS.
+the same bits whatever the other rows are, as a trial for each shape confirms; a layer that fails it keeps the BLAS.
 `python scripts/bench.py --only decoding` measures the effect.
 """
 
@@ -73,7 +73,7 @@ def is_packed(model: nn.Module) -> bool:
 def _get_packed_weight(layer: nn.Module) -> Tensor | None:
     """Return the packed weights of a layer; None where gradients are recorded, or the layer is not to be packed.
 
-    Weights that were changed or replaced since are packed again; those that come and go, as accelerate's, are not.
+    Weights that were changed or replaced are packed again. Weights that accelerate loads for one pass are never packed.
     """
     if torch.is_grad_enabled() or type(layer) not in _KINDS.values():
         return None

@@ -28,7 +28,7 @@ class Layout(Spec):
     """`metric`, `metric.key` or `metric.*`, in order; unmeasured metrics are skipped; empty: all metrics. Next to a
     metric without a key are the values that it must not be interpreted without (recall next to precision)."""
     needs: tuple[str, ...] = ()
-    """Metrics of which the runs must have one: without, the table would show nothing of what its title says."""
+    """The runs must have at least one of these metrics; without them the table could not show what its title says."""
     gaps: bool | Literal["log"] = False
     """Print |model − human| for the values whose target is the human value (MAUVE's Tables 3 and 4); `log`: |log₂ model
     − log₂ human| (MAUVE, A.2, of the generation perplexity)."""

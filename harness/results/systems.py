@@ -155,7 +155,7 @@ def fold_seeds(frame: "pd.DataFrame", axes: Sequence[str], ranks: Ranks | None =
         seeds = [format_axis_value(row.get("seed")) or str(at) for at, row in enumerate(group)]
         reason = next((row["reason"] for row in group if row["reason"]), "")
         (direction, target), low, high = parse_direction(first["direction"]), float(first["low"]), float(first["high"])
-        # Of judgments every seed has the same.
+        # All seeds share the same judgments.
         varies = len(finite) > 1 and (first["family"] != "human" or len({*finite}) > 1)
         value = SystemValue(
             **{name: first[name] for name in ("system", "metric", "key", "signature", "title", "family")},

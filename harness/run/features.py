@@ -443,7 +443,7 @@ def _load_ragged(path: Path, _: Path) -> core.Ragged:
 
 
 def _is_same_model(spec: models.BackendSpec, other: models.BackendSpec | None) -> bool:
-    """Return whether two specs are one model; no where one is missing, as the step that needs it says."""
+    """Return whether two specs are one model; False if one is not known yet."""
     try:
         return other is not None and spec.identity() == other.identity()
     except core.DataError:

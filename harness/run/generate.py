@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 DATA, REPLIES = "data.arrow", "replies.arrow"
 _ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
 _MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
-_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # outside of a chat; in one, all families are looked for
+_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 
 
 def declare_generation(

@@ -97,7 +97,7 @@ class Measures:
     ) -> Measurement:
         """Declare a metric of a system; one that has no value has a reason in place of a step.
 
-        A human row of several texts per prompt is for as many as `texts_per_prompt`, those of the system.
+        If prompts have several texts, the human row uses `texts_per_prompt` of them, as many as the system has.
         """
         judged, player = None, ""
         try:

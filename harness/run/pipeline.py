@@ -68,7 +68,7 @@ class RunTexts:
         return f"no human ceiling: it needs {needed} further human texts, as many as a system has; {have} were left"
 
     def list_further_human(self) -> list[TextRows]:
-        """List the human texts of other prompts that differences of systems rest on."""
+        """List the human texts of other prompts that differences between systems are computed against."""
         other = self.dataset.other_rows
         both = (self.dataset.spare_rows, other) if other is not None else ()
         return [rows for rows in both if self.executor.read(rows.rows, count_rows, 1)]

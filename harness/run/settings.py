@@ -24,7 +24,7 @@ BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
 _GROUPS = (
     "task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "report", "runtime", "tracker",
 )  # fmt: skip
-_MOST_TOKENS_PER_WORD = 20  # more have texts of a script without spaces, or a model that does not know the script
+_MOST_TOKENS_PER_WORD = 20  # only scripts without spaces, or unknown to the model, have more
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
@@ -105,7 +105,7 @@ class RunModels:
         return self.model if need.by in BY_MODEL else self.scorer
 
     def find_embedder(self, metrics: Iterable[core.Metric]) -> EmbedderSpec | None:
-        """Return the embedder if a metric needs it; None too where the user gives the vectors."""
+        """Return the embedder if a metric needs one and the user gives no vectors; otherwise None."""
         kinds = {need.kind for metric in metrics for need in metric.needs()}
         return self.embedder if "embeddings" in kinds and not self.vector_files else None
 
@@ -150,7 +150,7 @@ class Settings(core.Spec):
     """`human` and `model`: files with one vector per text, in place of an embedder."""
     judgments: str | None
     human_examples: int | Literal["all"] | None = None
-    """Human texts that differences of systems rest on; None: those of the examples and of the ceiling."""
+    """Number of human texts that differences between systems use; None: those of the examples and the ceiling."""
     protocol: str | None = None
     """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
     audit: bool | str = False

@@ -38,7 +38,7 @@ class Step:
     """One artifact of a run."""
 
     stage: str
-    what: str  # of what, in words; `stage:what` names it in the run record
+    what: str  # what the stage computes it for; `stage:what` names it in the run record
     role: Role
     spec: Mapping[str, Any] | Callable[[], Mapping[str, Any]]  # all options that can change the bytes, with defaults
     inputs: Mapping[str, "Input"]

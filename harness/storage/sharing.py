@@ -11,9 +11,9 @@ from openended.harness.storage.store import ENTRY_NAME, MANIFEST, STAGES, Store,
 
 log = logging.getLogger(__name__)
 
-# A file there: digest and name, so that two machines may copy one entry at the same time. No folder, no hidden file.
 _WRITES = ("makedirs", "put_file", "mv")  # methods of fsspec
 ROWS_KEY = re.compile(r"[0-9a-f]{64}")
+# Digest and name of a file, so that two machines may copy one entry at the same time. No folder, no hidden file.
 _FILE_NAME = re.compile(r"[0-9a-f]{64}-[a-z_]+\.[a-z]+")
 
 

@@ -2,8 +2,8 @@
 
 faiss has the same starts, the same empty clusters and the same choice among the restarts as in mauve-text, and trains
 on at most 256 rows per centroid. Where faiss sees a GPU, it clusters there. The cells of a GPU and of scikit-learn
-differ, and a field of the signature says so. In residual k-means each level clusters what the one before left over; a
-cell is one code per level.
+differ, and a field of the signature says so. In residual k-means each level clusters the residuals of the level
+before; a cell is one code per level.
 
 Source: Juang and Gray 1982, "Multiple stage vector quantization for speech coding"; Arthur and Vassilvitskii 2007,
 "k-means++: the advantages of careful seeding" (starts, with several candidates per step).

@@ -161,7 +161,7 @@ def _draw_rows(sides: Sequence[Floats], count: int | None) -> Sequence[Floats]:
 
 
 def _cache_last(project: Callable[[Floats], F32]) -> Callable[[Floats], F32]:
-    """Keep the last result of a function of a side: all clustering seeds assign the same system."""
+    """Cache the last result of a function of a side: all clustering seeds assign texts of the same system."""
     last: list[tuple[Floats, F32]] = []
 
     def cached(side: Floats) -> F32:

@@ -102,7 +102,7 @@ def format_number(value: float) -> str:
 def parse_space(params: Mapping[str, Any], spaces: Mapping[str, Mapping[str, Any]], words: Sequence[str]) -> Space:
     """Read a space."""
     typed_keys = {_parse_word(word).key_or_group for word in words}
-    # Null takes an axis out: of an experiment that another one builds on.
+    # `null` removes an axis that comes from the experiment this one builds on.
     axes = {key: f"{key}={value}" for key, value in params.items() if value is not None and key not in typed_keys}
     seeds: tuple[str, ...] = ("",)
     parameters: list[Parameter] = []

@@ -329,7 +329,7 @@ def _weigh(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor:
 
 @cache
 def has_steady_products(shared: int, group: int, key_size: int, value_size: int, threads: int) -> bool:  # noqa: ARG001
-    """Return whether `_attend_by_products` gives a row of K heads the same bits in any company, by a trial.
+    """Return whether `_attend_by_products` gives a row of K heads the same bits with any other rows, by a trial.
 
     Rows of all lengths attend together, then in twos and alone, with keys and values at other addresses.
     """

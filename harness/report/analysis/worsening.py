@@ -9,9 +9,9 @@ value or to a constant target. A margin is the largest worsening that is accepte
 - *undecided* otherwise: more texts shorten the interval by 1 / √n.
 
 Significance is corrected by Holm's method, because one worse value is enough to fail. That all values are not worse
-needs no correction, because each must show it (intersection-union test; Berger 1982). An interval of a difference of
-distances is that of the values where both are on the same side of the target for sure; elsewhere distances differ by
-no more than the values, and the sign is that of the test. A value of one seed without an interval is decided by the
+needs no correction, because each must show it (intersection-union test; Berger 1982). A difference of distances has the
+interval of the values if both are significantly on one side of the target. Otherwise distances differ by no more than
+the values, and the test decides the sign. A value of one seed without an interval is decided by the
 margin alone.
 """
 

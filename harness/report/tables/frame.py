@@ -128,7 +128,7 @@ def make_cell(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """The numbers of one table, the axes of its rows and columns where the layout names none, and what to say of it."""
+    """The numbers of one table, its default axes for rows and columns, and its remarks."""
 
     name: str  # file stem
     title: str
@@ -324,12 +324,12 @@ def format_cell(cell: Cell) -> tuple[str, str]:
 def mark_best(cells: Sequence[Cell], compare: Comparison | None = None, *, tested: bool = True) -> list[Cell]:
     """Mark the best cells of a column, and how they were found.
 
-    Cells of systems are compared by tests if there are any, else by intervals, else by the printed value, unless that
-    is a mean over seeds, whose variation is known not to be 0. A cell that cannot be tested is not separated from the
-    best. Without tests, costs (values, or distances to the human value or target) that are printed alike are ties. With
-    tests, the column gets as many decimals as it takes to print what they separate from the best differently. Nothing
-    is marked in a column whose scoring model is out of its domain, nor is a lone value. If not `tested`, the best
-    printed values are marked, as many tables of articles have them.
+    Cells of systems are compared by tests if there are any, else by intervals, else by the printed value. Means over
+    seeds are never compared by the printed value, because they vary. A cell that cannot be tested is not separated
+    from the best. Without tests, costs (values, or distances to the human value or target) that are printed alike are
+    ties. With tests, the column gets as many decimals as it takes to print what they separate from the best
+    differently. Nothing is marked in a column whose scoring model is out of its domain, nor is a lone value. If not
+    `tested`, the best printed values are marked, as many tables of articles have them.
     """
     costs = rank_cells(cells)
     if len(costs) < 2 or is_out_of_domain(cells[0]["signature"]):

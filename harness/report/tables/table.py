@@ -171,7 +171,7 @@ class Table:
         return [" or ".join(kinds)] if kinds else []
 
     def find_bold_rules(self) -> dict[BoldRule, list[str]]:
-        """Return how the cells in bold were found, or why there are none → the titles of these values."""
+        """Return the rule of bold cells, or why there are none → the titles of the values that it applies to."""
         marked = dict.fromkeys((c.rule, c.title) for c in self.iterate_cells() if c.best or c.rule == "seeds")
         rules = {rule: [title for how, title in marked if how == rule] for rule in BOLD}
         return {rule: titles for rule, titles in rules.items() if titles}
