@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
 _NAME = re.compile(r"\d+\.json$")  # of a job's file
 _STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
-_FACTS = ("name", "total", "started", "reports", "command", "process", "titles", "series")  # of a grid's file
+_FACTS = ("name", "total", "started", "reports", "command", "process", "titles")  # of a grid's file
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,6 @@ class GridFolder:
     command: str = ""  # digest of the options that were typed
     process: str = ""  # name of a temporary file of the command's process
     titles: tuple[str, ...] = ()  # of each job
-    series: tuple[str, ...] = ()  # of each job of a series, the name of its experiment
     is_damaged: bool = False  # its file cannot be read, so that only its jobs are known
 
     @property

@@ -1,17 +1,10 @@
 """`openended stress task=… metric=[…] embedder=…`: measure which damage to human text each metric sees."""
 
-import contextlib
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from openended.harness import imported
-from openended.harness.core import BAD_INPUT, OK, HarnessError, SpecError, print_error, suggest
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-    from openended.harness.app.hydra.compose import Composer
+from openended.harness.core import BAD_INPUT, OK, SpecError, print_error, suggest
 
 COMMAND = "openended stress"
 STRENGTHS = (10, 30, 100)
@@ -46,18 +39,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except SpecError as err:
         print_error(COMMAND, str(err))
         return BAD_INPUT
-    from openended.harness.app.hydra.grid import list_jobs
-    from openended.harness.app.hydra.plan import describe_time
     from openended.harness.app.hydra.run_command import run_hydra, run_options
 
-    def announce_and_run(composer: "Composer", config: "DictConfig") -> None:
-        if not config.plan_only:  # errors are those of the grid itself, which come next
-            with contextlib.suppress(HarnessError):
-                time = describe_time(composer, config, list_jobs(composer, config))
-                sys.stderr.write(f"stress     {time}; plan_only=true lists what is missing\n")
-        run_options(composer, config)
-
-    run_hydra(COMMAND, grid, announce_and_run)
+    run_hydra(COMMAND, grid, run_options)
     return OK
 
 

@@ -25,7 +25,7 @@ from openended.harness.app.hydra.grid import (
     list_jobs,
     warn_of_missing_tokenizers,
 )
-from openended.harness.app.hydra.grid_state import is_report_complete, mark_interrupted
+from openended.harness.app.hydra.grid_state import mark_interrupted
 from openended.harness.app.hydra.jobs import (
     BasicLauncher,
     JobRunner,
@@ -133,7 +133,6 @@ class GridRun:
             "total": total,
             "axes": axes,
             "titles": [format_title(job.overrides, axes) for job in jobs],
-            "series": [job.settings.experiment for job in jobs] if self.series else [],
             "reports": {
                 **{experiment.name: experiment.report for experiment in self.series.values()},
                 self.name: to_plain(self.config.get("report")),
@@ -153,7 +152,7 @@ class GridRun:
         outputs = Path(str(self.config.outputs_dir))
         for experiment in self.series.values():
             own_folders = [folder for folder in sorted(folders) if folder.parent.name == experiment.name]
-            if own_folders and not is_report_complete(self.folder, experiment.name):
+            if own_folders:
                 write_experiment_report(own_folders, outputs / "reports" / experiment.name, experiment.report)
         show_shared_runs(rows)
         if folders:

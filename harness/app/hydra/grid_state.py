@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openended.harness.core import format_duration, write_json, write_text
+from openended.harness.core import format_duration, write_json
 from openended.harness.results import GridFolder, read_grid, read_jobs
 from openended.harness.storage import GRID
 
 log = logging.getLogger(__name__)
 
 FINAL = ("done", "failed", "skipped")
-REPORTED = "done"  # content of the marker of a complete report
 
 
 def write_state(grid: Path, number: int, title: str, state: str, seconds: float = 0.0, **facts: Any) -> None:  # noqa: ANN401
@@ -70,34 +69,3 @@ def estimate_time_left(jobs: Sequence[Mapping[str, Any]], grid: GridFolder, now:
     job_seconds, elapsed = sum(float(job["seconds"]) for job in ended), now - grid.started
     pace = elapsed / job_seconds if job_seconds and elapsed > 0 else 1.0
     return f"about {format_duration(num_left * typical * pace)} left"
-
-
-def find_finished_runs(folder: Path, name: str) -> list[Path]:
-    """Find the runs of an experiment of a series; empty unless all its jobs have finished."""
-    grid, jobs = read_grid(folder), {job["number"]: job for job in read_jobs(folder)}
-    own_jobs = [jobs.get(n, {}) for n, experiment in enumerate(grid.series if grid else ()) if experiment == name]
-    if any(job.get("state") not in FINAL or job.get("waits") for job in own_jobs):
-        return []
-    return sorted({Path(job["folder"]) for job in own_jobs if job.get("folder")})
-
-
-def claim_report(grid: Path, name: str) -> bool:
-    """Claim a report; true for exactly one process."""
-    marker = grid / "reports" / name
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        marker.open("x").close()
-    except FileExistsError:
-        return False
-    return True
-
-
-def complete_report(grid: Path, name: str) -> None:
-    """Mark a claimed report as written."""
-    write_text(grid / "reports" / name, REPORTED)
-
-
-def is_report_complete(grid: Path, name: str) -> bool:
-    """Check whether the report of an experiment was completed before the grid's end."""
-    marker = grid / "reports" / name
-    return marker.is_file() and marker.read_text(encoding="utf-8") == REPORTED

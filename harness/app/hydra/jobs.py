@@ -54,11 +54,7 @@ class JobRunner:
         return outcome, f"{outcome.num_computed} computed, {cached} cached in {seconds:.1f} s"
 
     def run_job(self, job: Job) -> None:
-        """Run one job of a grid and log its outcome in one line; errors are listed again at the grid's end.
-
-        The report of an experiment of a series is written as soon as its last job has ended, by whichever process.
-        """
-        settings, name = job.settings, job.settings.experiment
+        """Run one job of a grid and log its outcome in one line; errors are listed again at the grid's end."""
         if job.stop and grid_state.has_failed_job(job.grid):
             job.write_state("skipped", error="an earlier job failed and runtime.on_error=stop")
             return
@@ -67,7 +63,7 @@ class JobRunner:
         state, facts = "failed", dict[str, Any]()
         try:
             title = f"{job.position}: {job.title}" if job.title else job.position
-            with show_progress(title, enabled=settings.runtime.progress):
+            with show_progress(title, enabled=job.settings.runtime.progress):
                 state, facts, message = self._run_in_grid(job)
         except HarnessError as err:
             facts = {"error": format_error(err)}
@@ -76,12 +72,8 @@ class JobRunner:
             facts = {"error": f"{type(err).__name__}: {format_error(err)}", "trace": traceback.format_exc()}
             message = f"failed: {facts['error']}"
             log.debug("%s", facts["trace"])
-        job.write_state(state, time.time() - started, **facts, name=name)
+        job.write_state(state, time.time() - started, **facts, name=job.settings.experiment)
         log.info("grid       %s; %s: %s", grid_state.format_progress(job.grid), job.title or "run", message)
-        folders = grid_state.find_finished_runs(job.grid, name)
-        if folders and grid_state.claim_report(job.grid, name):
-            write_experiment_report(folders, settings.outputs_dir / "reports" / name, settings.report)
-            grid_state.complete_report(job.grid, name)
 
     def _run_in_grid(self, job: Job) -> tuple[str, dict[str, Any], str]:
         """Return the state of a job, facts about it, and a summary."""

@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 _UNMEASURED = "unknown: this store has no rate of each model, decoder and metric; try num_examples=20 first"
 _RATE = 1_000  # tokens per second, of which a rate of one's own is a multiple
-_NO_RATES = "minutes to hours: this store has no rate of each model and metric yet"
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
 Jobs = Sequence[Sequence[str]]
 
@@ -45,13 +44,6 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
     for line in [*format_plan(total, rates), *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
-
-
-def describe_time(composer: Composer, config: DictConfig, jobs: Jobs) -> str:
-    """Say how many runs a grid is and how long it takes."""
-    total = run.forecast_plans(_plan_all(composer, config, jobs)[0])
-    work = f"{total.jobs} runs, {total.make + total.waits:,} steps to compute"
-    return f"{work}, {_format_time(total, _read_rates(config), _NO_RATES)}"
 
 
 def _read_rates(config: DictConfig) -> run.Rates:
@@ -112,11 +104,11 @@ def plan_to_json(plan: run.Forecast, rates: run.Rates) -> dict[str, Any]:
     }
 
 
-def _format_time(plan: run.Forecast, rates: run.Rates, unknown: str) -> str:
+def _format_time(plan: run.Forecast, rates: run.Rates) -> str:
     if (seconds := plan.time(rates)) is not None:
         return f"about {core.format_duration(seconds)} (by rates measured in this store)"
     at_a_rate = f"; at {_RATE:,} tokens per second, generation alone takes {core.format_duration(plan.tokens / _RATE)}"
-    return f"{unknown}{at_a_rate if plan.tokens else ''}"
+    return f"{_UNMEASURED}{at_a_rate if plan.tokens else ''}"
 
 
 def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
@@ -134,7 +126,7 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         f"generate   {plan.texts:,} texts, at most {plan.tokens:,} tokens",
         f"read       {', '.join(reads)}",
         f"measure    {sum(plan.measures.values()):,} values of {len(plan.measures)} metrics",
-        f"time       {_format_time(plan, rates, _UNMEASURED)}",
+        f"time       {_format_time(plan, rates)}",
         f"disk       about {_format_bytes(plan.disk)} in the store{models}",
     ]
     by_hand = [f"put {file.name} at {file.path}" for file in plan.files.values() if not file.url and not file.present]

@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 from openended.harness.app.hydra.grid_state import (
-    claim_report,
-    complete_report,
     estimate_time_left,
-    find_finished_runs,
     find_same_error,
     format_progress,
     has_failed_job,
-    is_report_complete,
     mark_interrupted,
     write_state,
 )
@@ -92,31 +88,6 @@ def test_many_processes_never_share_a_folder(tmp_path):
     for one in several:
         one.join()
     assert len(set(names)) == len(os.listdir(tmp_path)) == 80
-
-
-def write(grid, number, state, **facts):
-    write_json(grid / f"jobs/{number:05d}.json", {"job": "x", "state": state, "seconds": 1.0, **facts})
-
-
-def test_an_experiment_has_ended_with_its_last_job(tmp_path):
-    write_json(tmp_path / "grid.json", {"series": ["a", "a", "b"]})
-    assert find_finished_runs(tmp_path, "a") == []
-    write(tmp_path, 0, "done", folder="runs/a/1")
-    write(tmp_path, 2, "running")
-    assert find_finished_runs(tmp_path, "a") == []
-    write(tmp_path, 1, "failed")
-    assert find_finished_runs(tmp_path, "a") == [Path("runs/a/1")]
-    assert find_finished_runs(tmp_path, "b") == []
-    write(tmp_path, 1, "done", waits=True)  # its metrics wait for the whole grid
-    assert find_finished_runs(tmp_path, "a") == []
-
-
-def test_one_process_writes_a_report(tmp_path):
-    assert claim_report(tmp_path, "a")
-    assert not claim_report(tmp_path, "a")
-    assert not is_report_complete(tmp_path, "a"), "a process that was killed has not written it"
-    complete_report(tmp_path, "a")
-    assert is_report_complete(tmp_path, "a")
 
 
 def job(title, seconds, *, made=3, state="done"):
