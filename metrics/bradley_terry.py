@@ -23,7 +23,6 @@ system of the judge's own family. The abilities are then those at equal length, 
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,22 +41,7 @@ _MOST_DENSE = 20_000  # entries of a design: fewer are multiplied faster as a de
 _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BradleyTerryScores(Values):
-    """What `bradley_terry` returns; fields by attribute or by key."""
-
-    scores: core.F64
-    """Natural-log abilities, mean 0, shape (players,)."""
-    std_errors: core.F64
-    """Standard error of each score, shape (players,)."""
-    covariance: core.F64
-    """Covariance of the scores, shape (players, players), for the error of a difference; then of the effects."""
-    log_likelihood: float
-    effects: core.F64 = field(default_factory=lambda: np.zeros(0))
-    """Of the controls on the log odds, shape (controls,)."""
-
-
-def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> BradleyTerryScores:
+def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> Values:
     """Fit abilities by maximum likelihood.
 
     Args:
@@ -65,7 +49,8 @@ def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> B
         players: Names for messages, shape (n,).
 
     Returns:
-        Scores (mean 0, natural log) and their standard errors.
+        `scores` (mean 0, natural log) and their `std_errors`, shape (n,); `covariance`, of the scores, for the error of
+        a difference; `log_likelihood`.
 
     Raises:
         UndefinedMetric: If the comparison graph is disconnected or one-sided (some group never loses to, or never
@@ -111,7 +96,7 @@ def _require_connected(matrix: core.F64, names: Sequence[str]) -> None:
         raise core.UndefinedMetric(f"no finite scores: {'; '.join(claims)}")
 
 
-def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[str] = ()) -> tuple[core.F64, str]:
+def estimate_std_errors(fit: Values, wins: Wins, controls: Sequence[str] = ()) -> tuple[core.F64, str]:
     """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
     Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: the sum of the
@@ -130,9 +115,7 @@ def estimate_std_errors(fit: BradleyTerryScores, wins: Wins, controls: Sequence[
     return np.max(list(errors.values()), axis=0), f"clustered by {' or by '.join(errors)}{larger}"
 
 
-def compute_influence(
-    fit: BradleyTerryScores, wins: Wins, cluster_of: core.I64, controls: Sequence[str] = ()
-) -> core.F64:
+def compute_influence(fit: Values, wins: Wins, cluster_of: core.I64, controls: Sequence[str] = ()) -> core.F64:
     """Return how far each cluster of comparisons moves the scores to first order, shape (clusters, players).
 
     It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood. The effects
@@ -147,8 +130,8 @@ def compute_influence(
     return np.asarray((sums @ design).toarray() @ fit.covariance)
 
 
-def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScores:
-    """Fit abilities, and the effects of controls with them, by Newton's method.
+def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
+    """Fit abilities, and the `effects` of controls on the log odds with them, by Newton's method.
 
     Raises:
         UndefinedMetric: If a comparison lacks a control, if an effect cannot be told from the players' abilities, or if
@@ -190,7 +173,10 @@ def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> BradleyTerryScor
         raise core.UndefinedMetric(f"the likelihood did not converge: gradient {steepest:.1e} a comparison")
     covariance = covariance / wins.weights.sum()
     scores, likelihood = values[:players] - values[:players].mean(), float(wins.weights @ log_expit(design @ values))
-    return BradleyTerryScores(scores, np.sqrt(np.diag(covariance)), covariance, likelihood, values[players:])
+    return Values(
+        scores=scores, std_errors=np.sqrt(np.diag(covariance)), covariance=covariance, log_likelihood=likelihood,
+        effects=values[players:],
+    )  # fmt: skip
 
 
 def _build_design(wins: Wins, names: Sequence[str]) -> Any:  # noqa: ANN401 - a sparse array

@@ -17,7 +17,7 @@ mean, over M + 1.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -32,23 +32,17 @@ from openended.metrics.families import ReplicatesByName, TwoSample, Values
 Points = tuple[DistancePoints, DistancePoints]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ClippedResult(Values):
-    """The two values; a field can also be read as `result["clipped_density"]`."""
-
-    clipped_density: float
-    """Share of model texts that are where human texts are, in [0, 1]."""
-    clipped_coverage: float
-    """Share of good model texts that would cover as much of the human texts, in [0, 1]."""
-
-
-def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> ClippedResult:
+def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Values:
     """Compute clipped density and clipped coverage (Salvy, Talbot and Thirion 2026).
 
     Args:
         human: Embeddings of human texts, shape (n_human, d), n_human > k + 1.
         model: Embeddings of model texts, shape (n_model, d), n_model > k.
         k: Neighbor that sets the radius, at least 1.
+
+    Returns:
+        `clipped_density`, the share of model texts that are where human texts are, and `clipped_coverage`, the share of
+        good model texts that would cover as much of the human texts; both in [0, 1].
 
     Raises:
         UndefinedMetric: If a side has too few texts, or no human text is near another one.
@@ -59,7 +53,7 @@ def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Cli
     return _compute(*center_points(human, model), k)
 
 
-def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedResult:
+def _compute(human: DistancePoints, model: DistancePoints, k: int) -> Values:
     n, m = len(human.fast), len(model.fast)
     if n < k + 2:
         raise UndefinedMetric(f"needs at least {k + 2} human texts; there are {n}")
@@ -70,7 +64,7 @@ def _compute(human: DistancePoints, model: DistancePoints, k: int) -> ClippedRes
     if human_share == 0:
         raise UndefinedMetric("no human text is in the ball of another one")
     members = neighbors.count_balls(human, model, full, unused, closed=False).members
-    return ClippedResult(
+    return Values(
         clipped_density=min(1.0, model_share / human_share),
         clipped_coverage=_calibrate(_clip(members, k), compute_expected_shares(n, m, k)),
     )
@@ -136,7 +130,7 @@ class ClippedDensityCoverage(TwoSample):
         return center_points(*check_sides(human=human, model=model, least=self.k + 1))
 
     def evaluate(self, features: Features, prepared: Points) -> MetricResult:
-        return self.result(features, "clipped_density", dict(_compute(*prepared, self.k)))
+        return self.result(features, "clipped_density", _compute(*prepared, self.k))
 
     def score(self, prepared: Points, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
         """Return the values before they are cut at 1: a spread that ends at the limit would be too narrow."""

@@ -10,7 +10,6 @@ are few systems), two-sided; the interval is a percentile bootstrap over systems
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,23 +23,6 @@ Method = Literal["spearman", "kendall"]
 _MOST_EXACT = 9  # 9! = 362,880 orders
 _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
 _BLOCK = 1_000_000  # numbers in one block of orders
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Correlation(Values):
-    """A rank correlation over systems."""
-
-    value: float
-    """In [−1, 1]; NaN where one side is constant or fewer than 3 systems have both values."""
-    p_value: float
-    """Two-sided permutation p-value."""
-    low: float
-    """Bootstrap percentile interval."""
-    high: float
-    n: int
-    """Systems with both values."""
-    exact: bool
-    """True if the p-value is over all orders, false if over random ones."""
 
 
 def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
@@ -66,7 +48,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
 def correlate(
     x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
     level: float = 0.95, seed: int = 0,
-) -> Correlation:  # fmt: skip
+) -> Values:  # fmt: skip
     """Rank correlation with a permutation p-value and a bootstrap interval.
 
     Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.
@@ -80,6 +62,11 @@ def correlate(
             over. 0: no interval.
         level: Width of the interval.
         seed: Of the random orders and resamples.
+
+    Returns:
+        `value` in [−1, 1], NaN where one side is constant or fewer than 3 systems have both values; the two-sided
+        `p_value` and whether it is `exact`, over all orders; the interval from `low` to `high`; `n`, systems with both
+        values.
     """
     check_choice("method", method, Method)
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -90,7 +77,7 @@ def correlate(
     n = len(left)
     value = rank_correlation(left, right, method=method) if n >= 3 else math.nan
     if math.isnan(value):
-        return Correlation(math.nan, math.nan, math.nan, math.nan, n, n <= _MOST_EXACT)
+        return Values(value=math.nan, p_value=math.nan, low=math.nan, high=math.nan, n=n, exact=n <= _MOST_EXACT)
     scored = [_to_scores(side[None], method)[0] for side in (left, right)]
     p_value = _compute_permutation_p(scored[0], scored[1], n, permutations, seed)
 
@@ -100,7 +87,7 @@ def correlate(
     low = high = math.nan  # if most resamples have no correlation
     if len(good) and 2 * len(good) >= draws:
         low, high = np.quantile(good, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    return Correlation(value, p_value, low, high, n, n <= _MOST_EXACT)
+    return Values(value=value, p_value=p_value, low=low, high=high, n=n, exact=n <= _MOST_EXACT)
 
 
 def _to_scores(rows: F64, method: Method) -> F64:

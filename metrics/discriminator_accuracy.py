@@ -30,22 +30,10 @@ from openended.metrics.families import Mask, TwoSample, Values, sort_order
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DiscriminatorResult(Values):
-    """Accuracy on held-out texts and the penalty that was chosen."""
-
-    accuracy: float
-    """Balanced accuracy, in [0, 1]; 0.5 is chance."""
-    inverse_penalty: float
-    """The chosen C."""
-    n_test: int
-    """Held-out texts of both sides."""
-
-
 def discriminator_accuracy(
     *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25,
     human_groups: ArrayLike | None = None, model_groups: ArrayLike | None = None,
-) -> DiscriminatorResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 
     Args:
@@ -57,11 +45,14 @@ def discriminator_accuracy(
         human_groups: The prompt of each human row, shape (n_human,); none: row i of both sides is of prompt i.
         model_groups: The prompt of each model row, shape (n_model,); both or neither.
 
+    Returns:
+        `accuracy`, balanced, in [0, 1]; `inverse_penalty`, the chosen C; `n_test`, held-out texts of both sides.
+
     Raises:
         UndefinedMetric: If a side has fewer than 2 · folds texts, or too few prompts for train and test.
     """
     held_out = _classify(human, model, test_share, folds, seed, (human_groups, model_groups))
-    return DiscriminatorResult(held_out.accuracy, held_out.penalty, held_out.count)
+    return Values(accuracy=held_out.accuracy, inverse_penalty=held_out.penalty, n_test=held_out.count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ fewer than two scored tokens are left out.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,25 +31,7 @@ SideSpectra = tuple[F64, NDArray[np.str_]]  # the spectra of the texts that have
 Prepared = tuple[SideSpectra, SideSpectra]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FaceResult(Values):
-    """The six comparisons of two mean spectra; a field can also be read as `result["so"]`."""
-
-    so: float
-    """Spectral overlap, in [0, 1]."""
-    pearson: float
-    """Correlation over frequencies."""
-    spearman: float
-    """Rank correlation over frequencies."""
-    emd: float
-    """Earth mover's distance of the normalized spectra, cycles per token, in [0, 1/2]."""
-    kl: float
-    """KL divergence of the human spectrum from the model's, nats."""
-    js: float
-    """Jensen-Shannon divergence, nats."""
-
-
-def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> FaceResult:
+def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> Values:
     """Compare the mean spectra of token losses (Yang et al. 2023).
 
     Args:
@@ -58,6 +39,9 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
             `UndefinedMetric`.
         model_nll: The same of model texts.
         standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
+
+    Returns:
+        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`: see the module's text.
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))
@@ -88,7 +72,7 @@ def _average_spectra(spectra: F64) -> F64:
     return mean
 
 
-def _compare(human: F64, model: F64) -> FaceResult:
+def _compare(human: F64, model: F64) -> Values:
     from scipy.stats import rankdata
 
     largest = float(np.maximum(human, model).sum())
@@ -96,7 +80,7 @@ def _compare(human: F64, model: F64) -> FaceResult:
     even = np.full(FREQUENCIES, 1 / FREQUENCIES)
     p, q = (s / total if total > 0 else even for s, total in zip((human, model), totals, strict=True))
     middle = (p + q) / 2
-    return FaceResult(
+    return Values(
         so=float(np.minimum(human, model).sum()) / largest if largest > 0 else 1.0,
         pearson=_correlate(human, model),
         spearman=_correlate(rankdata(human), rankdata(model)),
@@ -161,10 +145,10 @@ class Face(ComparisonMetric):
         skipped = len(features.human) + len(features.model) - len(human_ids) - len(model_ids)
         notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
-        return self.result(features, "so", dict(_compare(*spectra)), notes=notes, arrays=arrays)
+        return self.result(features, "so", _compare(*spectra), notes=notes, arrays=arrays)
 
     def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
         means = [weigh(weights, spectra) / weigh(weights, np.ones(len(spectra)))[:, None]
                  for weights, (spectra, _) in zip((human, model), prepared, strict=True)]  # fmt: skip
-        compared = [dict(_compare(*pair)) for pair in zip(*means, strict=True)]
+        compared = [_compare(*pair) for pair in zip(*means, strict=True)]
         return {name: np.array([of[name] for of in compared]) for name in compared[0]}

@@ -50,22 +50,10 @@ def frechet_distance(
     return _compute_distance(human, model, shrinkage)
 
 
-@dataclass(frozen=True, slots=True)
-class Extrapolated(Values):
-    """The distance extrapolated to infinitely many texts; fields by attribute or by key."""
-
-    frechet_infinity: float
-    """Mean over draws."""
-    spread: float
-    """Standard deviation over subsets of one set of texts (not over sets of texts); NaN for a single subset."""
-    at_zero: tuple[float, ...]
-    """The value of each draw."""
-
-
 def frechet_infinity(
     *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none",
     pca_share: float | None = None, seed: int = 25,
-) -> Extrapolated:  # fmt: skip
+) -> Values:  # fmt: skip
     """Extrapolate the Fréchet distance to infinitely many texts on both sides (Chong and Forsyth 2020, section 4).
 
     The bias falls as 1 / n, so the distances of random subsets of growing size lie on a line over 1 / n, and its value
@@ -83,8 +71,8 @@ def frechet_infinity(
         seed: Draws the subsets.
 
     Returns:
-        The mean over the lines of their values at 1 / n = 0, which may be a little below 0 where the sides are alike,
-        and their spread.
+        `frechet_infinity`, the mean over the lines of their values at 1 / n = 0 (`at_zero`), which may be a little
+        below 0 where the sides are alike; `spread`, their standard deviation, over subsets of one set of texts.
     """
     if sizes < 2 or draws < 1:
         raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
@@ -99,7 +87,7 @@ def _choose_least_share(n: int, dim: int) -> float:
 
 def _extrapolate(
     human: Floats, model: Floats, distance: float, sizes: int, draws: int, shrinkage: Shrinkage, seed: int
-) -> Extrapolated:
+) -> Values:
     rng = np.random.default_rng(seed)
     shares = np.linspace(_choose_least_share(min(len(human), len(model)), human.shape[1]), 1.0, sizes)
 
@@ -112,7 +100,7 @@ def _extrapolate(
         distances = [*(_compute_distance(*part, shrinkage) for part in parts), distance]
         at_zero[i] = np.polyfit(1 / shares, distances, 1)[1]
     spread = float(at_zero.std(ddof=1)) if draws > 1 else float("nan")
-    return Extrapolated(float(at_zero.mean()), spread, tuple(at_zero.tolist()))
+    return Values(frechet_infinity=float(at_zero.mean()), spread=spread, at_zero=tuple(at_zero.tolist()))
 
 
 def _prepare_sides(
@@ -142,7 +130,7 @@ class FrechetSides:
     human: Floats
     model: Floats
     distance: float
-    extrapolated: Extrapolated | None  # FD-infinity if requested
+    extrapolated: Values | None  # FD-infinity if requested
 
 
 @dataclass(frozen=True, slots=True, eq=False)

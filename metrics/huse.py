@@ -177,24 +177,11 @@ def _search_line(x: F64, is_model: NDArray[np.bool_], last: I64) -> tuple[F64, C
     return unsorted, count
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HuseScores(Values):
-    """What `huse` returns; fields by attribute or by key."""
-
-    huse: float
-    huse_q: float
-    huse_d: float
-    errors: F64
-    """Error per text of the discriminator on both features, shape (n,)."""
-    errors_q: F64
-    """Error of the discriminator on ratings only, per text, shape (n,)."""
-
-
 def huse(
     *, judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike, k: int = 16,
     ties: Ties = "include", vote_tie: VoteTie = "human", log_prob_floor: float | None = -1000.0,
     copies: ArrayLike | None = None,
-) -> HuseScores:  # fmt: skip
+) -> Values:  # fmt: skip
     """Human Unified with Statistical Evaluation.
 
     Args:
@@ -209,7 +196,8 @@ def huse(
         copies: Shape (n,), for bootstrap draws: how often each row occurs; a row never votes for its own copies.
 
     Returns:
-        HUSE and HUSE-Q in [0, 2], HUSE-D in [−1, 3], errors per text.
+        `huse` and `huse_q` in [0, 2], `huse_d` in [−1, 3]; `errors` of the discriminator on both features and
+        `errors_q` of that on ratings alone, shape (n,).
 
     Raises:
         UndefinedMetric: If k >= n, or all ratings or all normalized log-probabilities are equal.
@@ -241,7 +229,8 @@ def huse(
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
     value, quality = compute_huse(errors), compute_huse(errors_q)
-    return HuseScores(value, quality, 1.0 + value - quality, errors, errors_q)
+    huse_d = 1.0 + value - quality
+    return Values(huse=value, huse_q=quality, huse_d=huse_d, errors=errors, errors_q=errors_q)
 
 
 # Ratings joined to a run's examples.

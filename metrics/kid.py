@@ -12,7 +12,6 @@ Lemma 6 and Corollary 16.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,20 +23,10 @@ from openended.metrics.families import TwoSample, Values, align_values
 _BLOCK = 1024
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class KidResult(Values):
-    """The distance and its standard error."""
-
-    kid: float
-    """Unbiased squared MMD."""
-    std_error: float
-    """Asymptotic standard error, not negative."""
-
-
 def kid(
     *, human: Floats, model: Floats, degree: int = 3, human_groups: ArrayLike | None = None,
     model_groups: ArrayLike | None = None,
-) -> KidResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
     Args:
@@ -46,6 +35,9 @@ def kid(
         degree: Degree of the polynomial kernel, at least 1.
         human_groups: The prompt of each human row, shape (n_human,): rows of one prompt count once in the error.
         model_groups: The same for the model side.
+
+    Returns:
+        `kid`, the unbiased squared MMD, and `std_error`, its asymptotic standard error.
     """
     if degree < 1:
         raise ValueError(f"degree: expected at least 1, got {degree}")
@@ -54,7 +46,7 @@ def kid(
 
 def _estimate(
     human: Floats, model: Floats, degree: int, groups: tuple[ArrayLike | None, ArrayLike | None]
-) -> tuple[KidResult, F64]:
+) -> tuple[Values, F64]:
     """Return the distance with its error, and what each model row adds: their mean is the distance."""
     check_range(human=human, model=model)
     n, m = len(human), len(model)
@@ -69,8 +61,8 @@ def _estimate(
         model_variance = _compute_variance_of_mean(mm - mh / n, groups[1])
     if not np.isfinite(value):
         raise ValueError(f"degree {degree}: the kernel of these features leaves the range of float64; scale them down")
-    estimate = KidResult(float(value), float(np.sqrt(4 * human_variance + 4 * model_variance)))
-    return estimate, mm - 2 * mh / n + hh.mean()
+    std_error = float(np.sqrt(4 * human_variance + 4 * model_variance))
+    return Values(kid=float(value), std_error=std_error), mm - 2 * mh / n + hh.mean()
 
 
 def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
@@ -165,7 +157,7 @@ class Kid(TwoSample):
     def evaluate(self, features: Features, prepared: tuple[Floats, Floats]) -> MetricResult:
         groups = self.prompts(features) or (None, None)
         estimate, adds = _estimate(*prepared, self.degree, groups)
-        return self.result(features, "kid", dict(estimate), per_example={"kid": align_values(features.model, adds)})
+        return self.result(features, "kid", estimate, per_example={"kid": align_values(features.model, adds)})
 
     def score(self, prepared: tuple[Floats, Floats], human: Weights, model: Weights, /) -> dict[str, F64]:
         return {"kid": _score_kid(*prepared, human, model, self.degree)}

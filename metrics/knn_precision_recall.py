@@ -13,7 +13,6 @@ fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronn
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,24 +26,10 @@ Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class KnnResult(Values):
-    """The four shares; a field can also be read as `result["precision"]`."""
-
-    precision: float
-    """Share of model texts inside some human ball, in [0, 1]."""
-    recall: float
-    """Share of human texts inside some model ball, in [0, 1]."""
-    density: float
-    """Mean number of human balls a model text is in, over k; not below 0, may exceed 1."""
-    coverage: float
-    """Share of human balls that hold a model text, in [0, 1]."""
-
-
 def knn_precision_recall(
     *, human: Floats, model: Floats, k: int = 4, explained_variance: float | None = 0.9, seed: int = 25,
     rows: RowScale = "with_pca", closed: bool = True,
-) -> KnnResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute precision, recall, density and coverage.
 
     Args:
@@ -57,7 +42,8 @@ def knn_precision_recall(
         closed: Whether a point at exactly the radius is inside.
 
     Returns:
-        The four values; if a side has at most k texts it raises `UndefinedMetric`.
+        `precision`, `recall`, `density` (may exceed 1) and `coverage`, in [0, 1]; if a side has at most k texts it
+        raises `UndefinedMetric`.
     """
     del seed
     points = _project(human=human, model=model, k=k, explained_variance=explained_variance, rows=rows)
@@ -87,10 +73,11 @@ def _count_balls(points: Points, k: int, closed: bool) -> neighbors.Counts:
     return neighbors.count_balls(*points, *(neighbors.radii(side, k) for side in points), closed=closed)
 
 
-def _compute_shares(counts: neighbors.Counts, k: int) -> KnnResult:
+def _compute_shares(counts: neighbors.Counts, k: int) -> Values:
     all_counts = (counts.human_balls, counts.model_balls, counts.members)
     precision, recall, coverage = (float(np.mean(each > 0)) for each in all_counts)
-    return KnnResult(precision, recall, float(np.mean(counts.human_balls) / k), coverage)
+    density = float(np.mean(counts.human_balls) / k)
+    return Values(precision=precision, recall=recall, density=density, coverage=coverage)
 
 
 @metric
@@ -146,7 +133,7 @@ class KnnPrecisionRecall(TwoSample):
         }
         balls = align_values(features.model, counts.human_balls)
         rows = {"precision": (balls > 0).astype(np.float64), "density": balls / self.k}
-        values = dict(_compute_shares(counts, self.k))
+        values = _compute_shares(counts, self.k)
         return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
     def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:

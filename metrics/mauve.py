@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Scope, Weights, metric, ranged
-from openended.metrics._common import check_choice
+from openended.metrics._common import Values, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.quantizers import (
@@ -44,7 +44,7 @@ from openended.metrics._mauve.quantizers import (
     counts_seen_cells,
     fit_quantizer,
 )
-from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, MauveResult, Smoothing, mauve_of_cells
+from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
 from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
@@ -64,7 +64,7 @@ def mauve(
     explained_variance: float = 0.9, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25,
     restarts: int = 5, max_iter: int = 500, seed: int = 25, smoothing: Smoothing = "none",
     unit_norm: UnitNorm = "before_pca", training: Training = "fast", pca_max_data: int | None = None,
-) -> MauveResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute MAUVE of one clustering.
 
     Args:
@@ -85,7 +85,9 @@ def mauve(
         pca_max_data: How many random rows PCA is fitted on; none: all.
 
     Returns:
-        The scores, the curve and both histograms (Pillutla et al. 2021, equations 1 to 4).
+        `mauve`, `frontier_integral`, `js` (nats) and `mid_point` (exp(-2 c js)), in [0, 1] but for `js` up to ln 2;
+        `mauve_star` and `frontier_integral_star` with `kt` smoothing; `divergence_curve`, shape (curve_points + 2, 2);
+        `human_hist` and `model_hist`, not smoothed, shape (`num_buckets`,) (Pillutla et al. 2021, equations 1 to 4).
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.

@@ -15,7 +15,6 @@ Source: Pillutla et al. 2023, "MAUVE scores for generative models" (four kinds o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,29 +43,11 @@ MISSED = 20  # texts of each side that a ratio singles out
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RatioResult(Values):
-    """The scores of one estimate; a field can also be read as `result["mauve"]`."""
-
-    mauve: float
-    """Area under the divergence curve, in [0, 1]."""
-    frontier_integral: float
-    """In [0, 1], lower is better."""
-    js: float
-    """Jensen-Shannon divergence, the mid-point of the frontier, nats, in [0, ln 2]."""
-    mid_point: float
-    """Rectangle under the mid-point of the curve, exp(-2 c js), in [0, 1]."""
-    divergence_curve: F64
-    """Shape (curve_points + 2, 2)."""
-    clipped: float
-    """Share of the means that fell outside their range."""
-
-
 def mauve_ratio(
     *, human: Floats, model: Floats, estimator: EstimatorName = "classifier", explained_variance: float = 0.9,
     scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25, neighbors: int = 50,
     self: OwnPoint = "counted", seed: int = 25, groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
-) -> RatioResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute MAUVE from one estimate of density ratios (Pillutla et al. 2023).
 
     Args:
@@ -81,6 +62,10 @@ def mauve_ratio(
         self: Of `knn`: whether a text counts among its own neighbors.
         seed: Of the folds of `classifier` and `gaussian`.
         groups: The prompt of each human and of each model row: a text is judged by those of other prompts.
+
+    Returns:
+        `mauve`, `frontier_integral`, `js` and `mid_point` as of `mauve`; `divergence_curve`, shape (curve_points + 2,
+        2); `clipped`, the share of the means that fell outside their range.
 
     Raises:
         UndefinedMetric: If a side has fewer than two texts, or the estimator needs more.
@@ -102,13 +87,13 @@ def mauve_ratio(
 
 def score_ratios(
     ratios: "Ratios", *, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
-) -> RatioResult:
+) -> Values:
     """Compute MAUVE from estimates of log p / q at each human and at each model text."""
     check_choice("curve", curve, Curve)
     weights = mixture_weights(curve_points, curve)
     values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
     scores = {name: float(draws[0]) for name, draws in values.items()}
-    return RatioResult(**scores, divergence_curve=points[0], clipped=clipped)
+    return Values(**scores, divergence_curve=points[0], clipped=clipped)
 
 
 Ratios = tuple[F64, F64]

@@ -11,7 +11,7 @@ Source: Sajjadi et al. 2018, "Assessing generative models via precision and reca
 Le Bronnec et al. 2024 for text.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,21 +21,7 @@ from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, prec
 from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CurveResult(Values):
-    """A precision-recall curve; a field can also be read as `result["f8"]`."""
-
-    precision: F64
-    """Shape (num_angles,), rises with the angle."""
-    recall: F64
-    """Shape (num_angles,), falls with the angle."""
-    f8: float
-    """Largest F-beta at beta = 8: coverage of the human text."""
-    f1_8: float
-    """Largest F-beta at beta = 1/8: plausibility of the model text."""
-
-
-def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int = 1001) -> CurveResult:
+def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int = 1001) -> Values:
     """Compute the curve from two histograms over the same cells.
 
     Args:
@@ -44,7 +30,8 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
         num_angles: Points of the curve, at least 3.
 
     Returns:
-        Precision and recall along the angles, F8 and F1/8 (Sajjadi et al. 2018, section 3, equations 4 and 5).
+        `precision` (rises) and `recall` (falls) along the angles; `f8` and `f1_8`, the largest F-beta (Sajjadi et al.
+        2018, section 3, equations 4 and 5).
     """
     if num_angles < 3:
         raise ValueError(f"num_angles: expected at least 3, got {num_angles}")
@@ -52,7 +39,8 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
     if len(p) != len(q):
         raise ValueError(f"expected histograms over the same cells, got {len(p)} and {len(q)}")
     precision, recall = precision_recall(p, q, num_angles)
-    return CurveResult(precision, recall, float(best_f(precision, recall, 8)), float(best_f(precision, recall, 1 / 8)))
+    f8, f1_8 = (float(best_f(precision, recall, beta)) for beta in (8, 1 / 8))
+    return Values(precision=precision, recall=recall, f8=f8, f1_8=f1_8)
 
 
 def _normalize_histogram(hist: F64, name: str) -> F64:

@@ -1,9 +1,8 @@
 """What all metrics share: checked options, dict-like results and the size of random subsets."""
 
-import dataclasses
 import difflib
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,27 +30,16 @@ def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401
         raise ValueError(f"{option}: expected one of {', '.join(names)}, got {value!r}{hint}")
 
 
-class Values:
-    """Mixin for a frozen dataclass: `r["huse"]`, `dict(r)`, `"huse" in r`, besides `r.huse`."""
+class Values(dict[str, Any]):
+    """Named results of a function: `r["huse"]` or `r.huse`."""
 
-    __slots__ = ()
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - numbers and arrays
+        if name not in self:
+            raise AttributeError(f"no value {name!r}; there are {', '.join(self)}")
+        return self[name]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={_format_value(self[name])}' for name in self)})"
-
-    def keys(self) -> tuple[str, ...]:
-        return tuple(f.name for f in dataclasses.fields(self))  # type: ignore[arg-type]
-
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401
-        if key not in self.keys():
-            raise KeyError(key)
-        return getattr(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self.keys())
+        return f"Values({', '.join(f'{name}={_format_value(value)}' for name, value in self.items())})"
 
 
 def _format_value(value: Any) -> str:  # noqa: ANN401

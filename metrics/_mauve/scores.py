@@ -19,7 +19,6 @@ smoothing; Krichevsky and Trofimov 1981; Braess and Sauer 2004; Orlitsky and Sur
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -57,32 +56,6 @@ def find_error_bounds(key: str) -> tuple[float, float] | None:
     """Return the least and the greatest type I or type II error at a weight; None for other values."""
     error, _, weight = key.partition("@")
     return (0.0, -float(np.log(float(weight) if error == "type_2" else 1.0 - float(weight)))) if weight else None
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class MauveResult(Values):
-    """One clustering's (or estimate's) scores; a field can also be read as `result["mauve"]`."""
-
-    mauve: float
-    """Area under the divergence curve, in [0, 1]."""
-    mauve_star: float
-    """The same with `kt` smoothing; NaN where nothing was counted."""
-    frontier_integral: float
-    """In [0, 1], lower is better."""
-    frontier_integral_star: float
-    """The same with `kt` smoothing; NaN where nothing was counted."""
-    divergence_curve: F64
-    """Shape (curve_points + 2, 2)."""
-    human_hist: F64
-    """Share of human texts in each cell, not smoothed, shape (num_buckets,)."""
-    model_hist: F64
-    """Share of model texts in each cell, not smoothed, shape (num_buckets,)."""
-    num_buckets: int
-    """Number of cells; 0 where an estimator needs none."""
-    js: float
-    """Jensen-Shannon divergence, the mid-point of the frontier, nats, in [0, ln 2]."""
-    mid_point: float
-    """Rectangle under the mid-point of the curve, exp(-2 c js), in [0, 1]."""
 
 
 # Cells. Histograms have shape (cells,), or (rows, cells) for one value a row: the halves of the texts of both sides.
@@ -235,7 +208,7 @@ def best_f(precision: F64, recall: F64, beta: float) -> Value:
 
 def mauve_of_cells(
     *, human: I64, model: I64, num_buckets: int, smoothing: Smoothing = "none", seen_only: bool = False, **curve: Option
-) -> MauveResult:
+) -> Values:
     """Compute MAUVE from the cell of each text; `seen_only` leaves out the cells that hold no text of either side."""
     p, q = histogram(human, num_buckets), histogram(model, num_buckets)
     if seen_only:
@@ -247,7 +220,7 @@ def mauve_of_cells(
 def mauve_of_histograms(
     p: F64, q: F64, n_human: float, n_model: float, *, scaling_factor: float = 5.0, curve: Curve = "uniform",
     curve_points: int = 25, smoothing: Smoothing = "none", parts: tuple[Value, Value] = (1.0, 1.0),
-) -> MauveResult:  # fmt: skip
+) -> Values:  # fmt: skip
     """Compute MAUVE from the histograms of parts of the texts; every field has one value a row if they have rows."""
     starred = smooth(p, n_human), smooth(q, n_model)
     smoothed = smooth(p, n_human, smoothing, parts[0]), smooth(q, n_model, smoothing, parts[1])
@@ -264,7 +237,7 @@ def mauve_of_histograms(
         "js": js,
         "mid_point": np.exp(-2 * scaling_factor * js),
     }
-    return MauveResult(
+    return Values(
         **_convert_to_floats(scores), divergence_curve=points, human_hist=p, model_hist=q, num_buckets=p.shape[-1]
     )
 
@@ -274,7 +247,7 @@ def _convert_to_floats(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def histogram_values(
-    scores: MauveResult, n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none", *,
+    scores: Values, n_human: float, n_model: float, lambdas: Sequence[float], smoothing: Smoothing = "none", *,
     parts: tuple[Value, Value] = (1.0, 1.0), num_angles: int = _ANGLES,
 ) -> dict[str, Any]:  # fmt: skip
     """Return every other summary of the same histograms.
