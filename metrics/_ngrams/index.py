@@ -133,6 +133,25 @@ class NgramIndex:
             self._runs[order] = self._find_runs(order, 0, len(self.level(order).starts) - 1)
         return self._runs[order]
 
+    def match_lengths(self, split: int) -> Ragged:
+        """Return for each token of the first `split` texts how long the sequence from it on is that another text has.
+
+        Groups of equal n-grams of the texts before and from `split` on are refined order by order until none is left.
+        """
+        offsets = self._rows.offsets[: split + 1] - self._rows.offsets[0]
+        end = int(offsets[-1]) + split  # the separator after the last of the first texts
+        lengths, level, order = np.zeros(end + 1, dtype=np.int64), _sort_unigrams(self), 1
+        while len(level.positions):
+            is_first, group = level.positions < end, level.starts[:-1]
+            shared = np.logical_or.reduceat(is_first, group) & np.logical_or.reduceat(~is_first, group)
+            keep = np.repeat(shared, level.counts)
+            positions = level.positions[keep]
+            lengths[positions[is_first[keep]]] = order
+            starts = np.concatenate([[0], np.cumsum(level.counts[shared])])
+            order += 1
+            level = _refine(self, Level(positions, starts, 0, 0), order)
+        return Ragged(lengths[self.tokens[: end + 1] > 0], offsets)
+
     def _find_runs(self, order: int, low: int, high: int) -> RunLengths:
         level = self.level(order)
         starts = level.starts[low:high] - level.starts[low]
