@@ -87,18 +87,15 @@ class ClassifierPredictions:
 
 
 def _classify(
-    human: Floats, model: Floats, test_share: float, folds: int, seed: int, groups: Sequence[ArrayLike | None]
+    human: Floats, model: Floats, test_share: float, folds: int, seed: int, groups: Sequence[Any]
 ) -> ClassifierPredictions:
     if not 0 < test_share < 1 or folds < 2:
         raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
     human, model = limit_magnitude(human=human, model=model)
-    ids = [np.asarray(side_groups) for side_groups in groups if side_groups is not None]
-    if len(ids) < 2:
-        most = max(len(human), len(model))
-        parts = [_split(len(side), most, test_share, folds, seed) for side in (human, model)]
-    else:
-        parts = split_by_prompt(ids, test_share, folds, seed)
+    both = zip(groups, (human, model), strict=True)
+    ids = [np.arange(len(side)) if of is None else np.asarray(of) for of, side in both]
+    parts = split_by_prompt(ids, test_share, folds, seed)
     (train_h, fold_h, test_h), (train_m, fold_m, test_m) = parts
     rows = np.vstack([human[train_h], model[train_m]]).astype(np.float64)
     center, scale = rows.mean(axis=0), rows.std(axis=0)
@@ -122,18 +119,10 @@ def _classify(
     return ClassifierPredictions(sides, chosen)
 
 
-def _split(n: int, of: int, test_share: float, folds: int, seed: int) -> tuple[I64, I64, I64]:
-    """Train rows, their folds and test rows of the first n of `of` rows, in an order drawn once for all rows."""
-    order = core.make_random_stream(seed, "discriminator_accuracy").permutation(of)
-    order = order[order < n]
-    test_size = min(max(1, round(n * test_share)), n - folds)
-    return order[test_size:], np.arange(n - test_size) % folds, order[:test_size]
-
-
 def split_by_prompt(
     groups: Sequence[NDArray[Any]], test_share: float, folds: int, seed: int
 ) -> list[tuple[I64, I64, I64]]:
-    """Do the same for rows of which some share a prompt: prompts are drawn, once for all sides."""
+    """Return train rows, their folds and test rows of each side: prompts are drawn, once for all sides."""
     names, group = np.unique(np.concatenate(groups), return_inverse=True)
     order = core.make_random_stream(seed, "discriminator_accuracy").permutation(len(names))
     test_size = max(1, round(len(names) * test_share))
@@ -185,8 +174,7 @@ class DiscriminatorAccuracy(TwoSample):
 
     def prepare(self, features: Features) -> ClassifierPredictions:
         human, model = self.pair(features)
-        prompts = self.prompts(features) or (None, None)
-        return _classify(human, model, self.test_share, self.folds, self.seed, prompts)
+        return _classify(human, model, self.test_share, self.folds, self.seed, self.list_rows(features, None))
 
     def evaluate(self, features: Features, prepared: ClassifierPredictions) -> MetricResult:
         notes = [f"{prepared.count} held-out texts; C={prepared.penalty:g} by cross-validation; 0.5 is chance"]

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
@@ -60,31 +60,20 @@ def _average_nll(total: F64, count: F64, average: Average) -> float:
     return float(_exponentiate_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
 
 
-def end_token_mask(
-    token_ids: Sequence[int] | NDArray[np.integer[Any]] | Sequence[Sequence[int]],
-    *,
-    eos_ids: int | Sequence[int] | NDArray[np.integer[Any]],
-    end_tokens: EndTokens,
-) -> Any:  # noqa: ANN401 - one array, or one per text
-    """Say which tokens of a text count, by the end tokens in it.
+def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndTokens) -> NDArray[np.bool_]:
+    """Return which tokens of a text count, by the end tokens in it, shape (length,).
 
     Args:
-        token_ids: Ids of one text, shape (length,), or of many: shape (texts, length), or a sequence of texts.
+        token_ids: Ids of one text, shape (length,).
         eos_ids: Ids that end a text; one or several.
         end_tokens: `keep`: all tokens count; `first`: all but the end tokens after the first one; `drop` and `remove`:
             all but end tokens; `cut`: those before the first end token.
-
-    Returns:
-        True where a token counts, of the shape of `token_ids`; a list of arrays for texts of different lengths.
     """
     check_choice("end_tokens", end_tokens, EndTokens)
-    if not isinstance(token_ids, np.ndarray) and len(token_ids) and np.ndim(token_ids[0]) > 0:
-        return [end_token_mask(row, eos_ids=eos_ids, end_tokens=end_tokens) for row in token_ids]  # type: ignore[arg-type]
-    ids = np.asarray(token_ids)
-    is_end = np.isin(ids, np.atleast_1d(np.asarray(eos_ids)))
-    seen = np.cumsum(is_end, axis=-1)
+    is_end = np.isin(token_ids, np.atleast_1d(eos_ids))
+    seen = np.cumsum(is_end)
     masks = {"keep": np.ones_like(is_end), "first": ~is_end | (seen == 1), "cut": seen == 0}
-    return masks.get(end_tokens, ~is_end)
+    return np.asarray(masks.get(end_tokens, ~is_end))
 
 
 def _sum_nll(token_nll: Losses, compat: Compat) -> tuple[F64, F64]:

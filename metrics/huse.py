@@ -11,7 +11,7 @@ section 3 and Table 1. k = 16: the released code keeps every point no farther th
 A decoder that truncates gives some human texts probability zero. `log_prob_floor` stands in for them; HUSE then depends
 on that floor as well, and a note shows how often it was used.
 
-Ties are exact; a k-d tree keeps the cost at n log n.
+Ties are exact.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -123,10 +123,7 @@ def _compute_margins(
         raise UndefinedMetric(f"k={k} neighbors need more than {k} other texts, got {others}")
     # A row's own copies sit at distance zero, so the k-th neighbor among the others has this index.
     last = own_copies + k - 1
-    if points.shape[1] == 1 and queries is None:
-        cut, count = _search_line(points[:, 0], is_model, last)
-    else:
-        cut, count = _search_tree(points, is_model, points if queries is None else queries, last)
+    cut, count = _search_tree(points, is_model, points if queries is None else queries, last)
     own_model = own_copies * is_model if queries is None else own_copies
     voters, for_model = count(cut + TIE)
     voters, for_model = voters - own_copies, for_model - own_model
@@ -152,29 +149,6 @@ def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -
         return np.asarray(inside, dtype=np.int64), np.asarray(model, dtype=np.int64)
 
     return distances[np.arange(len(at)), last], count
-
-
-def _search_line(x: F64, is_model: NDArray[np.bool_], last: I64) -> tuple[F64, CountPoints]:
-    """Do the same for one feature: the nearest points are a window around each point in sorted order."""
-    order = np.argsort(x, kind="stable")
-    line, n = x[order], len(x)
-    models = np.concatenate([[0], np.cumsum(is_model[order])])
-    width = last[order]
-    cut = np.full(n, np.inf)
-    for left in range(int(width.max(initial=0)) + 1):
-        low = np.arange(n) - left
-        high = low + width
-        good = (low >= 0) & (high < n) & (left <= width)
-        reach = np.maximum(line[good] - line[low[good]], line[high[good]] - line[good])
-        cut[good] = np.minimum(cut[good], reach)
-    unsorted = np.empty(n)
-    unsorted[order] = cut
-
-    def count(radius: F64) -> tuple[I64, I64]:
-        first, end = np.searchsorted(line, x - radius, "left"), np.searchsorted(line, x + radius, "right")
-        return np.asarray(end - first, dtype=np.int64), np.asarray(models[end] - models[first], dtype=np.int64)
-
-    return unsorted, count
 
 
 def huse(
@@ -360,17 +334,17 @@ def draw_curve(
         if not of_raters:
             pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
             return [*pair, pair[0]]
-        drawn = columns | {"judgments": _subsample_means(rated.ratings, size, rng)}
-        plain = _score(drawn, np.arange(rated.n), rule)
-        return [*plain, _score(drawn, rng.integers(rated.n, size=rated.n), rule)[0]]
+        replicates = columns | {"judgments": _subsample_means(rated.ratings, size, rng)}
+        plain = _score(replicates, np.arange(rated.n), rule)
+        return [*plain, _score(replicates, rng.integers(rated.n, size=rated.n), rule)[0]]
 
     rows = []
     for size in sizes:
         values = np.array([score(int(size), draw) for draw in range(draws)])
-        known = [column[~np.isnan(column)] for column in values.T]
-        means = [column.mean() if len(column) else np.nan for column in known[:2]]
-        is_rare = 2 * len(known[2]) < draws  # most draws have no value
-        band = [np.nan] * 2 if is_rare else np.quantile(known[2], [(1 - level) / 2, (1 + level) / 2])
+        finite = [column[~np.isnan(column)] for column in values.T]
+        means = [column.mean() if len(column) else np.nan for column in finite[:2]]
+        is_rare = 2 * len(finite[2]) < draws  # most draws have no value
+        band = [np.nan] * 2 if is_rare else np.quantile(finite[2], [(1 - level) / 2, (1 + level) / 2])
         rows.append([*means, *band])
     return Curve(np.asarray(sizes, dtype=np.int64), *np.array(rows).T)
 

@@ -155,8 +155,7 @@ class Kid(TwoSample):
         return self.pair(features)
 
     def evaluate(self, features: Features, prepared: tuple[Floats, Floats]) -> MetricResult:
-        groups = self.prompts(features) or (None, None)
-        estimate, adds = _estimate(*prepared, self.degree, groups)
+        estimate, adds = _estimate(*prepared, self.degree, self.list_rows(features, prepared))
         return self.result(features, "kid", estimate, per_example={"kid": align_values(features.model, adds)})
 
     def score(self, prepared: tuple[Floats, Floats], human: Weights, model: Weights, /) -> dict[str, F64]:

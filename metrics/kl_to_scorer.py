@@ -19,18 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Ragged,
-    UndefinedMetric,
-    Weights,
-    average,
-    metric,
-)
+from openended.harness import core
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics.families import divide_known
 
 
@@ -64,8 +54,8 @@ def _compute_divergences(rows: Ragged, log_prob: F64) -> F64:
     return divergences
 
 
-@metric
-class KLToScorer(Metric):
+@core.metric
+class KLToScorer(core.Metric):
     """KL divergence per token of the sampler's distribution of texts from the scorer, from log Q of the draws."""
 
     name = "kl_to_scorer"
@@ -97,4 +87,4 @@ class KLToScorer(Metric):
 
     def score(self, prepared: tuple[F64, F64], human: Weights, model: Weights, /) -> dict[str, F64]:
         total, count = prepared
-        return {"kl_per_token": average(divide_known(total, count), model, count)}
+        return {"kl_per_token": core.average(divide_known(total, count), model, count)}

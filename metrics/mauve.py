@@ -34,16 +34,8 @@ from numpy.typing import NDArray
 from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Scope, Weights, metric, ranged
 from openended.metrics._common import Values, check_choice
 from openended.metrics._embeddings.blocks import blocks, check_sides
-from openended.metrics._mauve import scores as mauve_scores
-from openended.metrics._mauve.quantizers import (
-    TRAINED,
-    Buckets,
-    QuantizerName,
-    Training,
-    UnitNorm,
-    counts_seen_cells,
-    fit_quantizer,
-)
+from openended.metrics._mauve import quantizers, scores as mauve_scores
+from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
 from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
 from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized
 
@@ -97,14 +89,14 @@ def mauve(
     mauve_scores.check_curve(scaling_factor, curve_points)
     human, model = check_sides(human=human, model=model)
     options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
-    cluster, buckets = fit_quantizer(
+    cluster, buckets = quantizers.fit_quantizer(
         [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
         restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
     )  # fmt: skip
     model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
         human=human_cells, model=model_cells, num_buckets=buckets, smoothing=smoothing,
-        seen_only=counts_seen_cells(quantizer), **options,
+        seen_only=quantizers.counts_seen_cells(quantizer), **options,
     )  # fmt: skip
 
 
@@ -166,8 +158,8 @@ class Mauve(Quantized):
     def check(self) -> None:
         super().check()
         self.require(
-            self.training == "fast" or self.quantizer in TRAINED, "quantizer",
-            f"{' or '.join(TRAINED)} where training is set (the others are not trained)",
+            self.training == "fast" or self.quantizer in quantizers.TRAINED, "quantizer",
+            f"{' or '.join(quantizers.TRAINED)} where training is set (the others are not trained)",
         )  # fmt: skip
         self.require(
             self.pca_max_data is None or self.quantizer != "drmm", "quantizer",
@@ -205,7 +197,7 @@ class Mauve(Quantized):
     def _score_cells(self, cells: CellCounts) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
         scores = mauve_of_cells(
             human=cells.human, model=cells.model, num_buckets=cells.count, smoothing=self.smoothing,
-            seen_only=counts_seen_cells(self.quantizer), **self._curve_options,
+            seen_only=quantizers.counts_seen_cells(self.quantizer), **self._curve_options,
         )  # fmt: skip
         names = ["mauve", "mauve_star", "frontier_integral", "frontier_integral_star"]
         names += ["mid_point"] * (self.summary == "mid_point")

@@ -24,18 +24,9 @@ from openended.harness import core
 from openended.harness.core import F64, Features, Floats, MetricResult, Scope, ranged
 from openended.metrics._common import Values, check_choice
 from openended.metrics._embeddings.blocks import check_sides
+from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
-from openended.metrics._mauve.scores import (
-    DIRECTIONS,
-    RANGES,
-    TITLES,
-    Curve,
-    check_curve,
-    curve_area,
-    curve_through,
-    find_error_bounds,
-    mixture_weights,
-)
+from openended.metrics._mauve.scores import Curve
 from openended.metrics.families import TwoSample, align_values
 from openended.metrics.mauve import PRIMARY, Summary
 
@@ -76,7 +67,7 @@ def mauve_ratio(
         ("self", self, OwnPoint),
     ):
         check_choice(name, word, kind)
-    check_curve(scaling_factor, curve_points)
+    mauve_scores.check_curve(scaling_factor, curve_points)
     if neighbors < 1:
         raise ValueError(f"neighbors: expected at least 1, got {neighbors}")
     human, model = check_sides(human=human, model=model)
@@ -90,7 +81,7 @@ def score_ratios(
 ) -> Values:
     """Compute MAUVE from estimates of log p / q at each human and at each model text."""
     check_choice("curve", curve, Curve)
-    weights = mixture_weights(curve_points, curve)
+    weights = mauve_scores.mixture_weights(curve_points, curve)
     values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
     scores = {name: float(draws[0]) for name, draws in values.items()}
     return Values(**scores, divergence_curve=points[0], clipped=clipped)
@@ -122,9 +113,9 @@ def _score(
         means.append(np.clip(mean, 0.0, most) if cut else mean)
     p, q = means
     count = len(mixtures)
-    points = curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), scaling_factor)
+    points = mauve_scores.curve_through(list(zip(q[:, :count].T, p[:, :count].T, strict=True)), scaling_factor)
     js = (p[:, count] + q[:, count]) / 2
-    values = {"mauve": curve_area(points), "frontier_integral": p[:, -1] + q[:, -1], "js": js}
+    values = {"mauve": mauve_scores.curve_area(points), "frontier_integral": p[:, -1] + q[:, -1], "js": js}
     values["mid_point"] = np.exp(-2 * scaling_factor * js)
     for number, weight in enumerate(lambdas):
         values[f"type_1@{weight:g}"], values[f"type_2@{weight:g}"] = q[:, count + 1 + number], p[:, count + 1 + number]
@@ -148,11 +139,11 @@ class MauveRatio(TwoSample):
     name = "mauve_ratio"
     direction = "higher"
     bounds = (0.0, 1.0)
-    ranges = RANGES
+    ranges = mauve_scores.RANGES
     resampling = "halves"
     schemes = {"*@*": "none"}  # estimates at the texts of one side hold the noise of the other side
-    titles = {name: f"{title} (ratios)" for name, title in TITLES.items()}
-    directions = DIRECTIONS
+    titles = {name: f"{title} (ratios)" for name, title in mauve_scores.TITLES.items()}
+    directions = mauve_scores.DIRECTIONS
 
     estimator: EstimatorName = "classifier"
     """or knn, kde, gaussian, each on a scale of its own; Pillutla et al. 2023."""
@@ -178,7 +169,7 @@ class MauveRatio(TwoSample):
     """As MAUVE."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
-        return find_error_bounds(key) or super().bounds_of(key, result)
+        return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         total = num_human + num_model
@@ -195,7 +186,7 @@ class MauveRatio(TwoSample):
     def _score(
         self, prepared: Ratios, human: core.Weights, model: core.Weights, *, cut: bool
     ) -> tuple[dict[str, F64], F64, float]:
-        mixtures = mixture_weights(self.curve_points, self.curve)
+        mixtures = mauve_scores.mixture_weights(self.curve_points, self.curve)
         values, points, clipped = _score(prepared, (human, model), mixtures, self.scaling_factor, self.lambdas, cut=cut)
         if self.summary != "mid_point":
             del values["mid_point"]

@@ -18,18 +18,7 @@ from functools import cache, partial
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import (
-    F64,
-    I64,
-    SHARE,
-    Features,
-    MetricResult,
-    Need,
-    Ragged,
-    Scheme,
-    UndefinedMetric,
-    Weights,
-)
+from openended.harness.core import F64, I64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import NgramIndex, pack_rows
 from openended.metrics._ngrams.statistics import count_subset_copies
 from openended.metrics.families import ComparisonMetric, align_values, declare_orders, divide_known, require_defined
@@ -98,7 +87,7 @@ class Novelty(ComparisonMetric):
     ranges = dict.fromkeys(("longest_copy", "mean_longest_copy"), (0.0, np.inf))  # words
     resampling = "bootstrap"
     schemes = {"longest_copy": "none", "novelty_*": "subsample"}
-    subset_share = SHARE
+    subset_share = core.SHARE
     titles = {
         **{f"novelty_{n}": f"Novelty-{n}" for n in range(1, 101)},
         "longest_copy": "Longest copy", "mean_longest_copy": "Mean longest copy",
@@ -134,7 +123,7 @@ class Novelty(ComparisonMetric):
         rows = {name: align_values(features.model, row) for name, row in {**rows, "mean_longest_copy": longest}.items()}
         return self.result(features, f"novelty_{4 if 4 in self.orders else self.orders[0]}", values, per_example=rows)
 
-    def find_scheme(self, key: str, prepared: Prepared) -> Scheme:
+    def find_scheme(self, key: str, prepared: Prepared) -> core.Scheme:
         """References are drawn too; a corpus of the user's is what it is."""
         scheme = super().find_scheme(key, prepared)
         return "bootstrap" if self.corpus != REFERENCES and scheme == "subsample" else scheme

@@ -19,18 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    Metric,
-    MetricResult,
-    Need,
-    Ragged,
-    UndefinedMetric,
-    Weights,
-    average,
-    metric,
-)
+from openended.harness import core
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics.families import divide_known
 
 _NEED = Need("q_entropy", by="decoder")
@@ -75,8 +65,8 @@ def average_by_position(entropies: Ragged, ids: Sequence[str]) -> dict[str, F64]
     return {"mean": mean, "std_error": std_error, "texts": texts.astype(np.float64)}
 
 
-@metric
-class QEntropy(Metric):
+@core.metric
+class QEntropy(core.Metric):
     """Entropy of Q per drawn token, its branching factor, and their curve along the text.
 
     The model reads its texts once more.
@@ -107,7 +97,7 @@ class QEntropy(Metric):
         )
 
     def score(self, prepared: Ragged, human: Weights, model: Weights, /) -> dict[str, F64]:
-        mean = average(_average_texts(prepared), model, prepared.lengths)
+        mean = core.average(_average_texts(prepared), model, prepared.lengths)
         return {"q_entropy": mean, "branching_factor": np.exp(mean)}
 
 

@@ -21,18 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import (
-    F64,
-    Features,
-    MetricResult,
-    Need,
-    Ragged,
-    UndefinedMetric,
-    Weights,
-    metric,
-    option,
-    ranged,
-)
+from openended.harness import core
+from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics.families import PermutationMetric, check_choice, divide_known, sort_order
 
 Divergence = Literal["chi2", "renyi"]
@@ -94,7 +84,7 @@ def _compute_divergences(human: F64, model: F64, divergence: Divergence, order: 
     return np.asarray(np.maximum(logs / (order - 1), 0.0), dtype=np.float64)
 
 
-@metric
+@core.metric
 class RankHistogram(PermutationMetric):
     """Divergence of the histograms of the ranks that the scorer gives to tokens (ranking_divergence)."""
 
@@ -104,9 +94,9 @@ class RankHistogram(PermutationMetric):
 
     divergence: Divergence = "chi2"
     """or renyi; andreamiele/ranking_divergence."""
-    order: float = option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")
+    order: float = core.option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")
     """Of renyi."""
-    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
+    permutations: int = core.ranged(1000, "[0, inf)", "0 (no p-value) or more")
     """Of the p-value; 0: none."""
 
     def needs(self) -> tuple[Need, ...]:

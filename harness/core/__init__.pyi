@@ -47,7 +47,7 @@ from .interfaces import (
     Direction as Direction,
     Family as Family,
     Features as Features,
-    Judged as Judged,
+    JudgmentFile as JudgmentFile,
     JudgmentMetric as JudgmentMetric,
     Metric as Metric,
     ModelInfo as ModelInfo,

@@ -431,7 +431,7 @@ UNNAMED = "model"  # the system of a file of judgments that names none
 SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
 
 
-class Judged(Protocol):
+class JudgmentFile(Protocol):
     """What a metric reads from the file of judgments."""
 
     @property
@@ -450,7 +450,7 @@ class ReadsFile(Metric, ABC):
     """A metric that reads the file of `judgments=FILE`, by some of its options or always."""
 
     @abstractmethod
-    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Judged:
+    def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> JudgmentFile:
         """Read and check the file; the result is the feature `Need("judgments", by="file")`.
 
         `renamed` maps our name of a column to the file's; `human` holds other names of the human text.

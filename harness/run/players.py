@@ -58,7 +58,7 @@ class JudgmentSource:
         """Digest of the file, of how its columns are read, and of the names of the human text."""
         return core.digest([core.digest_file(Path(str(self.source))), dict(self.columns), *self.human_players])
 
-    def read(self, metric: core.ReadsFile) -> core.Judged:
+    def read(self, metric: core.ReadsFile) -> core.JudgmentFile:
         """Read the file as the user describes its columns and players."""
         from openended.metrics.judgments import check_judgments_file
 
@@ -87,7 +87,7 @@ class JudgmentSource:
         """The system of the run by its model and decoder, for messages."""
         return " ".join(f"{axis}={self.axes[axis]}" for axis in ("model", "decoder") if axis in self.axes)
 
-    def read_player(self, metric: core.ReadsFile, *, human: bool = False) -> tuple[core.Judged, str]:
+    def read_player(self, metric: core.ReadsFile, *, human: bool = False) -> tuple[core.JudgmentFile, str]:
         """Read the file; return what is in it, and the name that the run's system, or its human text, has there.
 
         Raises:
@@ -124,7 +124,7 @@ class JudgmentSource:
                     remarks.append(f"metric {metric.name} has no value of this run: {err}")
         return remarks
 
-    def find_player(self, metric: core.ReadsFile, judged: core.Judged, *, human: bool = False) -> str:
+    def find_player(self, metric: core.ReadsFile, judged: core.JudgmentFile, *, human: bool = False) -> str:
         """Return the name that the run's system, or its human text, has in what was read from the file.
 
         Raises:
@@ -173,7 +173,7 @@ def _read_file(
     changed: tuple[int, int],  # noqa: ARG001 - of the key
     columns: tuple[tuple[str, str], ...],
     human: tuple[str, ...],
-) -> core.Judged:
+) -> core.JudgmentFile:
     return metric.read(path, dict(columns), human)
 
 

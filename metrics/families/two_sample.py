@@ -198,17 +198,6 @@ class TwoSample(ComparisonMetric):
         vectors = human[need]
         return [Side(human.system, [human.ids[i] for i in r], {need: vectors[r]}) for r in rows[: self.human_subsets]]
 
-    def prompts(self, features: Features) -> tuple[NDArray[np.str_], NDArray[np.str_]] | None:
-        """Return the ids of both sides if rows of one prompt must be resampled together, None if that changes nothing.
-
-        It changes nothing if ids are unique within each side, and the sides have the same ids or none in common.
-        """
-        human, model = sort_ids(features.human), sort_ids(features.model)
-        unique = len(np.unique(human)) == len(human) and len(np.unique(model)) == len(model)
-        if unique and (np.array_equal(human, model) or not np.isin(human, model).any()):
-            return None
-        return human, model
-
 
 class FeatureSpaceMetric(TwoSample):
     """A metric of surface features, standardized by both sides together, or of embeddings."""

@@ -1,5 +1,4 @@
 import csv
-import itertools
 import json
 import math
 from pathlib import Path
@@ -14,7 +13,6 @@ from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
 from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, subsample_huse
 from openended.metrics.judgments import agreement
-from openended.metrics.optimal_score import optimal_score, total_variation
 from tests.oracles import huse as oracle
 
 ROOT = Path(__file__).parents[2]
@@ -287,35 +285,3 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     assert np.isnan(draws["huse"]).tolist() == [False, True], "a subset has a value where it leaves the text out"
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         build_regions({"model": (rated, rule)})
-
-
-# Known distributions
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 3), st.integers(2, 6), st.integers(0, 99))
-def test_the_best_of_all_discriminators_has_the_optimal_score(contexts, outputs, seed):
-    rng = np.random.default_rng(seed)
-    reference, model = rng.dirichlet(np.full(outputs, 0.5), size=(2, contexts))
-    weights = rng.dirichlet(np.ones(contexts))
-    options = {"reference": reference, "model": model, "context_weights": weights}
-    # A discriminator says `model` for some outputs: it errs on the reference's mass there and on the model's elsewhere.
-    says_model = np.array(list(itertools.product([False, True], repeat=outputs)))
-    errors = (says_model @ reference.T + ~says_model @ model.T) / 2
-    assert optimal_score(**options) == pytest.approx(2 * errors.min(axis=0) @ weights)
-    distance = weights @ np.abs(reference - model).sum(axis=1) / 2
-    assert total_variation(**options) == pytest.approx(distance)
-
-
-def test_known_distributions_by_hand_and_refused():
-    assert optimal_score(reference=[0.5, 0.5, 0], model=[0.5, 0, 0.5]) == 0.5
-    assert total_variation(reference=np.eye(2), model=np.eye(2)[::-1]) == 1
-    # Nearest neighbors in the plane of (log p_ref, log p_model) estimate it from draws.
-    rng = np.random.default_rng(0)
-    p, q = np.array([0.4, 0.3, 0.2, 0.1]), np.array([0.1, 0.2, 0.3, 0.4])
-    texts = np.concatenate([rng.choice(4, 2000, p=p), rng.choice(4, 2000, p=q)])
-    columns_of_texts = make_columns(np.log(p)[texts], np.log(q)[texts])
-    assert huse(**columns_of_texts).huse == pytest.approx(optimal_score(reference=p, model=q), abs=0.05)
-    for sides in (([0.5, 0.6], [0.5, 0.5]), ([1.0], [0.5, 0.5]), ([1.5, -0.5], [0.5, 0.5])):
-        with pytest.raises(ValueError, match="expected"):
-            optimal_score(reference=sides[0], model=sides[1])

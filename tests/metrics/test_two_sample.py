@@ -619,18 +619,6 @@ def project(sides, share):
     return np.split(centered @ axes[:keep].T, np.cumsum([len(side) for side in sides])[:-1])
 
 
-@pytest.mark.parametrize(
-    ("human", "model", "together"),
-    [("abc", "cab", False), ("abc", "def", False), ("abc", "bcd", True), ("aab", "aab", True), ("aab", "cde", True)],
-)
-def test_rows_of_a_prompt_are_drawn_together_unless_that_changes_nothing(human, model, together):
-    metric = Kid()
-    sides = (
-        Side(name, list(ids), {metric.needs()[0]: normal(3)}) for name, ids in (("human", human), ("model", model))
-    )
-    assert (metric.prompts(Features(*sides)) is not None) == together
-
-
 def test_the_noise_that_systems_share_cancels_in_the_joint_estimate():
     """The second system is the first with three texts exchanged, so the error of the difference is small."""
     metric = Mauve()
