@@ -221,14 +221,13 @@ class SearchTrial:
     """One trial of a search: a setting and its values."""
 
     number: int
-    state: str  # `complete`, `pruned` (stopped at a smaller size) or `failed`
+    state: str  # `complete` or `failed`
     setting: Mapping[str, str]  # option → value
-    values: tuple[float, ...]  # mean over seeds of each objective, of a pruned trial at its last size; or empty
+    values: tuple[float, ...]  # mean over seeds of each objective, or empty
     seeds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # seed → values
     fresh: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # confirmation seed → values
-    size: int | None = None  # last `num_examples` of a pruned trial; None for the full size
     error: str = ""
-    runs: tuple[str, ...] = ()  # folders of its runs at the full size
+    runs: tuple[str, ...] = ()  # folders of its runs
 
     @property
     def label(self) -> str:
@@ -246,7 +245,6 @@ class SearchResult:
     objectives: tuple[SearchObjective, ...]
     trials: tuple[SearchTrial, ...]
     importance: tuple[Mapping[str, float], ...] = ()  # for each objective: parameter → share of importance
-    rungs: tuple[int, ...] = ()
 
     @property
     def complete(self) -> list[SearchTrial]:

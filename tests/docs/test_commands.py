@@ -107,7 +107,7 @@ def is_small(words: tuple[str, ...]) -> bool:
 def test_a_run_of_bundled_parts_runs(reader, words):
     options = list(words)
     if not any(word.startswith("judgments=") for word in words):  # a run of judgments generates nothing
-        replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "rungs=", "decide=")
+        replaced = ("metric=", "metric.", "hydra.sweeper.", "maximize=", "decide=")
         options = [*(word for word in words if not word.startswith(replaced)), *SMALL]
         options += ["maximize=[distinct_2]", "trials=2"] if "hydra/sweeper=optuna" in words else []
         is_decision = any(word.startswith("decide=") for word in words)

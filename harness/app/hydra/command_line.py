@@ -36,7 +36,7 @@ FLAGS = ("--verbose", "--quiet", _JSON, "--multirun", "--help", "--version", TRU
 _OWN_CONFIGURATIONS = "your own choices go into a folder: --config-dir DIR makes DIR/decoder/mine.yaml decoder=mine"
 # Options of a search, typed without the `hydra.sweeper.` where Hydra has them.
 SEARCH_OPTIONS = ("maximize", "minimize", "toward_human", "trials", "sampler", "sampler_options", "sampler_seed",
-                  "batch", "rungs", "reduction", "confirm_seeds", "spaces", "storage")  # fmt: skip
+                  "batch", "confirm_seeds", "spaces", "storage")  # fmt: skip
 # Options of a grid that ends when comparisons are decided, likewise.
 DECISION_OPTIONS = ("decide", "alpha", "looks")
 # Options whose keys the user chooses.

@@ -1,7 +1,6 @@
 """`hydra/sweeper=optuna`: a grid whose jobs a study of Optuna chooses, batch by batch, run by any launcher.
 
-A setting's value is the mean over its seeds. With `rungs` a batch runs at the smaller sizes first, and only what
-asynchronous successive halving promotes goes on.
+A setting's value is the mean over its seeds.
 """
 
 import logging
@@ -47,7 +46,7 @@ def digest_plan(plan: SearchPlan) -> str:
     # The digest thus depends on the field names of `Parameter`.
     searched = [*map(repr, space.parameters), *extra, *space.seeds]
     parts = [fixed, searched, sorted(map(repr, plan.objectives)), plan.method]
-    return digest([*parts, canonicalize(dict(plan.options)), plan.seed, list(plan.rungs), plan.reduction])[:8]
+    return digest([*parts, canonicalize(dict(plan.options)), plan.seed])[:8]
 
 
 def _read_mapping(node: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -86,13 +85,12 @@ class Search:
         corners = [self.space.words(corner, self.space.seeds[0]) for corner in self.space.corners()]
         shared_words = share_tokens(self.composer, corners)[0][len(corners[0]) :] if corners else []
         self.space = replace(self.space, fixed=(*self.space.fixed, *shared_words))
-        rungs = _read_integers(node, "rungs")
         sampler_options = _read_mapping(node, "sampler_options")
         # The name depends only on the command.
         name = choose_name(config, config.hydra.runtime.choices) or "search"
         plan = SearchPlan(
             name, self.space, parse_objectives(node), str(node["sampler"]), sampler_options,
-            _read_integer(node, "sampler_seed", 0), rungs, _read_integer(node, "reduction", 2),
+            _read_integer(node, "sampler_seed", 0),
         )  # fmt: skip
         plan.check()
         self.plan = replace(plan, name=f"{name}-{digest_plan(plan)}")
@@ -120,9 +118,6 @@ class Search:
                 settings = self.composer.compose_job(space.words(corner, space.seeds[0])).settings
                 for objective in plan.objectives:
                     objective.check(settings.metrics)
-                size = settings.num_examples
-                if plan.rungs and isinstance(size, int) and plan.rungs[-1] >= size:
-                    raise SpecError(f"rungs: expected numbers below num_examples={size}, got {list(plan.rungs)}")
         except SpecError as err:
             raise SpecError(add_integer_hint(str(err), space.parameters)) from err
 
@@ -136,9 +131,8 @@ class Search:
         remaining = self.describe_remaining(max(left, 0))
         log.info("search     %s: %s in %s", plan.name, remaining, storage)
         # The options in the titles of the jobs, and the maximum number of jobs.
-        sizes = ["num_examples"] if plan.rungs else []
-        self._axes = dict.fromkeys((*(p.key for p in space.parameters), "seed", *sizes), 2)
-        jobs = left * len(space.seeds) * (1 + len(plan.rungs)) + len(self.confirm_seeds)
+        self._axes = dict.fromkeys((*(p.key for p in space.parameters), "seed"), 2)
+        jobs = left * len(space.seeds) + len(self.confirm_seeds)
         self._total = max(jobs, 0)
         self.grid.write_facts([], self._axes, self._total)
         stop = str(self.grid.config.runtime.on_error) == "stop"
@@ -155,48 +149,29 @@ class Search:
         self._write(searched)
 
     def _try_batch(self, study: StudyRunner, batch: Sequence[Setting]) -> None:
-        """Run a batch, smaller sizes first, and report the results to the study."""
-        space, alive = self.space, list(batch)
-        for rung, size in enumerate((*self.plan.rungs, None)):
-            more = [] if size is None else [f"num_examples={size}"]
-            rows = self.grid.launch_words(
-                [space.words(chosen, seed, *more) for _, chosen in alive for seed in space.seeds],
-                self._axes,
-                self._total,
-            )
-            going = []
-            for at, setting in enumerate(alive):
-                setting_rows = rows[at * len(space.seeds) : (at + 1) * len(space.seeds)]
-                if self._report_setting(study, setting, setting_rows, rung if size is not None else None):
-                    going.append(setting)
-            alive = going
+        """Run a batch, and report the results to the study."""
+        seeds = self.space.seeds
+        words = [self.space.words(chosen, seed) for _, chosen in batch for seed in seeds]
+        rows = self.grid.launch_words(words, self._axes, self._total)
+        for at, setting in enumerate(batch):
+            self._report_setting(study, setting, rows[at * len(seeds) : (at + 1) * len(seeds)])
 
-    def _report_setting(
-        self, study: StudyRunner, setting: Setting, rows: Sequence[Mapping[str, Any]], rung: int | None
-    ) -> bool:
-        """Report the result of one setting to the study; return whether it continues to the next size."""
+    def _report_setting(self, study: StudyRunner, setting: Setting, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Report the result of one setting to the study."""
         trial, chosen = setting
         plan = self.plan
         title = f"search     trial {trial.number}: {' '.join(f'{k}={v}' for k, v in chosen.items())}"
         try:
-            values = [self._read_values(row) for row in rows]
+            means = average([self._read_values(row) for row in rows])
         except DataError as err:
             study.fail(trial, format_error(err))
             log.info("%s: failed: %s", title, format_error(err))
-            return False
-        means = average(values)
-        names = zip(plan.objectives, means, strict=True)
-        values_text = ", ".join(f"{objective.title} {mean:.4g}" for objective, mean in names)
-        if rung is not None:
-            ends = study.report_rung(trial, means[0], rung)
-            where = f"at {plan.rungs[rung]} examples, {'ends here' if ends else 'goes on'}"
-            log.info("%s: %s %s", title, values_text, where)
-            return not ends
+            return
         folders = (str(row["folder"]) for row in rows)
         study.record_runs(trial, dict(zip(plan.space.seeds, folders, strict=True)))
-        study.study.tell(trial, list(means))
-        log.info("%s: %s", title, values_text)
-        return False
+        study.study.tell(trial, means)
+        names = zip(plan.objectives, means, strict=True)
+        log.info("%s: %s", title, ", ".join(f"{objective.title} {mean:.4g}" for objective, mean in names))
 
     def _read_values(self, row: Mapping[str, Any]) -> Values:
         if row["state"] != "done":
@@ -251,8 +226,7 @@ def run_search(composer: Composer, config: DictConfig) -> None:
     runner.start()
     jobs = [plan.space.words(chosen, seed) for _, chosen in runner.ask(left) for seed in plan.space.seeds]
     if config.plan_only != "json":
-        rungs = f"; all as if run to the end, {plan.rungs} come first" if plan.rungs else ""
         remaining = search.describe_remaining(left)
-        log.info("search     %s: %s; the plan is of settings drawn at random%s", plan.name, remaining, rungs)
+        log.info("search     %s: %s; the plan is of settings drawn at random", plan.name, remaining)
     if jobs:
         plan_jobs(composer, config, jobs)

@@ -44,8 +44,6 @@ class SearchPlan:
     sampler: str = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)  # of the sampler, as Optuna names them
     seed: int = 0
-    rungs: tuple[int, ...] = ()  # smaller `num_examples` that come first
-    reduction: int = 3  # reduction factor: one of this many settings continues to the next size
 
     @property
     def method(self) -> str:
@@ -58,10 +56,6 @@ class SearchPlan:
             raise SpecError(f"sampler: no {self.sampler!r}{core.suggest(self.sampler, accepted)}")
         if len(self.objectives) > 1 and self.method not in SEVERAL:
             raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
-        if self.rungs and len(self.objectives) > 1:
-            raise SpecError("rungs: settings are pruned by one objective, and there are several; set rungs=[]")
-        if any(size < 1 for size in self.rungs) or list(self.rungs) != sorted(set(self.rungs)):
-            raise SpecError(f"rungs: expected numbers of examples that grow, got {list(self.rungs)}")
         self.make_sampler(0)
 
     def make_sampler(self, number: int) -> BaseSampler:
@@ -84,12 +78,9 @@ class StudyRunner:
 
     def __init__(self, plan: SearchPlan, storage: Path | None) -> None:
         self.plan, self._place = plan, storage
-        # Asynchronous successive halving with one rung per size (Li et al. 2020).
-        halving = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=plan.reduction)
         self.study = optuna.create_study(
             storage=_open_database(storage) if storage is not None else None,
             study_name=plan.name, load_if_exists=True, sampler=plan.make_sampler(0),
-            pruner=halving if plan.rungs else optuna.pruners.NopPruner(),
             directions=[objective.direction for objective in plan.objectives],
         )  # fmt: skip
         self._left: list[FrozenTrial] = []
@@ -108,7 +99,7 @@ class StudyRunner:
         for trial in trials:
             if trial.state == TrialState.FAIL and trial.number not in tried_again:
                 self.study.enqueue_trial(trial.params, {AGAIN: trial.number})
-        return sum(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in trials)
+        return sum(t.state == TrialState.COMPLETE for t in trials)
 
     def ask(self, count: int) -> list[tuple[Trial, dict[str, str]]]:
         """Return the next batch of at most `count` trials with their settings; those that were left come first.
@@ -134,16 +125,6 @@ class StudyRunner:
     def fail(self, trial: Trial, error: str) -> None:
         trial.set_user_attr(ERROR, error)
         self.study.tell(trial, state=TrialState.FAIL)
-
-    def report_rung(self, trial: Trial, value: float, rung: int) -> bool:
-        """Report a value at one of the smaller sizes; return whether the trial is pruned there."""
-        step = self.plan.reduction**rung
-        if step not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
-            trial.report(value, step)
-        if not trial.should_prune():
-            return False
-        self.study.tell(trial, state=TrialState.PRUNED)
-        return True
 
     def record_runs(self, trial: Trial, runs: Mapping[str, str]) -> None:
         """Note the run of every seed; its record has the values."""
@@ -178,8 +159,7 @@ class StudyRunner:
             if not frozen.state.is_finished():
                 continue
             attrs = frozen.user_attrs
-            state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(frozen.state.name, "failed")
-            rung = len(frozen.intermediate_values) - 1
+            state = "complete" if frozen.state == TrialState.COMPLETE else "failed"
             runs = attrs.get(MADE, {})
             prefix = f"{FRESH}:{frozen.number}:"
             fresh = {
@@ -189,12 +169,11 @@ class StudyRunner:
                 SearchTrial(
                     frozen.number, state, attrs.get(CHOSEN, {}), tuple(frozen.values or ()),
                     _read_seeds(plan, runs), _read_seeds(plan, fresh),
-                    plan.rungs[rung] if state == "pruned" and 0 <= rung < len(plan.rungs) else None,
                     attrs.get(ERROR, ""), tuple(runs.values()),
                 )
             )  # fmt: skip
         shares = tuple(self.importance(index) for index in range(len(sought)))
-        return SearchResult(plan.name, plan.method, sought, tuple(trials), shares, plan.rungs)
+        return SearchResult(plan.name, plan.method, sought, tuple(trials), shares)
 
 
 def count_finished(storage: Path, name: str) -> int:
@@ -205,7 +184,7 @@ def count_finished(storage: Path, name: str) -> int:
         study = optuna.load_study(study_name=name, storage=_open_database(storage))
     except KeyError:  # no search of this name yet
         return 0
-    return sum(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
+    return sum(t.state == TrialState.COMPLETE for t in study.get_trials(deepcopy=False))
 
 
 def _open_database(path: Path) -> Any:  # noqa: ANN401 - Optuna's storage

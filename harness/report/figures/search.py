@@ -31,21 +31,18 @@ def show_search(searched: SearchResult) -> dict[str, Plot]:
 
 
 def _show_history(searched: SearchResult) -> Plot:
-    """Show the value of every trial and the best so far; trials that ended at a smaller size are hollow."""
-    pruned = [t for t in searched.trials if t.state == "pruned" and t.values]
+    """Show the value of every trial and the best so far."""
     panels = []
     for number, objective in enumerate(searched.objectives):
         x, y = zip(*((t.number, t.values[number]) for t in searched.complete), strict=True)
         best = (np.maximum if objective.direction == "maximize" else np.minimum).accumulate(y)
-        hollow = {"markerfacecolor": "none", "color": COLORS[1], "marker": "o"}
         path = {"color": HUMAN_COLOR, "linewidth": 0.9, "marker": ""}
         series = [
-            _dots([(t.number, t.values[number]) for t in pruned], "pruned", hollow),
             _dots(list(zip(x, y, strict=True)), "complete"),
             Series(mark="step", x=x, y=best, label="best so far", look=path),
         ]  # fmt: skip
         options: dict[str, Any] = {"xlabel": "trial", "ylabel": _format_label(objective), "integers": ["x"]}
-        panels.append(Panel([s for s in series if len(s.x)], options=options))
+        panels.append(Panel(series, options=options))
     return Plot(panels)
 
 

@@ -38,14 +38,11 @@ def build_search_tables(searched: SearchResult) -> list[Table]:
         distinct.setdefault(tuple(f"{float(v):.2g}" if _NUMBER.fullmatch(v) else v for v in values), trial)
     best = list(distinct.values())[: None if several else SHOWN]
     states = [t.state for t in searched.trials]
-    counts = {state: states.count(state) for state in ("complete", "pruned", "failed") if state in states}
+    counts = {state: states.count(state) for state in ("complete", "failed") if state in states}
     listed = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     remarks = [f"Trials: {listed}; sampler {searched.sampler}."]
     if len(distinct) < len(ranked):
         remarks.append(_NEIGHBORS)
-    if searched.rungs:
-        sizes = ", ".join(map(str, searched.rungs))
-        remarks.append(f"Successive halving: settings ran with num_examples {sizes} first; pruned ones stopped there.")
     if any(t.fresh for t in searched.trials):
         remarks.append("Fresh seeds were not used for selection, so their mean has no selection bias.")
     elif searched.complete:
@@ -76,7 +73,7 @@ def _build_settings_frame(
     """Build a table with one row per trial: mean and interval of each objective, also over fresh seeds."""
     columns: list[Filled] = [(make_quantity("", "trial", "trial", decimals=0), [t.number for t in trials])]
     if any(t.state != "complete" for t in trials):
-        words = [t.state if t.size is None else f"{t.state} at {t.size}" for t in trials]
+        words = [t.state for t in trials]
         columns.append((make_quantity("", "state", "state"), words))
     means = {}
     for at, objective in enumerate(searched.objectives):

@@ -72,19 +72,6 @@ def test_a_search_that_was_interrupted_goes_on_as_an_unbroken_one(whole, undrawn
 
 
 @pytest.mark.long
-def test_small_sizes_come_first_and_most_settings_end_there(whole, undrawn, tmp_path):
-    words = [*SEARCH, "rungs=[3]", "trials=5", "reduction=2", f"outputs_dir={whole[0]}/outputs", "name=s"]
-    done = openended(*words, cwd=tmp_path, code=0)
-    found = read_search(only_grid(whole[0]))
-    assert len(found.trials) == 5
-    states = {t.number: t.state for t in found.trials}
-    assert states[0] == "complete", "the first is the best so far"
-    assert set(states.values()) == {"complete", "pruned"}
-    assert all(t.size == 3 for t in found.trials if t.state == "pruned")
-    assert f"trial {min(n for n, s in states.items() if s == 'pruned')}" in done.stderr
-
-
-@pytest.mark.long
 def test_several_objectives_have_a_front_and_seeds_an_interval(undrawn, tmp_path):
     words = ["-m", "hydra/sweeper=optuna", "name=s", "metric=[distinct_n]", "num_examples=8", "max_new_tokens=6"]
     words += ["decoder.p=0.6,0.9,7", "seed=0,1", "maximize=[distinct_1]", "toward_human=[distinct_2]", "trials=2"]

@@ -80,50 +80,6 @@ def test_a_failed_trial_is_tried_again_by_the_next_command(tmp_path):
     assert last.ask(1)[0][1] != chosen, "once is enough"
 
 
-def halved(values: list[list[float]], reduction: int) -> list[int]:
-    """The rungs that each trial runs, one after the other: Li et al. 2020, and the first of a rung always goes on."""
-    seen: list[list[float]] = [[] for _ in values[0]]
-    out = []
-    for trial in values:
-        ran = 0
-        for rung, value in enumerate(trial):
-            ran += 1
-            seen[rung].append(value)
-            keep = max(len(seen[rung]) // reduction, 1)
-            if sum(other > value for other in seen[rung]) >= keep:
-                break
-        else:
-            ran += 1
-        out.append(ran)
-    return out
-
-
-@pytest.mark.parametrize("reduction", [2, 3])
-def test_successive_halving_promotes_the_best_of_each_size(reduction):
-    plan = dataclasses.replace(PLAN, sampler="random", rungs=(10, 30), reduction=reduction)
-    searching = StudyRunner(plan, None)
-    searching.start()
-    values, ran = [], []
-    for number in range(30):
-        ((trial, chosen),) = searching.ask(1)
-        at = [values_of(plan, chosen)[0] + math.sin(7 * number + rung) / 20 for rung in range(2)]
-        values.append(at)
-        if searching.report_rung(trial, at[0], 0):
-            ran.append(1)
-        elif searching.report_rung(trial, at[1], 1):
-            ran.append(2)
-        else:
-            searching.study.tell(trial, [at[1]])
-            ran.append(3)
-    assert ran == halved(values, reduction)
-    told = {t.number: (t.state, t.size) for t in searching.summarize().trials}
-    assert [told[n] for n in range(30)] == [
-        {1: ("pruned", 10), 2: ("pruned", 30), 3: ("complete", None)}[r] for r in ran
-    ]
-    assert {1, 3} <= set(ran)
-    assert sum(n > 1 for n in ran) < 30 / reduction + 5
-
-
 def test_importance_names_the_parameter_that_matters():
     plan = SearchPlan(
         "s",

@@ -311,12 +311,10 @@ ONE = SearchResult(
     (
         SearchTrial(0, "complete", {"decoder": "nucleus", "decoder.p": "0.9"}, (0.8,), {"0": (0.7,), "1": (0.9,)}),
         SearchTrial(1, "complete", {"decoder": "top_k", "decoder.k": "40"}, (0.9,), {"0": (0.9,), "1": (0.9,)}, {"5": (0.7,), "6": (0.8,)}),
-        SearchTrial(2, "pruned", {"decoder": "top_k", "decoder.k": "2"}, (0.1,), size=50),
         SearchTrial(3, "failed", {"decoder": "top_k", "decoder.k": "0"}, (), error="k: expected 1 or more"),
         SearchTrial(4, "complete", {"decoder": "top_k", "decoder.k": "80"}, (0.85,), {"0": (0.8,), "1": (0.9,)}),
     ),
     ({"decoder": 0.25, "top_k.k": 0.75},),
-    (50,),
 )  # fmt: skip
 NEARBY = (("0.7008", 0.8), ("0.7019", 0.9), ("0.75", 0.85))
 TWO = SearchResult(
@@ -339,16 +337,9 @@ def test_the_best_comes_first_with_its_interval_and_its_fresh_value():
     ends = read_cells(best)["nucleus p=0.9"]["mauve"].interval
     assert ends == pytest.approx([0.8 - 1.2706, 0.8 + 1.2706], abs=1e-3)  # 12.706 · 0.1414 / √2
     assert [row.label for row in importance.rows] == ["top_k.k", "decoder"]
-    assert [row.cells[1].number for row in trials.rows] == [
-        "complete",
-        "complete",
-        "pruned at 50",
-        "failed",
-        "complete",
-    ]
+    assert [row.cells[1].number for row in trials.rows] == ["complete", "complete", "failed", "complete"]
     told = " ".join(best.list_notes("remark"))
-    assert "with num_examples 50 first" in told
-    assert "3 complete, 1 pruned, 1 failed" in told
+    assert "3 complete, 1 failed" in told
     assert "top_k k=0: k: expected 1 or more" in told
     assert "no selection bias" in told
 
