@@ -140,7 +140,7 @@ class Replicates:
         return float(np.var(self.repeats, ddof=1)) / len(self.repeats) if len(self.repeats) > 1 else 0.0
 
     @property
-    def freedom(self) -> float:
+    def dof(self) -> float:
         """Degrees of freedom of the estimated variance, from the numbers of replicates, seeds and prompts.
 
         Satterthwaite 1946, for a sum of variances. For halves, both parts of the covariance count, also when the lower
@@ -195,7 +195,7 @@ class Replicates:
         from scipy.special import stdtrit
 
         error, (least, most) = self.std_error(), bounds
-        away = float(stdtrit(self.freedom, 0.5 + level / 2)) * error
+        away = float(stdtrit(self.dof, 0.5 + level / 2)) * error
         low, high = max(value - away, min(least, value)), min(value + away, max(most, value))
         if 0 < error <= min(value - least, most - value) < math.inf:
             step = away * (1 / (value - least) + 1 / (most - value))  # the slope of the scale; 1 / inf is 0
@@ -209,7 +209,7 @@ class Replicates:
         error = self.std_error()
         if not (math.isfinite(error) and math.isfinite(value) and self.varies):
             return math.nan
-        return float(2 * stdtr(self.freedom, -abs(value) / error))
+        return float(2 * stdtr(self.dof, -abs(value) / error))
 
 
 def combine_replicates(weights: Sequence[float], parts: Sequence[Replicates]) -> Replicates | None:

@@ -124,5 +124,5 @@ def estimate_ratio(values: F64, rows: I64) -> tuple[float, float]:
     values, rows = values[used], np.unique(rows[used], return_inverse=True)[1]
     if not len(values) or not np.isfinite(values).all():
         return (math.inf if len(values) else math.nan), math.nan
-    error, freedom = report.compute_clustered_error(values, rows)
-    return float(values.mean()), report.compute_student_quantile(freedom) * error if freedom else math.nan
+    error, dof = report.compute_clustered_error(values, rows)
+    return float(values.mean()), report.compute_student_quantile(dof) * error if dof else math.nan

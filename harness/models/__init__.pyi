@@ -26,7 +26,7 @@ from .forward import (
     ForwardRow as ForwardRow,
     Pool as Pool,
     allocate_vectors as allocate_vectors,
-    is_steady as is_steady,
+    is_batch_invariant as is_batch_invariant,
 )
 from .messages import (
     REASONING_FIELDS as REASONING_FIELDS,

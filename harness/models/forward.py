@@ -29,8 +29,8 @@ Integers = NDArray[np.signedinteger[Any]]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
 _IN_MEMORY = 1 << 30  # bytes of vectors
-_PADDED = 16  # tokens: sequences of a steady model are padded to a multiple of it
-_TOKENS = 1024  # of a batch of a steady model, so that what a layer makes of them stays in a CPU's cache
+_PADDED = 16  # tokens: sequences of a batch-invariant model are padded to a multiple of it
+_TOKENS = 1024  # of a batch of a batch-invariant model, so that what a layer makes of them stays in a CPU's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ def run_forward(
 
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     most_tokens = None
-    if is_steady(lm):
+    if is_batch_invariant(lm):
         longest = lm.context_length or int(lengths.max(initial=0)) + _PADDED
         lengths, most_tokens = np.minimum(-(-lengths // _PADDED) * _PADDED, longest), _TOKENS
 
@@ -84,7 +84,7 @@ def run_forward(
         run_in_batches(lengths, batch_size, step, advance, most_tokens=most_tokens)
 
 
-def is_steady(lm: CausalModel) -> bool:
+def is_batch_invariant(lm: CausalModel) -> bool:
     """Return whether the result of a sequence does not depend on its batch, bit for bit."""
     from openended.harness.models.onednn import is_packed
 

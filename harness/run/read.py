@@ -237,13 +237,16 @@ class TextReader:
         here: Any = core.make_shareable(core.to_json(storage.describe_environment()))
         for entry in storage.list_sharing_artifacts(folder):
             is_same_machine = all(entry.maker.get(name) == here[name] for name in ("packages", "hardware"))
-            if entry.meta.get("steady") and is_same_machine:
+            if entry.meta.get("batch_invariant") and is_same_machine:
                 yield entry
 
     def _describe(self, model: Any) -> dict[str, Any]:  # noqa: ANN401 - a language model or another backend
         # Workers may be on other processors than the one that the manifest names.
         is_here = isinstance(model, models.LanguageModel) and not self.runtime.spread
-        return {"device": str(model.device), **({"steady": True} if is_here and models.is_steady(model) else {})}
+        return {
+            "device": str(model.device),
+            **({"batch_invariant": True} if is_here and models.is_batch_invariant(model) else {}),
+        }
 
     def sketch_gradients(
         self, folder: Path, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, size: int,

@@ -136,7 +136,7 @@ def draw_equal_systems(pool: Pool, prompts: core.I64, n: int, rng: np.random.Gen
 def combine_estimates(n: int, values: Sequence[float], replicates: Sequence[core.Replicates]) -> Estimate:
     """Return the difference of two values from n prompts, its standard error and degrees of freedom."""
     both = core.combine_replicates((1.0, -1.0), [replace(part, prompts=n) for part in replicates])
-    return values[0] - values[1], *((both.std_error(), both.freedom) if both is not None else (math.nan, math.nan))
+    return values[0] - values[1], *((both.std_error(), both.dof) if both is not None else (math.nan, math.nan))
 
 
 def estimate_in_space(human: core.Side, sides: Sequence[core.Side], metric: TwoSample, key: str) -> Estimate:

@@ -83,17 +83,17 @@ def test_differences_of_a_mean_and_of_a_ratio_come_from_numbers_of_each_text():
     rng = np.random.default_rng(0)
     texts = np.stack([rng.integers(20, 60, (2, 400)), rng.normal(3, 0.3, (2, 400)), rng.normal(4, 1, (2, 400))], axis=2)
     sides = [power.make_side(name, rows, np.arange(400)) for name, rows in zip("ab", texts, strict=True)]
-    difference, error, freedom = power.estimate_of_texts(sides[0], sides, "entropy")
-    assert (difference, freedom) == (pytest.approx(np.mean(texts[0, :, 2] - texts[1, :, 2])), 399)
+    difference, error, dof = power.estimate_of_texts(sides[0], sides, "entropy")
+    assert (difference, dof) == (pytest.approx(np.mean(texts[0, :, 2] - texts[1, :, 2])), 399)
     assert error == pytest.approx(np.std(texts[0, :, 2] - texts[1, :, 2], ddof=1) / 20)
-    difference, error, freedom = power.estimate_of_texts(sides[0], sides, "gen_ppl")
+    difference, error, dof = power.estimate_of_texts(sides[0], sides, "gen_ppl")
     logs = [np.average(side[:, 1], weights=side[:, 0]) for side in texts]
     assert difference == pytest.approx(np.exp(logs[0]) - np.exp(logs[1]))
     residuals = [
         np.exp(m) * side[:, 0] * (side[:, 1] - m) / side[:, 0].mean() for m, side in zip(logs, texts, strict=True)
     ]
     assert error == pytest.approx(np.std(residuals[0] - residuals[1]) / 20, rel=0.2)  # the delta method
-    assert 100 < freedom < 199
+    assert 100 < dof < 199
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ class CacheRunner(ABC):
 
     def __init__(self, lm: CausalModel, rows: int) -> None:
         self._lm, self._device = lm, lm.device
-        self._steady = lm.device.type == "cpu"
+        self._is_batch_invariant = lm.device.type == "cpu"
         self.lengths = np.zeros(rows, dtype=np.int64)
         """Positions that each row holds."""
 
@@ -75,7 +75,7 @@ class CacheRunner(ABC):
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
-        return max(round_up_to_tiles(count, TILE), FLOOR) if self._steady else count
+        return max(round_up_to_tiles(count, TILE), FLOOR) if self._is_batch_invariant else count
 
 
 def round_up_to_tiles(rows: int, tile: int) -> int:
@@ -262,10 +262,10 @@ class _LayerAttention:
         """Attend for a few rows at a time, as many as a CPU's cache holds, each masked beyond its length."""
         keys, values = self.buffers or (self.key, self.value)
         heads, shared, size = self.query.shape[1], keys.shape[1], max(keys.shape[3], values.shape[3])
-        steady = at_once or has_steady_products(
+        is_batch_invariant = at_once or has_batch_invariant_products(
             shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads()
         )
-        most = _GROUPED // (shared * size) if steady else _CACHED // (heads * size)
+        most = _GROUPED // (shared * size) if is_batch_invariant else _CACHED // (heads * size)
         for part in self.batch.split_step(sys.maxsize if at_once else most, self.window):
             seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
             mask = None if part.mask is None else part.mask.to(self.query.device)
@@ -293,14 +293,14 @@ def attend_one_token(
     """Attend from one token of each row: see `Kernel`; `scale` of the scores is 1 / sqrt(s) by default.
 
     Works in float32. The result of a row depends neither on addresses nor on other rows: products are summed one by
-    one, or by a matrix product where heads share keys and a trial shows that it is as steady. Masked positions after
-    the last change no bit, if there are as many as make a multiple of 16.
+    one, or by a matrix product where heads share keys and a trial shows that it is batch-invariant too. Masked
+    positions after the last change no bit, if there are as many as make a multiple of 16.
     """
     n, heads, _, size = query.shape
     shared = keys.shape[1]
     grouped = query.float().view(n, shared, -1, size)
     scale = size**-0.5 if scale is None else scale
-    if has_steady_products(shared, heads // shared, size, values.shape[3], torch.get_num_threads()):
+    if has_batch_invariant_products(shared, heads // shared, size, values.shape[3], torch.get_num_threads()):
         attended = _attend_by_products(grouped, keys, values, mask, scale)
     else:
         scores = (grouped[:, :, :, None] * keys[:, :, None]).sum(-1)
@@ -328,7 +328,7 @@ def _weigh(scores: Tensor, mask: Tensor | None, scale: float) -> Tensor:
 
 
 @cache
-def has_steady_products(shared: int, group: int, key_size: int, value_size: int, threads: int) -> bool:  # noqa: ARG001
+def has_batch_invariant_products(shared: int, group: int, key_size: int, value_size: int, threads: int) -> bool:  # noqa: ARG001
     """Return whether `_attend_by_products` gives a row of K heads the same bits with any other rows, by a trial.
 
     Rows of all lengths attend together, then in twos and alone, with keys and values at other addresses.

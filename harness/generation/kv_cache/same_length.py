@@ -50,7 +50,7 @@ class RereadRunner(CacheRunner):
         return [states[row] for row in rows]
 
     def _round_up_count(self, count: int) -> int:
-        return max(count, FLOOR) if self._steady else count
+        return max(count, FLOOR) if self._is_batch_invariant else count
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         del since

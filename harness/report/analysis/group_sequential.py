@@ -87,7 +87,7 @@ class Look:
     n: int
     difference: float  # first minus second
     std_error: float
-    freedom: float  # degrees of Student's test
+    dof: float  # degrees of freedom of Student's test
     statistic: float  # positive where the first is better; a standard normal variable if the systems are equal
 
     def describe(self, boundary: float) -> str:
@@ -207,7 +207,7 @@ def _look(results: Results, n: int, a: SystemValue, b: SystemValue) -> Look:
     return Look(n, *estimate, statistic)
 
 
-def compute_statistic(estimate: float, error: float, freedom: float) -> float:
+def compute_statistic(estimate: float, error: float, dof: float) -> float:
     """Return Student's statistic of an estimate as the normal one with the same p-value.
 
     >>> round(compute_statistic(-2.0, 1.0, 30), 3)
@@ -215,7 +215,7 @@ def compute_statistic(estimate: float, error: float, freedom: float) -> float:
     """
     if not error > 0:
         return math.nan
-    return math.copysign(float(ndtri(stdtr(freedom, -abs(estimate) / error))), estimate)
+    return math.copysign(float(ndtri(stdtr(dof, -abs(estimate) / error))), estimate)
 
 
 def compute_margin(look: Look, boundary: float) -> float:
@@ -224,7 +224,7 @@ def compute_margin(look: Look, boundary: float) -> float:
     >>> round(compute_margin(Look(40, -2.0, 1.0, 30, -1.926), 1.926), 2)
     2.0
     """
-    return -float(stdtrit(look.freedom, float(ndtr(-boundary)))) * look.std_error
+    return -float(stdtrit(look.dof, float(ndtr(-boundary)))) * look.std_error
 
 
 def find_outcome(plan: DecisionPlan, comparison: PlannedComparison, looks: Sequence[Look]) -> str:

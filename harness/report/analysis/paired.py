@@ -65,8 +65,8 @@ def compute_clustered_error(values: F64, clusters: I64 | None = None) -> tuple[f
         return math.nan, 0.0
     scales = 1 / (1 - sizes / n)
     loads = sizes**2 * scales
-    freedom = n**2 / (float(sizes @ sizes) + (float(loads.sum()) ** 2 - float(loads @ loads)) / n**2)
-    return math.sqrt(float(sums**2 @ scales)) / n, freedom
+    dof = n**2 / (float(sizes @ sizes) + (float(loads.sum()) ** 2 - float(loads @ loads)) / n**2)
+    return math.sqrt(float(sums**2 @ scales)) / n, dof
 
 
 def compute_student_quantile(degrees: float, level: float = 1 - LEVEL) -> float:
@@ -154,7 +154,7 @@ def estimate_difference(results: Results, a: SystemValue, b: SystemValue) -> tup
     both = _combine((1.0, -1.0), parts)
     if both is None or not both.varies:
         return first - second, math.nan, math.nan
-    return first - second, both.std_error(), both.freedom
+    return first - second, both.std_error(), both.dof
 
 
 def estimate_middle(
@@ -164,7 +164,7 @@ def estimate_middle(
     middle, both = _combine_middle(results, a, b, human, center)
     if both is None or not both.varies:
         return math.nan, math.nan, math.nan
-    return middle, both.std_error(), both.freedom
+    return middle, both.std_error(), both.dof
 
 
 def _combine_middle(

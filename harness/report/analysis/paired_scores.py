@@ -45,7 +45,7 @@ class ScoreDifference(MeanScore):
     first: str = ""
     second: str = ""
     corrected: float = math.nan  # by Holm's method over the pairs of systems
-    freedom: float = math.inf  # of Student's t
+    dof: float = math.inf  # of Student's t
     n: int = 0  # samples
     discordant: float = math.nan  # share of the samples that two scores of 0 and 1 differ on
 
@@ -59,7 +59,7 @@ class ScoreDifference(MeanScore):
             )
             return least / steps if least < steps * self.discordant else math.nan
         times = n / self.n
-        return compute_detectable_size(self.freedom * times) * self.std_error / math.sqrt(times)
+        return compute_detectable_size(self.dof * times) * self.std_error / math.sqrt(times)
 
     def count_more(self, difference: float) -> int:
         """Return how many samples beyond these resolve a difference."""
@@ -86,7 +86,7 @@ def estimate_mean(values: F64, clusters: I64 | None = None) -> MeanScore:
 def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> ScoreDifference:
     """Test whether the scores of the same samples, shape (n,) each, have the same mean."""
     apart = first - second
-    mean, freedom = _estimate_by_clusters(apart, clusters)
+    mean, dof = _estimate_by_clusters(apart, clusters)
     if clusters is None and _is_binary(first) and _is_binary(second):
         low, high = _compute_newcombe_limits(first, second)
         share = float((first != second).mean())
@@ -97,19 +97,17 @@ def compare_means(first: F64, second: F64, clusters: I64 | None = None) -> Score
         test, p_value = SIGNS, paired.compute_sign_flip_p(sums)
     else:
         test = T if clusters is None else CLUSTERED
-        p_value = float(2 * stdtr(freedom, -abs(mean.value) / mean.std_error))
-    return ScoreDifference(
-        mean.value, mean.std_error, mean.low, mean.high, p_value, test, freedom=freedom, n=len(first)
-    )
+        p_value = float(2 * stdtr(dof, -abs(mean.value) / mean.std_error))
+    return ScoreDifference(mean.value, mean.std_error, mean.low, mean.high, p_value, test, dof=dof, n=len(first))
 
 
 def _estimate_by_clusters(values: F64, clusters: I64 | None) -> tuple[MeanScore, float]:
     """Estimate a mean with Student's interval and its degrees of freedom; equal values do not tell their error."""
     value = float(values.mean())
-    error, freedom = paired.compute_clustered_error(values, clusters)
+    error, dof = paired.compute_clustered_error(values, clusters)
     error = error if error > 1e-12 * float(np.abs(values).max()) else math.nan
-    margin = paired.compute_student_quantile(freedom) * error
-    return MeanScore(value, error, value - margin, value + margin), freedom
+    margin = paired.compute_student_quantile(dof) * error
+    return MeanScore(value, error, value - margin, value + margin), dof
 
 
 def compute_mcnemar_p(first: F64, second: F64) -> float:

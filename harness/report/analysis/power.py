@@ -30,12 +30,12 @@ from openended.harness.results import (
 )
 
 POWER = 0.8
-MOST_FREEDOM = 1e5  # beyond, Student's t is as good as normal
+MOST_DOF = 1e5  # beyond, Student's t is as good as normal
 RESOLVED = Z + NormalDist().inv_cdf(POWER)
 """The smallest difference that is resolved, in standard errors: 2.8."""
 
 
-def compute_detectable_size(freedom: float, level: float = LEVEL) -> float:
+def compute_detectable_size(dof: float, level: float = LEVEL) -> float:
     """Return the difference that Student's test finds with 80 % power, in standard errors (noncentral t).
 
     >>> round(compute_detectable_size(math.inf), 3), round(compute_detectable_size(4), 3)
@@ -43,9 +43,9 @@ def compute_detectable_size(freedom: float, level: float = LEVEL) -> float:
     """
     from scipy.special import nctdtrinc
 
-    limit = compute_student_quantile(freedom, 1 - level)
+    limit = compute_student_quantile(dof, 1 - level)
     normal = limit + NormalDist().inv_cdf(POWER)
-    return float(nctdtrinc(freedom, 1 - POWER, limit)) if freedom < MOST_FREEDOM else normal
+    return float(nctdtrinc(dof, 1 - POWER, limit)) if dof < MOST_DOF else normal
 
 
 def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
@@ -90,13 +90,13 @@ def compute_resolution(
     if not all(error > 0 for (error, _), _ in tests):
         return math.nan
     level = LEVEL / (math.comb(systems, 2) - systems + 2)
-    limits = [compute_student_quantile(freedom, 1 - level) for (_, freedom), _ in tests]
+    limits = [compute_student_quantile(dof, 1 - level) for (_, dof), _ in tests]
 
     def compute_power(difference: float) -> float:
         """Return the probability that all tests are significant, as if they were independent."""
         bounded = zip(tests, limits, strict=True)
         sizes = ((df, (difference + more) / error, limit) for ((error, df), more), limit in bounded)
-        powers = (ndtr(s - t) if df > MOST_FREEDOM else 1 - nctdtr(df, s, t) for df, s, t in sizes)
+        powers = (ndtr(s - t) if df > MOST_DOF else 1 - nctdtr(df, s, t) for df, s, t in sizes)
         return float(math.prod(powers))
 
     bounds = zip(tests, limits, strict=True)

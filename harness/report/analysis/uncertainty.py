@@ -72,19 +72,19 @@ class Errors:
     def estimate(self, item: SystemValue) -> tuple[float, F64 | None, float]:
         """Return a value (in a space of all systems, else as printed), errors to add, and their degrees of freedom."""
         if id(item) not in self._estimates:
-            center, replicates, freedom = item.mean, None, math.inf
+            center, replicates, dof = item.mean, None, math.inf
             if self._results is not None:
                 joint = measured.find_joint_estimate(self._results, item)
                 center, replicates = joint or (item.mean, measured.load_replicates(self._results, item))
             errors: F64 | None = None
             if replicates is not None:
-                errors, freedom = draw_replicate_errors(replicates), replicates.freedom
+                errors, dof = draw_replicate_errors(replicates), replicates.dof
             elif item.seeds > 1 and item.sd > 0:
-                freedom = item.seeds - 1
+                dof = item.seeds - 1
                 names = (item.system, item.metric, item.key, item.signature, *item.axes.values())
                 normal = make_random_stream(0, "verdict", *names).standard_normal(DRAWS)
-                errors = normal * _draw_t_scale(freedom, *names) * (item.sd / math.sqrt(item.seeds))
-            self._estimates[id(item)] = center, errors, freedom
+                errors = normal * _draw_t_scale(dof, *names) * (item.sd / math.sqrt(item.seeds))
+            self._estimates[id(item)] = center, errors, dof
         return self._estimates[id(item)]
 
 
@@ -94,7 +94,7 @@ def draw_replicate_errors(replicates: Replicates) -> F64 | None:
     if not np.isfinite(deviations).all():
         return None
     errors: F64 = (_draw_weights(len(deviations)) @ deviations) / math.sqrt(len(deviations))
-    return errors * _draw_t_scale(replicates.freedom) if errors.any() else errors
+    return errors * _draw_t_scale(replicates.dof) if errors.any() else errors
 
 
 @lru_cache(maxsize=4)
@@ -104,9 +104,9 @@ def _draw_weights(count: int) -> F64:
 
 
 @lru_cache(maxsize=256)
-def _draw_t_scale(freedom: float, *names: str) -> F64:
+def _draw_t_scale(dof: float, *names: str) -> F64:
     """Return factors that turn normal draws into draws of Student's t; values without `names` share them."""
-    scale: F64 = np.sqrt(freedom / chdtri(freedom, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
+    scale: F64 = np.sqrt(dof / chdtri(dof, make_random_stream(0, "verdict scale", *names).random(DRAWS)))
     return scale
 
 

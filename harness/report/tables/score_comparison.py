@@ -156,12 +156,9 @@ def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores
         n = len(next(iter(part.scores.values())))
         words = f"{n:,} samples"
         if part.clusters is not None:
-            count, freedom = (
-                part.clusters.max() + 1,
-                compute_clustered_error(np.arange(n, dtype=float), part.clusters)[1],
-            )
+            count, dof = (part.clusters.max() + 1, compute_clustered_error(np.arange(n, dtype=float), part.clusters)[1])
             words += f" in {count:,} clusters" + (
-                f", worth {freedom + 1:,.0f} of equal size" if freedom < 0.9 * count - 1 else ""
+                f", worth {dof + 1:,.0f} of equal size" if dof < 0.9 * count - 1 else ""
             )
         words += f", {part.dropped:,} dropped that some systems lack" if part.dropped else ""
         sizes.setdefault(words, []).append(part.metric)

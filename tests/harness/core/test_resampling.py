@@ -126,25 +126,25 @@ def test_degrees_of_freedom_are_those_of_all_parts():
     """Satterthwaite: (sum of v)^2 / sum of v^2 / degrees; the parts of halves are subtracted, so that few are left."""
     rng = np.random.default_rng(0)
     alone = Replicates(rng.normal(size=(1, 200)))
-    assert alone.freedom == pytest.approx(199)
+    assert alone.dof == pytest.approx(199)
     a, b = float(np.var(alone.draws[0], ddof=1)), 2.0 / 3
     three = np.array([0.0, 2.0, np.sqrt(3) + 1])
     seeds = Replicates(alone.draws, three / three.std(ddof=1) * np.sqrt(2))
-    assert seeds.freedom == pytest.approx((a + b) ** 2 / (a**2 / 199 + b**2 / 2))
-    assert 1 < seeds.freedom < 30
+    assert seeds.dof == pytest.approx((a + b) ** 2 / (a**2 / 199 + b**2 / 2))
+    assert 1 < seeds.dof < 30
     # Halves whose difference outweighs their mean: A - T is the variance, A and T are what is estimated.
     one, both = rng.normal(size=100), 0.3 * rng.normal(size=100)
     halves = Replicates(np.stack([both + one, both - one]), np.array([0.0, 0.1]))
     a, t, n = float(np.mean(one**2)), float(np.var(both, ddof=1)), 0.005 / 2
     assert halves.std_error() ** 2 == pytest.approx(a - t + n)
-    assert halves.freedom == pytest.approx((a - t + n) ** 2 / ((a**2 + t**2) / 99 + n**2 / 1))
+    assert halves.dof == pytest.approx((a - t + n) ** 2 / ((a**2 + t**2) / 99 + n**2 / 1))
     # 20 prompts: the bootstrap's variance is 19 / 20 of the right one, and 199 draws and 20 prompts estimate it.
     few = Replicates(alone.draws, prompts=20)
     assert few.std_error() == pytest.approx(alone.std_error() * math.sqrt(20 / 19))
-    assert few.freedom == pytest.approx(1 / (1 / 199 + 1 / 19))
+    assert few.dof == pytest.approx(1 / (1 / 199 + 1 / 19))
     for scale in (1e-120, 1e120):  # the square of the variance leaves the range of float64
         scaled = dataclasses.replace(seeds, draws=seeds.draws * scale, repeats=seeds.repeats * scale)
-        assert scaled.freedom == pytest.approx(seeds.freedom)
+        assert scaled.dof == pytest.approx(seeds.dof)
     assert combine_replicates((1.0, -1.0), (few, few)).prompts == few.map(np.exp).prompts == 20
     assert Replicates(halves.draws, halves.repeats, prompts=20).std_error() == halves.std_error()
 

@@ -212,11 +212,11 @@ def test_heads_that_share_keys_attend_by_products_whose_rows_stand_alone(shared,
         at, end = slice(row, row + 1), round_up_to_tiles(length, 16)
         alone = base.attend_one_token(query[at], keys[at, :, :end], values[at, :, :end], mask[at, ..., :end])
         assert torch.equal(alone, together[at])
-    monkeypatch.setattr(base, "has_steady_products", lambda *_: False)
+    monkeypatch.setattr(base, "has_batch_invariant_products", lambda *_: False)
     torch.testing.assert_close(together, base.attend_one_token(query, keys, values, mask), atol=1e-5, rtol=1e-5)
 
 
 def test_a_product_that_depends_on_the_other_rows_is_found(monkeypatch):
     whole = base._attend_by_products
     monkeypatch.setattr(base, "_attend_by_products", lambda query, *rest: whole(query, *rest) + 1e-6 * len(query))
-    assert not base.has_steady_products.__wrapped__(2, 3, 32, 32, torch.get_num_threads())
+    assert not base.has_batch_invariant_products.__wrapped__(2, 3, 32, 32, torch.get_num_threads())

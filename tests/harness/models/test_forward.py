@@ -14,7 +14,7 @@ from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecErr
 from openended.harness.models import embedder as f, failures, finetune_classifier, score, tokenizer as tokenizers_
 from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.failures import check_finite, check_logits
-from openended.harness.models.forward import ForwardRow, Pool, is_steady, run_forward
+from openended.harness.models.forward import ForwardRow, Pool, is_batch_invariant, run_forward
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
@@ -223,8 +223,8 @@ def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
         return pool.vectors[0], nll.reshape(len(part), 128)
 
     together = read(list(range(len(rows))))
-    assert is_steady(model) == (name not in ("falcon", "mixtral", "qwen2_moe"))
-    if is_steady(model):
+    assert is_batch_invariant(model) == (name not in ("falcon", "mixtral", "qwen2_moe"))
+    if is_batch_invariant(model):
         for part in ([2], [4, 0], [7, 3, 1]):
             for alone, all_texts in zip(read(part), together, strict=True):
                 assert np.array_equal(alone, all_texts[part])

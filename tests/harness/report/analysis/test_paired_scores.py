@@ -158,9 +158,9 @@ def test_the_resolved_difference_is_found_with_80_percent_power(clusters):
     rng = np.random.default_rng(3)
     first, second = rng.normal(size=(2, 120))
     test = compare_means(first, second, clusters)
-    freedom = test.freedom
+    dof = test.dof
     away = test.resolve() / test.std_error
-    assert stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, away) == pytest.approx(0.8, abs=1e-6)
+    assert stats.nct.sf(stats.t.ppf(0.975, dof), dof, away) == pytest.approx(0.8, abs=1e-6)
     assert test.count_more(test.resolve()) == 0
     assert test.resolve(120 + test.count_more(test.resolve() / 3)) == pytest.approx(test.resolve() / 3, rel=0.01)
 
