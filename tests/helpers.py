@@ -118,7 +118,7 @@ def copy_without(folder: Path, tmp_path: Path, *names: str) -> ModelSpec:
 def undrawn_figures() -> Iterator[None]:
     """Make the figures of reports, but do not render them: that takes most of a report's time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("openended.harness.report.figures.drawing.save_pictures", lambda *_: [])
+        patch.setattr("openended.harness.report.figures.draw.save_pictures", lambda *_: [])
         yield
 
 

@@ -189,7 +189,6 @@ from .text import (
     redact_keys as redact_keys,
     split_words as split_words,
     take_first_words as take_first_words,
-    unescape_mathtext as unescape_mathtext,
 )
 from .types import (
     F64 as F64,

@@ -140,11 +140,6 @@ def escape_mathtext(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def unescape_mathtext(text: str) -> str:
-    """Undo `escape_mathtext`."""
-    return text.replace(r"\$", "$")
-
-
 def take_first_words(text: str, most: int, by_chars: bool = False) -> str:
     """Return the text up to the end of its `most`-th whitespace word or character; all of it where it has no more.
 

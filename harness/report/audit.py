@@ -3,6 +3,7 @@
 import numpy as np
 
 from openended.harness.audit import Audit
+from openended.harness.report.analysis.paired import Z
 from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.harness.report.tables.frame import Filled, build_frame, make_quantity
 from openended.harness.report.tables.pivot import build_tables
@@ -26,7 +27,7 @@ def build_audit_table(audit: Audit) -> Table:
 def plot_transform(audit: Audit) -> Plot:
     """Show the transform of the tokens: flat if they were drawn from Q."""
     bins = len(audit.transform)
-    error = np.full(bins + 1, 1.96 * np.sqrt(bins / max(audit.tokens, 1)))
+    error = np.full(bins + 1, Z * np.sqrt(bins / max(audit.tokens, 1)))
     edges = np.linspace(0, 1, bins + 1)
     density = np.array([*audit.transform, audit.transform[-1]]) * bins / max(audit.tokens, 1)
     series = [

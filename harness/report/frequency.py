@@ -5,16 +5,15 @@ import math
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from scipy.stats import t
 
 from openended.harness.core import F64, DataError, escape_csv_cell, make_random_stream, open_for_replacement
 from openended.harness.imported import TextSelection, read_texts
+from openended.harness.report.analysis.paired import compute_student_quantile
+from openended.harness.report.figures.draw import draw_plots
+from openended.harness.report.figures.plot import Panel, Plot, Series
 from openended.metrics.judgments import read_rows
 
 LEVEL = 0.90
@@ -47,7 +46,7 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
         "count": [counts[text] for text in texts],
         "rating": [float(v.mean()) for v in values],
         "reach": [
-            t.ppf((1 + LEVEL) / 2, len(v) - 1) * v.std(ddof=1) / math.sqrt(len(v)) if len(v) > 1 else math.nan
+            compute_student_quantile(len(v) - 1, LEVEL) * v.std(ddof=1) / math.sqrt(len(v)) if len(v) > 1 else math.nan
             for v in values
         ],
     }
@@ -78,17 +77,12 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
         writer.writerow(sentences.columns)
         for text, count, rating, reach in sentences.itertuples(index=False, name=None):
             writer.writerow((escape_csv_cell(str(text)), f"{count:g}", f"{rating:.4g}", f"{reach:.4g}"))
-    figure = Figure(figsize=(3.4, 2.6), layout="constrained", dpi=200)
-    panel = figure.subplots()
-    reaches = sentences["reach"].fillna(0.0)
-    style: dict[str, Any] = {"fmt": "o", "markersize": 3, "capsize": 1.5, "linewidth": 0.8}
-    panel.errorbar(sentences["count"], sentences["rating"], yerr=reaches, **style)
-    panel.set(xscale="log", xlabel="occurrences in the corpus", ylabel="typicality (mean rating)")
     r, low, high = correlate_frequency(sentences)
-    panel.set_title(f"r = {r:.2f} [{low:.2f}, {high:.2f}]", fontsize=8)
-    picture = out.with_suffix(".png")
-    with open_for_replacement(picture, "wb") as handle:
-        cast("Any", FigureCanvasAgg(figure)).print_png(handle, metadata={"Software": None})
+    reaches = sentences["reach"].fillna(0.0)
+    points = Series(mark="dots", x=sentences["count"], y=sentences["rating"], below=reaches, above=reaches)
+    options = {"xscale": "log", "xlabel": "occurrences in the corpus", "ylabel": "typicality (mean rating)"}
+    plot = Plot([Panel([points], options=options | {"title": f"r = {r:.2f} [{low:.2f}, {high:.2f}]"})])
+    (picture,) = draw_plots({out.stem: plot}, out.parent, "Typicality", "")
     message = f"r = {r:.2f} [{low:.2f}, {high:.2f}] between log-frequency and typicality; {len(sentences)} sentences"
     left_out = [f"{absent} rated sentences are not in the corpus and were left out"] if absent else []
-    return [message, "interval: 90 %, percentile bootstrap over sentences", *left_out, f"{out}, {picture}"]
+    return [message, "interval: 90 %, percentile bootstrap over sentences", *left_out, f"{out}, {picture.png}"]

@@ -133,4 +133,23 @@ def _draw(
 
     with drawing.apply_style():
         figures = {stem: drawing.draw_plot(plot, declared[stem], styles) for stem, plot in plots.items()}
-        return drawing.save_pictures(figures, folder, declared, name)
+        return save_pictures(
+            {s: figure for s, figure in figures.items() if figure}, plots, folder, declared, styles, name
+        )
+
+
+def save_pictures(
+    figures: Mapping[str, Any], plots: Mapping[str, Plot], folder: Path, declared: Mapping[str, Declaration],
+    styles: SystemStyles, name: str,
+) -> list[Picture]:  # fmt: skip
+    """Write drawn figures, each under its stem, with their content for the page."""
+    from openended.harness.report.figures import drawing, interactive
+
+    pictures = []
+    for stem, figure in figures.items():
+        declaration = declared[stem]
+        rest = "" if len(declaration.x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
+        title = ": ".join(filter(None, (declaration.title, rest)))
+        content = interactive.describe_plot(plots[stem], declaration, styles)
+        pictures.append(Picture(drawing.save(figure, folder, stem), title, declaration.caption, content))
+    return pictures

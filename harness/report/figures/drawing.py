@@ -24,16 +24,7 @@ from matplotlib.transforms import Bbox
 
 from openended.harness.core import F64, escape_mathtext, open_for_replacement
 from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series, arrange_panels
-from openended.harness.report.figures.trace import trace_figure
-from openended.harness.report.tables.pictures import (
-    COLORS,
-    COLUMN,
-    PAGE,
-    RESOLUTION,
-    Picture,
-    SystemStyles,
-    choose_style,
-)
+from openended.harness.report.tables.pictures import COLORS, COLUMN, PAGE, RESOLUTION, SystemStyles, choose_style
 
 log = logging.getLogger(__name__)
 LINE, LETTER, HANDLE = 0.14, 0.066, 0.42  # inches of a legend: a line, a letter, the mark with its spaces
@@ -44,19 +35,7 @@ DIGIT, GAP = 4.5, 4.0  # points of a digit of a tick's label, and between two la
 MOST_TICKS = 9
 FEW_DECADES = 300  # times the smallest value: from there on a logarithmic axis has ticks at powers of 10 alone
 SMALL = 6.5  # size of a title that would touch the next one
-PANEL_OPTIONS = (
-    "grid",
-    "margins",
-    "ticks",
-    "integers",
-    "plain",
-    "turn",
-    "most",
-    "least",
-    "wide",
-    "outer",
-    "tick_params",
-)
+PANEL_OPTIONS = ("grid", "margins", "ticks", "integers", "plain", "turn", "most", "wide", "outer", "tick_params")
 """Options of a panel that `Axes.set` lacks: see `_set_options`."""
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 7.5, "axes.titlesize": 8,
@@ -117,9 +96,8 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
     )
     looks = choose_looks(panels, styles, declaration.lines)
     for index, (panel, where) in enumerate(zip(panels, axes, strict=True)):
-        curves = list(dict.fromkeys(s.label for s in panel.series if s.mark == "curve"))
         for series in panel.series:
-            look = {**looks.get(_identify(series), choose_style(0)), **series.look}
+            look = find_look(series, looks, panel)
             if end := look.pop("end", ""):  # the name of a line, outside the axes
                 where.annotate(
                     end, (series.x[-1], series.y[-1]), xytext=(3, 0), textcoords="offset points", va="center",
@@ -127,10 +105,6 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
                 )  # fmt: skip
             if series.label:
                 look["label"] = escape_mathtext(series.label)
-            if series.mark == "curve":
-                count, rank = len(series.x), curves.index(series.label)
-                step = max(1, count // MARKERS_PER_CURVE)  # staggered, so that coinciding curves show
-                look = {"markevery": (min(count - 1, step * rank // len(curves)), step)} | look
             _draw_series(where, series, look)
         _set_options(where, panel.options)
         if index % declaration.per_row == 0 and "outer" in panel.options:
@@ -151,6 +125,19 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
 
 def _identify(series: Series) -> str:
     return series.style or series.label
+
+
+def find_look(series: Series, looks: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
+    """Return color, marker, dash and other options of a series."""
+    look = {**looks.get(_identify(series), choose_style(0)), **series.look}
+    if series.mark == "line" and len(series.x) > CROWDED:
+        look["marker"] = ""
+    if series.mark == "curve":
+        curves = list(dict.fromkeys(s.label for s in panel.series if s.mark == "curve"))
+        count, step = len(series.x), max(1, len(series.x) // MARKERS_PER_CURVE)
+        first = step * curves.index(series.label) // len(curves)  # staggered, so that coinciding curves show
+        look = {"markevery": (min(count - 1, first), step)} | look
+    return look
 
 
 def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
@@ -178,11 +165,10 @@ def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
     line = {name: value for name, value in look.items() if name != "alpha"}
     match series.mark:
         case "line" | "curve":
-            crowded = {"marker": ""} if series.mark == "line" and len(x) > CROWDED else {}
             if series.below is not None and (np.any(series.below) or np.any(series.above)):
                 band = np.asarray(y) - series.below, np.asarray(y) + series.above
                 panel.fill_between(x, *band, color=color, alpha=look.get("alpha", 0.18), linewidth=0)
-            panel.plot(x, y, **line | crowded)
+            panel.plot(x, y, **line)
         case "path" | "dots":
             line |= {"linestyle": ""} if series.mark == "dots" else {}
             errors = [
@@ -209,7 +195,9 @@ def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
             panel.axhspan(y[0] - series.below[0], y[0] + series.above[0], color=color, alpha=0.15, linewidth=0)
             panel.axhline(y[0], **{key: value for key, value in line.items() if key != "marker"})
         case "ellipse":
-            _draw_ellipse(panel, np.column_stack([x, y]), color)
+            center, width, height, angle = fit_ellipse(np.column_stack([x, y]))
+            edge: dict[str, Any] = {"facecolor": color, "alpha": 0.2, "edgecolor": color, "linewidth": 0.8}
+            panel.add_patch(Ellipse(center, width, height, angle=angle, **edge))
         case "region":
             panel.fill(x, y, color=color, alpha=look.get("alpha", 0.15), linewidth=0)
         case "cells":
@@ -220,14 +208,12 @@ def _draw_series(panel: Axes, series: Series, look: dict[str, Any]) -> None:
             panel.contour(x, y, z, levels=[0.0], colors="#777777", linewidths=0.6)
 
 
-def _draw_ellipse(panel: Axes, points: Any, color: str) -> None:  # noqa: ANN401 - shape (points, 2)
-    """Draw two standard deviations to both sides of the mean, along the principal axes."""
+def fit_ellipse(points: F64) -> tuple[tuple[float, float], float, float, float]:
+    """Return center, width, height and angle of two standard deviations to both sides of the mean of points."""
     variances, directions = np.linalg.eigh(np.cov(points.T))
     width, height = map(float, 2 * 2 * np.sqrt(np.clip(variances[::-1], 0, None)))
     angle = math.degrees(math.atan2(directions[1, 1], directions[0, 1]))
-    center = (float(points[:, 0].mean()), float(points[:, 1].mean()))
-    look: dict[str, Any] = {"facecolor": color, "alpha": 0.2, "edgecolor": color, "linewidth": 0.8}
-    panel.add_patch(Ellipse(center, width, height, angle=angle, **look))
+    return (float(points[:, 0].mean()), float(points[:, 1].mean())), width, height, angle
 
 
 def _draw_cells(panel: Axes, series: Series) -> None:
@@ -253,8 +239,8 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
     """Set the options of a panel: those of `Axes.set`, and our own.
 
     `grid`: whether or along which axis; `margins`; `ticks`: an axis → its most ticks; `integers`: axes of whole
-    numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`, `least`: an
-    axis → its largest and smallest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left
+    numbers; `plain`: logarithmic axes with plain numbers; `turn`: degrees of the names along x; `most`: an axis → its
+    largest limit; `wide`: letters beyond which a title is small; `outer`: the label of y, left
     of a row; `tick_params`.
     """
 
@@ -306,12 +292,9 @@ def _set_options(panel: Axes, options: Mapping[str, Any]) -> None:
         panel.grid(visible=bool(extra["grid"]), axis=extra["grid"] or "both")
     for name in axes:
         _widen_constant_axis(panel, name)
-    for bound, choose in (("most", min), ("least", max)):
-        for name, value in extra.get(bound, {}).items():
-            ends = list(getattr(panel, f"get_{name}lim")())
-            at = int(bound == "most")
-            ends[at] = choose(ends[at], value)
-            getattr(panel, f"set_{name}lim")(*ends)
+    for name, value in extra.get("most", {}).items():
+        low, high = getattr(panel, f"get_{name}lim")()
+        getattr(panel, f"set_{name}lim")(low, min(high, value))
 
 
 def _widen_constant_axis(panel: Axes, name: str) -> None:
@@ -393,20 +376,6 @@ def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, 
             line = {"arrowstyle": "-", "linewidth": 0.4, "color": color, "shrinkA": 0, "shrinkB": 0}
             panel.annotate("", (x, y), **position, arrowprops=line).set_in_layout(False)
             occupied = np.concatenate([occupied, leader])
-
-
-def save_pictures(
-    figures: Mapping[str, Figure | None], folder: Path, declared: Mapping[str, Declaration], name: str
-) -> list[Picture]:
-    """Write drawn figures, each under its stem, and read their content off them."""
-    pictures = []
-    for stem, figure in figures.items():
-        if figure is not None:
-            png = save(figure, folder, stem)
-            rest = "" if len(declared[stem].x) == 1 else stem.removeprefix(name).strip("-").replace("_", " ")
-            title = ": ".join(filter(None, (declared[stem].title, rest)))
-            pictures.append(Picture(png, title, declared[stem].caption, trace_figure(figure)))
-    return pictures
 
 
 def save(figure: Figure, folder: Path, name: str) -> Path:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from openended.harness.core import SpecError, parse_signature, suggest
 from openended.harness.report.tables.selection import select_pairs
@@ -85,8 +85,6 @@ class Declaration:
     """Name of a panel → its options, in this order. A panel with `where` shows the series with these axes."""
     panel: Mapping[str, Any] = field(default_factory=dict)
     """Options of every panel, as of `matplotlib.axes.Axes.set`, and those of `draw.py`."""
-    marks: Mapping[str, str] = field(default_factory=dict)
-    """Mark of an analysis → the one to draw."""
     height: float = 2.5
     width: float | None = None
     """Inches, the height of one row of panels. Without: a column of a paper for one panel, else a page."""
@@ -171,7 +169,6 @@ def arrange_panels(plot: Plot, declaration: Declaration) -> list[Panel]:
     panels = []
     for panel in chosen or plot.panels:
         named = [dataclasses.replace(s, label=names.get(s.label, s.label)) for s in panel.series]
-        marked = [dataclasses.replace(s, mark=cast("Mark", declaration.marks.get(s.mark, s.mark))) for s in named]
         visible = panel.options if chosen else {**panel.options, **declaration.panel}
-        panels.append(Panel(sorted(marked, key=rank), panel.name, visible))
+        panels.append(Panel(sorted(named, key=rank), panel.name, visible))
     return panels

@@ -52,7 +52,7 @@ def write_page(
 
     What its texts fail with is logged, and is added to `failures`; tables and figures are on the page anyway.
 
-    A picture with a trace (its content as plain data) is interactive. Where two reports are compared, the texts are
+    A picture with its content as plain data is interactive. Where two reports are compared, the texts are
     those of `compared_results`: prefix of the systems' names → results. A leaderboard has a filter and no texts.
     """
     sources = [] if leaderboard else list((compared_results or {"": results}).items())
@@ -63,8 +63,8 @@ def write_page(
     contents["styles"] = list_system_styles(results, tables)
     parts["contents"] = to_script_json(contents)
     parts["stories"] = to_script_json(to_json(collect_cell_details(results, tables)))
-    traces = {picture.png.stem: picture.trace for picture in pictures if picture.trace is not None}
-    parts |= {"figures": to_script_json(to_json(traces))} if traces else {}
+    contents_of = {picture.png.stem: picture.content for picture in pictures if picture.content is not None}
+    parts |= {"figures": to_script_json(to_json(contents_of))} if contents_of else {}
     parts |= {"why": to_script_json(explanations)} if explanations else {}
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     script = "".join((FOLDER / "js" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)

@@ -112,8 +112,8 @@ def build_correction_frame(
             labels.append(f"{system.name}: {metric}" if len(pairs) > 1 or len(systems) > 1 else metric)
             estimate = score.corrected
             rows.append((
-                score.judge, _make_cell(score.people, score.low, score.high),
-                _make_cell(float(estimate.values[0]), float(estimate.low[0]), float(estimate.high[0])),
+                score.judge, make_cell(score.people, interval=(score.low, score.high)),
+                make_cell(float(estimate.values[0]), interval=(float(estimate.low[0]), float(estimate.high[0]))),
                 score.rated, float(estimate.worth[0]), score.agreement,
             ))  # fmt: skip
     heads = (
@@ -123,10 +123,6 @@ def build_correction_frame(
     )  # fmt: skip
     columns = list(zip(heads, zip(*rows, strict=True), strict=True))
     return build_frame("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
-
-
-def _make_cell(value: float, low: float, high: float) -> Cell:
-    return make_cell(value, interval=(low, high) if math.isfinite(low + high) else None)
 
 
 # Judgments of a study: mean ratings, and abilities from pairs --------------------------------------------------------
@@ -160,7 +156,10 @@ def build_study_correction_frame(rows: Sequence[Mapping[str, Any]], people: Path
             continue
         worth += corrected.worth.tolist()
         ends = zip(corrected.values, corrected.low, corrected.high, strict=True)
-        cells |= {(name, criterion): _make_cell(*end) for name, end in zip(system or players, ends, strict=True)}
+        cells |= {
+            (name, criterion): make_cell(value, interval=end)
+            for name, (value, *end) in zip(system or players, ends, strict=True)
+        }
     number = len({unit[0] for unit in by_judge.keys() & by_people.keys()})
     more = float(np.nan_to_num(np.nanmedian(worth))) if worth else 0.0
     remark = f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median). {EXPLAINED}"

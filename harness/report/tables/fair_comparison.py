@@ -257,9 +257,8 @@ def _build_best_of_n_frame(part: TablePart, pair: Pair) -> Frame | None:
     columns: list[Filled] = [(make_quantity("", "settings", "settings", decimals=0), [c.settings for c in curves])]
     digits = 0
     for n in sorted({n for n in COUNTS if n <= most} | {most}):
-        cells = []
-        for value, half in (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves):
-            cells.append(make_cell(value, interval=(value - half, value + half) if math.isfinite(half) else None))
+        values = (((c.fresh if fresh else c.seen)[n - 1], c.half[n - 1]) for c in curves)
+        cells = [make_cell(value, interval=(value - half, value + half)) for value, half in values]
         digits = max(choose_column_decimals(cells), 3 if most > 1 and direction == "higher" else 0)
         columns.append((make_quantity(*pair, f"N={n}", direction, digits, first.signature), cells))
     if fresh:

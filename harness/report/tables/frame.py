@@ -118,7 +118,7 @@ def make_quantity(
 
 
 def make_cell(
-    value: float = math.nan, sd: float = math.nan, n: int = 0, *, interval: tuple[float, float] | None = None,
+    value: float = math.nan, sd: float = math.nan, n: int = 0, *, interval: Sequence[float] | None = None,
     **fields: Any,  # noqa: ANN401 - of `FIELDS`
 ) -> Cell:  # fmt: skip
     """Return the cell of a number with its standard deviation over n seeds, its interval, and any other fields."""

@@ -78,8 +78,7 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
         if item is None:
             return make_cell(note=f"No judgments for the criterion {criterion}.")
         margin = Z * item.metric_error
-        interval = (item.mean - margin, item.mean + margin) if math.isfinite(margin) else None
-        return make_cell(item.mean, n=1, interval=interval)
+        return make_cell(item.mean, n=1, interval=(item.mean - margin, item.mean + margin))
 
     fields = parse_signature(items[0].signature)
     columns = []

@@ -29,7 +29,7 @@ class Picture(NamedTuple):
     png: Path
     title: str
     caption: str
-    trace: Any = None  # its content as plain data, which the page makes interactive; None for a figure of other things
+    content: Any = None  # as plain data, which the page makes interactive; None for a figure of other things
 
 
 def choose_style(index: int) -> dict[str, Any]:

@@ -146,8 +146,7 @@ def _build_difference_frame(
 
 
 def _make_cell(mean: MeanScore) -> Cell:
-    interval = (mean.low, mean.high) if math.isfinite(mean.low + mean.high) else None
-    return make_cell(mean.value, interval=interval, error=mean.std_error)
+    return make_cell(mean.value, interval=(mean.low, mean.high), error=mean.std_error)
 
 
 def _list_remarks(systems: Sequence[SystemScores], paired: Sequence[PairedScores]) -> list[str]:

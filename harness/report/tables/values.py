@@ -293,10 +293,11 @@ class _ValueFrame:
         sides = ("human", "ceiling") if self.layout.ceilings else ("human",)
         humans = [i for i in self.part.items if i.system in sides and i.pair in self.pairs]
         sorted_humans = measured.sort_values(humans, (*self.varying, *axes))
+        exact = {i.signature for i in humans if i.system == "human"}
         rows: dict[str, tuple[list[Cell], SystemValue]] = {}  # by what is printed
         for items in group_by(sorted_humans, lambda item: tuple(item.axes[a] for a in axes)).values():
             same = [m for m in self.models if measured.has_same_data(items[0], m)] or self.models
-            cells = [_build_human_cell(items, *column, same) for column in columns]
+            cells = [_build_human_cell(items, *column, exact, same) for column in columns]
             rows.setdefault(repr([cell | {"source": None} for cell in cells]), (cells, items[0]))
         firsts = [item for _, item in rows.values()]
         labels = measured.label_systems(firsts, self.outer) if len(rows) > 1 else ["human"]
@@ -317,12 +318,13 @@ def _label_value(where: Mapping[str, str], axis: str) -> list[str]:
 
 
 def _build_human_cell(
-    items: Sequence[SystemValue], column: Cell, signatures: set[str], models: Sequence[SystemValue]
+    items: Sequence[SystemValue], column: Cell, signatures: set[str], exact: set[str], models: Sequence[SystemValue]
 ) -> Cell:
-    """Build the cell of a human value or ceiling; the number of texts may differ from that of the systems."""
+    """Build the cell of a human value or ceiling; of another number of texts only if none has that of the systems."""
     values = [i for i in items if i.pair == (column["name"], column["key"])]
     for item in sorted(values, key=lambda i: (i.system != "human", i.signature != column["signature"])):
-        fits = any(compare_signatures(item.signature, s) in ([], ["n"]) for s in signatures)
+        may_differ = ["n"] if item.system != "human" or not exact & signatures else []
+        fits = any(compare_signatures(item.signature, s) in ([], may_differ) for s in signatures)
         if math.isfinite(item.mean) and fits:
             return make_cell(item.mean, source=item) if item.system == "human" else build_ceiling_cell(item, column)
     family = next((i.family for i in models if i.metric == column["name"]), "")

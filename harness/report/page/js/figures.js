@@ -1,4 +1,4 @@
-// Interactive figures, redrawn from the static ones: a point shows its value, the legend toggles systems.
+// Interactive figures of the same numbers as the static ones: a point shows its value, the legend toggles systems.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGINS = { left: 62, right: 12, top: 26, bottom: 46 };
@@ -17,22 +17,20 @@ function createSvg(tag, attributes, ...children) {
 async function startFigures() {
   const figures = document.querySelectorAll("figure[data-figure]");
   if (!figures.length || !document.getElementById("part-figures")) return;
-  const traces = await loadPart("figures");
+  const figureContents = await loadPart("figures");
   for (const figure of figures) {
-    const trace = traces[figure.dataset.figure];
-    if (trace) drawFigure(figure, trace);
+    const content = figureContents[figure.dataset.figure];
+    if (content) drawFigure(figure, content);
   }
 }
 
-function drawFigure(figure, trace) {
+function drawFigure(figure, content) {
   const picture = $(".wide", figure);
   const tip = createElement("p", { class: "tip", role: "status" }, "Hover over a point, or use the arrow keys; Enter shows details.");
-  // Panels in a row share the tick labels of the first.
-  const shared = trace.panels.find((panel) => panel.y.ticks.some(([, text]) => text))?.y.ticks ?? [];
-  const size = trace.panels.length > 1 ? SEVERAL : SINGLE;
-  const panels = createElement("div", { class: "panels" }, ...trace.panels.map((panel) => drawPanel(panel, size, tip, shared)));
+  const size = content.panels.length > 1 ? SEVERAL : SINGLE;
+  const panels = createElement("div", { class: "panels" }, ...content.panels.map((panel) => drawPanel(panel, size, tip)));
   const still = createElement("details", { class: "still" }, createElement("summary", {}, "Static picture"));
-  picture.before(panels, createLegend(trace, panels), tip, still);
+  picture.before(panels, createLegend(content, panels), tip, still);
   still.append(picture);
 }
 
@@ -48,8 +46,7 @@ const adaptColor = (color) => (color === "#222222" ? "currentColor" : color);
 
 const clips = { count: 0 };
 
-function drawPanel(drawn, size, tip, sharedTicks) {
-  const panel = drawn.y.ticks.some(([, text]) => text) ? drawn : { ...drawn, y: { ...drawn.y, ticks: sharedTicks } };
+function drawPanel(panel, size, tip) {
   const longest = Math.max(0, ...panel.y.ticks.map(([, text]) => text.length));
   const left = Math.min(150, Math.max(MARGINS.left, 20 + 6.2 * longest));
   const [right, top, bottom] = [size.width - MARGINS.right, MARGINS.top, size.height - MARGINS.bottom];
@@ -195,8 +192,8 @@ async function showPointDetails({ system, values }) {
   openDialog(system || "value", pairs, createReadButton(row?.label ?? system));
 }
 
-function createLegend(trace, panels) {
-  const labeled = trace.panels.flatMap((panel) => panel.series.filter(({ label }) => label));
+function createLegend(content, panels) {
+  const labeled = content.panels.flatMap((panel) => panel.series.filter(({ label }) => label));
   const series = [...new Map(labeled.toReversed().map((entry) => [entry.label, entry])).values()].reverse();
   const buttons = series.map((entry) => {
     const mark = createSvg("svg", { viewBox: "0 0 26 14", width: 26, height: 14, "aria-hidden": "true" });

@@ -16,8 +16,8 @@ from openended.harness.report.build import build_report, make_tables
 from openended.harness.report.figures import draw as draw_module, drawing, matrices, people
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
-from openended.harness.report.figures.plot import Panel, Plot, Series
-from openended.harness.report.figures.trace import trace_figure
+from openended.harness.report.figures.interactive import describe_plot
+from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.report.tables.pictures import COLORS, STYLES, SystemStyles, choose_style
@@ -223,52 +223,52 @@ def test_a_report_runs_without_the_folder_of_figures(tmp_path, monkeypatch, capl
 
 
 @pytest.mark.slow
-def test_every_figure_of_a_grid_is_traced_in_one_color_per_system(tmp_path):
+def test_every_figure_of_a_grid_is_interactive_in_one_color_per_system(tmp_path):
     results = read_results([quickstart(tmp_path, decoders=("greedy", "ancestral", "nucleus"), texts=False)])
     pictures = draw_all(results, tmp_path / "figures")
-    traces = {p.png.stem: p.trace for p in pictures}
-    assert all(traces.values())
-    assert {"divergence", "zipf", "metrics", "precision_recall", "quality_diversity"} <= set(traces)
+    contents = {p.png.stem: p.content for p in pictures}
+    assert all(contents.values())
+    assert {"divergence", "zipf", "metrics", "precision_recall", "quality_diversity"} <= set(contents)
     for picture in pictures:
         assert picture.png.read_bytes().startswith(b"\x89PNG")
         assert picture.png.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     colors = {}
-    for trace in traces.values():
-        for series in (s for panel in trace["panels"] for s in panel["series"] if s["label"] not in ("", "human")):
+    for content in contents.values():
+        for series in (s for panel in content["panels"] for s in panel["series"] if s["label"] not in ("", "human")):
             colors.setdefault(series["label"].partition(" (")[0], set()).add(series["color"])
     assert all(len(used) == 1 for used in colors.values())
     assert len(set.union(*colors.values())) == len(colors) == 3
-    panel = next(p for p in traces["metrics"]["panels"] if p["title"].startswith("MAUVE"))
+    panel = next(p for p in contents["metrics"]["panels"] if p["title"].startswith("MAUVE"))
     drawn = sorted(x for series in panel["series"] for x, _ in series["points"])
     means = sorted(i.mean for i in results.values if (i.system, i.key) == ("model", "mauve"))
     assert drawn == [float(f"{m:.6g}") for m in means]
     assert [text for _, text in panel["y"]["ticks"]] == ["greedy", "ancestral", "nucleus p=0.95"]
     assert ["across" in series for series in panel["series"]] == [False, True, True]  # greedy has no error
-    assert traces["quality_diversity"]["panels"][0]["x"]["kind"] == "log"
-    labels = {one["label"].partition(" (")[0] for one in traces["divergence"]["panels"][0]["series"]}
+    assert contents["quality_diversity"]["panels"][0]["x"]["kind"] == "log"
+    labels = {one["label"].partition(" (")[0] for one in contents["divergence"]["panels"][0]["series"]}
     assert labels == {"greedy", "ancestral", "nucleus p=0.95"}
 
 
-def test_lines_bands_rules_and_powers_are_traced():
-    figure, (axes,) = drawing.create_panels(1, 1.9)
-    axes.plot([1, 10, 1000], [0, 1, float("nan")], label="a", linestyle="--", color="black", linewidth=2)
-    axes.fill_between([1, 10], [0, 0], [1, 2])
-    axes.fill_between([1, 10], [0, 0], [float("nan")] * 2)  # of one seed: no interval
-    axes.axhline(0.5)
-    axes.set_xscale("log")
-    figure.canvas.draw()
-    (panel,) = trace_figure(figure)["panels"]
-    (series,) = panel["series"]
-    assert series == {"label": "a", "points": [[1, 0], [10, 1]], "color": "#000000", "line": "--", "width": 2}
-    assert panel["rules"][0]["y"] == 0.5
-    assert len(panel["bands"]) == 1
-    assert ["10¹", 10.0] in [[text, position] for position, text in panel["x"]["ticks"]]
-
-
-def test_a_shaded_plane_is_left_to_its_picture():
-    figure, (axes,) = drawing.create_panels(1, 1.9)
-    axes.imshow([[0, 1], [1, 0]])
-    assert trace_figure(figure) is None
+def test_lines_bands_rules_and_powers_are_those_of_the_plot():
+    band, look = {"below": [0, 1, 0], "above": [1, 1, 0]}, {"color": "black", "linestyle": "--"}
+    line = Series(x=[1, 10, 1000], y=[0, 1, math.nan], label="a", look=look, **band)
+    rule, plane = Series(mark="cross", y=[0.5], look={"color": "red"}), Series(mark="plane", x=[0, 1], y=[0, 1])
+    panel, *rest = Panel([line, rule], options={"xscale": "log"}), Declaration(analysis=""), SystemStyles([])
+    assert describe_plot(Plot([panel, Panel([plane])]), *rest) is None, "a shaded plane is left to its picture"
+    (described,) = describe_plot(Plot([panel]), *rest)["panels"]
+    (series,) = described["series"]
+    assert series == {
+        "label": "a",
+        "points": [[1, 0], [10, 1]],
+        "color": "#000000",
+        "line": "--",
+        "marker": "o",
+        "width": 1.2,
+    }
+    assert described["rules"] == [{"y": 0.5, "color": "#ff0000", "line": "-"}]
+    assert described["bands"][0]["points"] == [[1, 0], [10, 0], [10, 2], [1, 1]]
+    assert [1.0, "10⁰"] in described["x"]["ticks"]
+    assert described["y"]["limits"] == [-0.1, 2.1], "the band is within the limits"
 
 
 def test_sizes_are_drawn_for_each_decoder_and_embedder(tmp_path):

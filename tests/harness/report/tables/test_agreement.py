@@ -102,14 +102,6 @@ def test_every_set_of_options_is_a_column_and_rankings_are_correlated_with_each_
     assert values["MAUVE (quantizer=lattice)"] == pytest.approx([0.5, 0.5, 1])
 
 
-def test_two_sets_of_options_are_correlated_too(tmp_path):
-    for at, decoder in enumerate(DECODERS[:3]):
-        for quantizer in ("kmeans", "lattice"):
-            write(tmp_path, decoder, options=f"|quantizer:{quantizer}", mauve=SCORES[quantizer][at])
-    _, agreement = build(tmp_path, "variants")
-    assert [cell.value for cell in agreement.rows[0].cells] == pytest.approx([1, 0.5])
-
-
 def test_options_at_their_default_are_not_told_and_no_two_columns_read_alike(tmp_path):
     for rank, decoder in enumerate(DECODERS[:3]):
         for options in ("quantizer:kmeans|restarts:5", "quantizer:drmm|restarts:5", "quantizer:kmeans|restarts:7"):

@@ -207,6 +207,15 @@ def test_runs_of_another_size_are_refused_or_split(tmp_path):
         make_tables(results, Layout(tables=("sise",)), "t")
 
 
+def test_a_human_value_is_in_the_column_of_its_number_of_texts(tmp_path):
+    for n in (100, 500):
+        write(tmp_path, "greedy", {"m": 1.0}, human={"m": n / 100}, n=n, run={"axes": {"num_examples": n}})
+    made = table(tmp_path, differing="columns")
+    humans = {row.label: [cell.value for cell in row.cells] for row in made.rows if row.system == "human"}
+    assert humans == {"human, N=100": pytest.approx([1.0, math.nan], nan_ok=True),
+                      "human, N=500": pytest.approx([math.nan, 5.0], nan_ok=True)}  # fmt: skip
+
+
 def test_runs_without_metrics_have_a_report(tmp_path):
     write_run(tmp_path, "greedy", 0, results=[])
     report = build_report([tmp_path], tmp_path / "out", layout=["full", "default"], figures=False)
