@@ -50,7 +50,6 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "min_p": "harness.decoders.sampling:MinP",
         "mirostat": "harness.decoders.sampling:Mirostat",
         "nucleus": "harness.decoders.sampling:Nucleus",
-        "own": "harness.decoders.own:Own",
         "p_less": "harness.decoders.sampling:PLess",
         "remdm": "harness.backends.denoiser.denoising:Remdm",
         "temperature": "harness.decoders.sampling:Temperature",
@@ -58,6 +57,7 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "top_k": "harness.decoders.sampling:TopK",
         "top_n_sigma": "harness.decoders.sampling:TopNSigma",
         "typical": "harness.decoders.sampling:Typical",
+        "user_processor": "harness.decoders.user_processor:UserProcessor",
         "xtc": "harness.decoders.sampling:Xtc",
     },
     "metric": {

@@ -16,7 +16,7 @@ from openended.harness.backends.denoiser.backend import DenoiserSpec
 from openended.harness.backends.denoiser.denoising import Llada, Mdlm
 from openended.harness.core import DataError, build, list_choices, read_node
 from openended.harness.decoders import Decoder, Prompt, sampling
-from openended.harness.decoders.own import Own
+from openended.harness.decoders.user_processor import UserProcessor
 from openended.harness.generation import choose_runner_kind, compute_q_statistics, depends_on_batch, generate_texts
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
@@ -37,7 +37,7 @@ LOST = "CUDA error: unspecified launch failure"
 Texts = dict[tuple[str, int], tuple[int, ...]]
 DECODERS = [
     *test_generate.ALL, sampling.MinK(), sampling.PLess(), sampling.Xtc(), sampling.Dry(allowed_length=1),
-    sampling.Mirostat(algorithm="threshold"), ContrastiveDecoding(alpha=0.2), Own(),
+    sampling.Mirostat(algorithm="threshold"), ContrastiveDecoding(alpha=0.2), UserProcessor(),
 ]  # fmt: skip
 
 

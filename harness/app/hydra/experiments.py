@@ -89,9 +89,9 @@ class ComputedConfigs(ConfigSource):  # type: ignore[misc]
         return SCHEME
 
     def load_config(self, config_path: str) -> ConfigResult:
-        if (found := _read(config_path)) is None:
+        if (choice := _read(config_path)) is None:
             raise ConfigLoadError(f"Config not found: {config_path}")
-        node, package = found
+        node, package = choice
         config = OmegaConf.create(dict(node))
         return ConfigResult(provider=self.provider, path=self.full_path(), config=config, header={"package": package})
 
@@ -146,7 +146,7 @@ def read_choice(group: str, name: str) -> Mapping[str, Any]:
     """Return the node of a choice with what it inherits; of a model also by its address, of a decoder by its file."""
     if _is_code(group, name):
         path, _, member = name.rpartition(":")
-        return {**core.read_node(group, "own"), "path": path, "member": member}
+        return {**core.read_node(group, "user_processor"), "path": path, "member": member}
     if group in _CLASSES_OF_MODELS and is_address(name):
         return {**core.read_node(*_CLASSES_OF_MODELS[group]), "path": name}
     return core.read_node(group, name)

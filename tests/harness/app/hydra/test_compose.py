@@ -9,7 +9,8 @@ import yaml
 from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
-from openended.harness.core import SpecError, is_shared
+from openended.harness.core import SpecError
+from openended.harness.core.choices import is_shared
 from tests.helpers import ROOT, openended
 
 CONF = ROOT / "conf"

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from openended.harness.core import DataError, SpecError, canonicalize, digest
-from openended.harness.decoders.own import Own
 from openended.harness.decoders.q import apply_penalties, compute_dense_q
 from openended.harness.decoders.sampling import Ancestral, TopK
+from openended.harness.decoders.user_processor import UserProcessor
 from tests.helpers import openended, write_jsonl
 from tests.lazy import torch
 
@@ -46,38 +46,38 @@ def test_a_file_makes_the_q_that_a_decoder_of_ours_has(path):
     history = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 7, 8], [2, 0, 0]])
     lengths = torch.tensor([3, 2, 3, 1])
     for member, ours in (("TopTwo", TopK(k=2)), ("flatten", Ancestral(temperature=2.0))):
-        own = compute_q(Own(path=str(path), member=member), logits, history, lengths)
+        own = compute_q(UserProcessor(path=str(path), member=member), logits, history, lengths)
         assert torch.allclose(own, compute_q(ours, logits, history, lengths))
-    banned = compute_q(Own(path=str(path), member="ban_last"), logits, history, lengths)
+    banned = compute_q(UserProcessor(path=str(path), member="ban_last"), logits, history, lengths)
     assert (banned == 0).nonzero().tolist() == [[0, 3], [1, 5], [2, 8], [3, 2]], "the last token of each text"
 
 
 def test_its_identity_is_what_the_file_holds_not_where_it_is(path, tmp_path):
-    own = Own(path=str(path), member="TopTwo")
+    own = UserProcessor(path=str(path), member="TopTwo")
     copied = path.rename(tmp_path / "other.py")
-    assert digest(Own(path=str(copied), member="TopTwo")) == digest(own)
+    assert digest(UserProcessor(path=str(copied), member="TopTwo")) == digest(own)
     assert "path" not in canonicalize(own)
     assert own.title == "TopTwo"
     copied.write_text(CODE + "x = 1")
-    assert digest(Own(path=str(copied), member="TopTwo")) != digest(own)
+    assert digest(UserProcessor(path=str(copied), member="TopTwo")) != digest(own)
     for path, code in ((str(copied), own.code), ("", own.code), ("nothing.py", "")):
         with pytest.raises(SpecError, match=r"expected the digest|whose digest is|a Python file"):
-            Own(path=path, member="TopTwo", code=code)
+            UserProcessor(path=path, member="TopTwo", code=code)
 
 
 @pytest.mark.parametrize("member", ["fail", "stretch"])
 def test_scores_that_are_no_distribution_are_refused(member, path):
     with pytest.raises(DataError, match=f"{member}: expected scores of shape"):
-        compute_q(Own(path=str(path), member=member), torch.zeros(1, 5), torch.tensor([[1]]))
+        compute_q(UserProcessor(path=str(path), member=member), torch.zeros(1, 5), torch.tensor([[1]]))
 
 
 def test_what_a_file_lacks_is_said(path):
     for member, said in (("TopTow", "did you mean 'TopTwo'"), ("", "type decoder=FILE.py:NAME")):
         with pytest.raises(SpecError, match=said):
-            Own(path=str(path), member=member).check_model(None)
+            UserProcessor(path=str(path), member=member).check_model(None)
     path.write_text("import nothing_of_this_name")
     with pytest.raises(SpecError, match=r"ModuleNotFoundError: .*nothing_of_this_name"):
-        Own(path=str(path), member="TopTwo").check_model(None)
+        UserProcessor(path=str(path), member="TopTwo").check_model(None)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ USE = "type decoder=FILE.py:NAME, a LogitsProcessor of transformers or a functio
 
 
 @decoder
-class Own(SamplingDecoder):
+class UserProcessor(SamplingDecoder):
     """Sampling from the softmax of what your own file makes of the logits: `decoder=file.py:NAME`.
 
     NAME is a LogitsProcessor of transformers, a class of one that needs no arguments, or a function of (token ids,
@@ -40,8 +40,8 @@ class Own(SamplingDecoder):
     so that a text depends neither on its batch nor on what was generated before.
     """
 
-    name = "own"
-    synonyms = ("custom", "logits_processor", "processor")
+    name = "user_processor"
+    synonyms = ("own", "custom", "logits_processor", "processor")
     rule = staticmethod(keep_all)
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path"})
 
@@ -89,12 +89,12 @@ class Own(SamplingDecoder):
         process, out = self._load(), logits.clone()
         for row in range(len(logits)):
             size = history.shape[1] if lengths is None else int(lengths[row])
-            given = logits[row : row + 1].clone()
-            scores = process(history[row : row + 1, :size], given)
-            is_valid = scores.shape == given.shape and bool(scores.isfinite().any()) and not bool(scores.isnan().any())
+            one = logits[row : row + 1].clone()
+            scores = process(history[row : row + 1, :size], one)
+            is_valid = scores.shape == one.shape and bool(scores.isfinite().any()) and not bool(scores.isnan().any())
             if not is_valid:
                 raise DataError(
-                    f"decoder {self.path}:{self.member}: expected scores of shape {tuple(given.shape)} without NaN and "
+                    f"decoder {self.path}:{self.member}: expected scores of shape {tuple(one.shape)} without NaN and "
                     f"one of them finite, got shape {tuple(scores.shape)}, {int(scores.isfinite().sum())} finite"
                 )
             out[row] = scores[0]
@@ -104,22 +104,22 @@ class Own(SamplingDecoder):
 @lru_cache
 def load_process(path: str, code: str, member: str) -> Process:
     """Import a file and return what it has under a name, as a function of token ids and scores."""
-    spec = importlib.util.spec_from_file_location(f"openended_own_{code}", path)
+    spec = importlib.util.spec_from_file_location(f"openended_processor_{code}", path)
     if spec is None or spec.loader is None:
         raise SpecError(f"decoder {path}: expected a Python file; {USE}")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        made: Any = getattr(module, member, None)
-        if not callable(made):
+        processor: Any = getattr(module, member, None)
+        if not callable(processor):
             names = [name for name, value in vars(module).items() if callable(value)]
             raise SpecError(f"decoder {path}: no class or function {member!r}{suggest(member, names)}")
-        made = made() if inspect.isclass(made) else made
-        takes_ids = len(inspect.signature(made).parameters) > 1
+        processor = processor() if inspect.isclass(processor) else processor
+        takes_ids = len(inspect.signature(processor).parameters) > 1
     except SpecError:
         raise
     except Exception as err:
         reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
         raise SpecError(f"decoder {path}:{member}: {reason}") from err
-    process: Process = made if takes_ids else lambda _, scores: made(scores)
+    process: Process = processor if takes_ids else lambda _, scores: processor(scores)
     return process
