@@ -71,9 +71,9 @@ class RemoteStore:
             folder = store / name
             if folder.exists():
                 continue
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            work = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
-            work.mkdir()
+            root = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
+            work = root / name  # where its path is that of an entry, which is verified there
+            work.mkdir(parents=True)
             try:
                 rows = self._fetch(name, work)
                 publish_folder(work, folder)
@@ -83,34 +83,21 @@ class RemoteStore:
             except core.DataError as err:
                 log.warning("%s/%s is damaged (%s): not copied", self.url, name, err)
             finally:
-                core.temporary_files.delete_path(work)
+                core.temporary_files.delete_path(root)
         return count
 
     def _fetch(self, name: str, work: Path) -> Any:  # noqa: ANN401 - JSON
         """Copy an entry into a folder and verify its bytes; return the key of the rows that it shares."""
-        source, manifest = f"{self._root}/{name}", self._read_manifest(name)
-        for file, digest in manifest["files"].items():
+        source = f"{self._root}/{name}"
+        self._call("get_file", f"{source}/{MANIFEST}", str(work / MANIFEST))
+        manifest = core.read_json(work / MANIFEST)
+        files = manifest.get("files") if isinstance(manifest, dict) else None
+        for file, digest in files.items() if isinstance(files, dict) else ():
             if not _FILE_NAME.fullmatch(copy := f"{digest}-{file}"):
                 raise core.DataError(f"unexpected file name {copy!r:.120}")
             self._call("get_file", f"{source}/{copy}", str(work / file))
-            if core.digest_file(work / file) != digest:
-                raise core.DataError(f"{file} does not match its digest")
-        core.write_json(work / MANIFEST, manifest)
-        return manifest.get("rows")
-
-    def _read_manifest(self, name: str) -> Any:  # noqa: ANN401 - JSON
-        """Return the manifest of an entry there, whose digest and place are verified."""
-        path = f"{self._root}/{name}/{MANIFEST}"
-        size = self._call("size", path)
-        if not isinstance(size, int) or size > core.MAX_JSON:
-            raise core.DataError(f"{MANIFEST}: expected at most {core.MAX_JSON >> 20} MiB, got {size} bytes")
-        manifest = core.parse_json(self._call("cat_file", path), MANIFEST)
-        fields = dict(manifest) if isinstance(manifest, dict) else {}
-        if fields.pop("digest", None) != core.digest(fields) or not isinstance(fields.get("files"), dict):
-            raise core.DataError(f"{MANIFEST} does not match its own digest")
-        if fields.get("key") != name.rpartition("/")[2]:
-            raise core.DataError(f"{MANIFEST} is that of another entry")
-        return manifest
+        read_entry(work)
+        return manifest["rows"]
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:

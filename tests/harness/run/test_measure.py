@@ -216,13 +216,6 @@ def test_no_value_is_kept_with_its_reason_and_an_error_of_the_user_goes_through(
         measure(probe(name="other", act=raising(DataError("x.csv: wrong"))))
 
 
-def test_a_plan_waits_for_what_is_to_be_made(start):
-    _, measure = start(plan_only=True)
-    step = measure(probe())
-    assert (step.step.stage, step.step.what, step.state, step.entry) == ("measure", "probe model", "waits", None)
-    assert seen == []
-
-
 def test_a_metric_of_the_grid_reads_its_other_systems_and_they_are_in_its_key(start):
     texts, measure = start()
     found, alone = set(), set()
