@@ -242,6 +242,5 @@ def embedding(prompts: Ragged, continuations: Ragged, embedder: EmbedderSpec, **
 def embed_one(
     lm: Any, embedder: EmbedderSpec, prompts: Ragged, continuations: Ragged, *, batch_size: int, advance: Any = None
 ) -> TextVectors:
-    """Embed texts at the one maximum length of an embedder."""
-    (made,) = embed_rows(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance).values()
-    return made
+    """Embed texts."""
+    return embed_rows(lm, embedding(prompts, continuations, embedder, batch_size=batch_size), advance)

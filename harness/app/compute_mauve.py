@@ -176,7 +176,7 @@ def _embed(form: str, value: Any, embedder: EmbedderSpec, limit: int, batch_size
         ids = Ragged.from_rows((np.asarray(row).reshape(-1) for row in value), np.int64)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))
     request = EmbeddingRequest(prompts=nothing, continuations=ids, embedder=spec, batch_size=batch_size)
-    return model.embed(request)[spec.max_length].vectors
+    return model.embed(request).vectors
 
 
 @lru_cache(maxsize=1)

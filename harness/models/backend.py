@@ -61,7 +61,7 @@ class QStatisticsRequest(TextRequest):
 class EmbeddingRequest(TextRequest):
     """Texts, prompt and continuation together, that a model turns into vectors."""
 
-    embedder: EmbedderSpec  # layer, pooling, and the maximum lengths at which texts are truncated on the right
+    embedder: EmbedderSpec  # layer, pooling, and the maximum length at which texts are truncated on the right
     include_prompt: bool = False  # where tokens are scored in the same pass: score the prompt's too
     ranks: bool = False  # where tokens are scored in the same pass: give their ranks too
     batch_size: int  # batch size; affects only float noise (1e-5) and time
@@ -100,8 +100,8 @@ class Backend(Protocol):
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> dict[int | None, TextVectors]:
-        """Embed the texts: maximum length → vectors, for each length that the embedder lists."""
+    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> TextVectors:
+        """Embed the texts, truncated at the embedder's maximum length."""
 
     def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
         """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""

@@ -1,6 +1,6 @@
 """The spec of an embedder: a model, a layer, a pooling and a maximum length."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -63,18 +63,9 @@ class EmbedderSpec(Spec):
     """Scale vectors to length 1; null: as modules.json says."""
     max_length: int | None = ranged(None, "[1, inf)", "at least 1, or null")
     """Tokens, special ones included; equal for both sides. null: sentence_bert_config.json's, else the context."""
-    lengths: tuple[int, ...] = ()
-    """All the maximum lengths of a study of length (MAUVE, Figure 4), of which `max_length` is one: embedded at once,
-    in one pass where the model is causal. In the key, for the vectors are those of a pass for one length alone only up
-    to float noise."""
 
     def check(self) -> None:
         self.require(self.kind != "sentence" or self.layer == -1, "layer", "-1 for a sentence model")
-        if self.lengths:
-            rising = list(self.lengths) == sorted({n for n in self.lengths if n >= 1})
-            self.require(rising, "lengths", "lengths of 1 or more, each longer than the one before")
-            self.require(self.max_length in self.lengths, "max_length", f"one of embedder.lengths, {self.lengths}")
-            self.require(self.kind != "sentence", "lengths", "none for a sentence model")
 
     def model_spec(self) -> ModelSpec:
         return self._model_spec
@@ -115,8 +106,7 @@ class EmbedderSpec(Spec):
         # On the hub, a commit fixes what the options leave to the files, which may not be on this machine yet.
         is_here = self.model_spec().folder is not None
         traits = self.traits._asdict() if is_here else {name: getattr(self, name) for name in EmbedderTraits._fields}
-        together: dict[str, Json] = {"lengths": list(self.lengths)} if self.lengths else {}
-        return {**self._identify_weights(), **traits, "layer": self.layer, **together}
+        return {**self._identify_weights(), **traits, "layer": self.layer}
 
     def _identify_weights(self) -> dict[str, Json]:
         """Return the identity of the model alone; for a sentence model's folder, of all files with its modules'."""
@@ -150,11 +140,6 @@ class EmbedderSpec(Spec):
             low, high = -num_layers - 1, num_layers
             self.require(low <= self.layer <= high, "layer", f"{low} … {high}")
         self.limit(spec.context_length())
-
-    def list_limits(self, context_length: int | None) -> dict[int | None, int | None]:
-        """Return each maximum length that is asked for, and the length at which texts are cut for it."""
-        lengths = self.lengths or (self.max_length,)
-        return {n: replace(self, max_length=n, lengths=()).limit(context_length) for n in lengths}
 
     def limit(self, context_length: int | None) -> int | None:
         """Return the length at which texts are cut."""

@@ -49,10 +49,10 @@ class Pool:
 
     layer: int
     pooling: Pooling
-    lengths: tuple[int, ...]  # truncation lengths; each gives one set of vectors. More than one needs a causal model
+    length: int  # at which texts are truncated
     causal: bool = True
     normalize: bool = False  # scale vectors to length 1
-    vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d) per length, filled by the pass
+    vectors: list[NDArray[np.float32]] = field(default_factory=list)  # one array (n, d), filled by the pass
 
 
 def run_forward(
@@ -133,24 +133,23 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
     import torch
 
     if not pool.vectors:
-        pool.vectors.extend(allocate_vectors(rows, states.shape[-1]) for _ in pool.lengths)
+        pool.vectors.append(allocate_vectors(rows, states.shape[-1]))
     rows_kept = [i for i, job in enumerate(batch) if job.row >= 0]
     if not rows_kept:
         return
     targets = np.array([batch[i].row for i in rows_kept])
     index = copy_to_device(rows_kept, states.device)
-    for limit, vectors in zip(pool.lengths, pool.vectors, strict=True):
-        ends = copy_to_device([min(len(batch[i].ids), limit) for i in rows_kept], states.device)
-        if pool.pooling == "first":
-            pooled = states[index, 0].float()
-        elif pool.pooling == "last":
-            pooled = states[index, ends - 1].float()
-        else:
-            inside = torch.arange(states.shape[1], device=states.device)[None, :] < ends[:, None]
-            pooled = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
-        if pool.normalize:
-            pooled = torch.nn.functional.normalize(pooled, dim=1)
-        vectors[targets] = pooled.cpu().numpy()
+    ends = copy_to_device([min(len(batch[i].ids), pool.length) for i in rows_kept], states.device)
+    if pool.pooling == "first":
+        pooled = states[index, 0].float()
+    elif pool.pooling == "last":
+        pooled = states[index, ends - 1].float()
+    else:
+        inside = torch.arange(states.shape[1], device=states.device)[None, :] < ends[:, None]
+        pooled = (states[index].float() * inside[:, :, None]).sum(dim=1) / ends[:, None]
+    if pool.normalize:
+        pooled = torch.nn.functional.normalize(pooled, dim=1)
+    pool.vectors[0][targets] = pooled.cpu().numpy()
 
 
 def _score(

@@ -67,10 +67,10 @@ def embed_and_score(
 
     lengths = join_rows(request.prompts, request.continuations, lm.bos_prefix).lengths
     jobs, out = plan_scoring(lm, request.make_scoring_request())
-    pool = make_pool(spec, (limit or int(lengths.max(initial=1)),))
+    pool = make_pool(spec, limit or int(lengths.max(initial=1)))
     lm.forward(jobs, rows=len(lengths), pool=pool, nll=out.values, batch_size=request.batch_size, advance=advance)
     check_finite(out.values, f"token losses of {lm.spec.title}")
-    return collect_vectors(lm.spec.title, pool.vectors, lengths, (limit,))[0], out
+    return collect_vectors(lm.spec.title, pool, lengths, limit), out
 
 
 def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
@@ -129,18 +129,26 @@ def _split_into_windows(
     return jobs
 
 
-def embed_rows(
-    lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
-) -> dict[int | None, TextVectors]:
-    """Embed prompt + continuation, cut on the right, at every maximum length that the embedder lists.
-
-    One pass gives all lengths where the model is causal, for its states do not see what follows.
-    """
+def embed_rows(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> TextVectors:
+    """Embed prompt + continuation, cut on the right at the embedder's maximum length."""
     spec = request.embedder
-    limits = spec.list_limits(lm.context_length)
-    if spec.traits.kind == "causal":
-        return dict(zip(limits, _embed(lm, request, tuple(limits.values()), advance), strict=True))
-    return {length: _embed(lm, request, (limit,), advance)[0] for length, limit in limits.items()}
+    limit = spec.limit(lm.context_length)
+    causal = spec.traits.kind == "causal"
+    before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
+    special = len(before) + len(after)
+
+    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
+    lengths = rows.lengths + special
+    most = int(lengths.max(initial=special)) if limit is None else limit
+    if (room := most - special) < 1:
+        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {most}")
+    if special:
+        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
+    cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
+    jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
+    pool = make_pool(spec, most)
+    lm.forward(jobs, rows=len(lengths), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
+    return collect_vectors(lm.spec.title, pool, lengths, limit)
 
 
 def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch_size: int) -> TextVectors:  # noqa: ANN401
@@ -154,47 +162,19 @@ def embed_texts(encoder: Any, spec: EmbedderSpec, texts: Sequence[str], *, batch
     return TextVectors(vectors, truncated)
 
 
-def _embed(
-    lm: CausalModel, request: EmbeddingRequest, limits: tuple[int | None, ...], advance: Advance | None
-) -> list[TextVectors]:
-    spec = request.embedder
-    causal = spec.traits.kind == "causal"
-    before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
-    special = len(before) + len(after)
-
-    rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
-    lengths = rows.lengths + special
-    longest = int(lengths.max(initial=special))
-    cuts = tuple(longest if limit is None else limit for limit in limits)
-    room = max(cuts, default=0) - special
-    if room < 1:
-        raise SpecError(f"embedder.max_length: expected more than the {special} special tokens, got {max(cuts)}")
-    if special:
-        rows = Ragged.from_rows((np.concatenate([before, row[:room], after]) for row in rows), rows.values.dtype)
-    cut = (row[: room + special] if len(row) else np.array([lm.start_id]) for row in rows)
-    jobs = [ForwardRow(i, ids, len(ids)) for i, ids in enumerate(cut)]
-    pool = make_pool(spec, cuts)
-    lm.forward(jobs, rows=len(lengths), pool=pool, nll=None, batch_size=request.batch_size, advance=advance)
-    return collect_vectors(lm.spec.title, pool.vectors, lengths, limits)
-
-
-def make_pool(spec: EmbedderSpec, lengths: tuple[int, ...]) -> Pool:
-    """Return what a pass keeps for an embedder at these maximum lengths."""
+def make_pool(spec: EmbedderSpec, length: int) -> Pool:
+    """Return what a pass keeps for an embedder at this maximum length."""
     kind, pooling, normalize, _ = spec.traits
-    return Pool(spec.layer, pooling, lengths, causal=kind == "causal", normalize=normalize)
+    return Pool(spec.layer, pooling, length, causal=kind == "causal", normalize=normalize)
 
 
-def collect_vectors(
-    title: str, vectors: Sequence[NDArray[np.float32]], lengths: I64, limits: Sequence[int | None]
-) -> list[TextVectors]:
+def collect_vectors(title: str, pool: Pool, lengths: I64, limit: int | None) -> TextVectors:
     """Check and return the vectors of a pass; `lengths` are those of the texts before truncation."""
     if empty := int((lengths == 0).sum()):
         log.warning("%d of %d texts have no token; the start token stands for each", empty, len(lengths))
-    vectors = vectors or [np.zeros((0, 0), dtype=np.float32) for _ in limits]
-    for array in vectors:
-        check_finite(array, f"embeddings of {title}")
-    cut = [0 if limit is None else int((lengths > limit).sum()) for limit in limits]
-    return [TextVectors(v, c) for v, c in zip(vectors, cut, strict=True)]
+    vectors = pool.vectors[0] if pool.vectors else np.zeros((0, 0), dtype=np.float32)
+    check_finite(vectors, f"embeddings of {title}")
+    return TextVectors(vectors, 0 if limit is None else int((lengths > limit).sum()))
 
 
 def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64], Sequence[int]]) -> Ragged:

@@ -51,7 +51,6 @@ from .runs import (
     find_runs as find_runs,
     find_vectors as find_vectors,
     locate_verified_file as locate_verified_file,
-    name_vectors as name_vectors,
 )
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,

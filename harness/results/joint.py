@@ -17,14 +17,7 @@ import numpy as np
 
 from openended.harness import core, storage
 from openended.harness.results.frame import ARRAYS, Results, count_prompts, load_replicates, read_replicates
-from openended.harness.results.runs import (
-    ROW_FILES,
-    Run,
-    find_vectors,
-    locate_verified_file,
-    name_vectors,
-    read_verified_entry,
-)
+from openended.harness.results.runs import ROW_FILES, Run, find_vectors, locate_verified_file, read_verified_entry
 from openended.harness.results.systems import SystemValue
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
 
@@ -189,8 +182,7 @@ def read_human_vectors(results: Results, runs: list[Run], need: core.Need) -> tu
 def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core.Side:
     """Read the embeddings of a role and the ids of its texts from the store; the side is named by their digest."""
     stages = {"human": HUMAN_FILES[role]} if role in HUMAN_FILES else {s: ROW_FILES[s] for s in storage.MODEL_STAGES}
-    file = name_vectors(run)
-    vectors = read_verified_entry(run.store, find_vectors(run, role, need.scope), file, results.damaged)
+    vectors = read_verified_entry(run.store, find_vectors(run, role, need.scope), storage.VECTORS, results.damaged)
     inputs = [(name.partition(":")[0], artifact) for name, artifact in sorted(run.inputs.items())]
     holders = [(stage, artifact) for stage, artifact in inputs if stage in stages]
     # The human texts beyond the ceiling are in an entry of their own, the last by its name.
@@ -198,10 +190,10 @@ def read_vectors(results: Results, run: Run, need: core.Need, role: str) -> core
     rows = locate_verified_file(run.store, artifact, stages.get(stage, ""), results.damaged)
     if vectors is None or rows is None:
         raise _NoSpaceError("its embeddings are not stored")
-    ids, loaded = storage.RowFile(rows).ids, storage.load_array(vectors.path / file)
+    ids, loaded = storage.RowFile(rows).ids, storage.load_vectors(vectors.path)
     if len(ids) != len(loaded):
         raise _NoSpaceError("its embeddings do not fit its texts")
-    return core.Side(vectors.files[file], ids, {need: loaded})
+    return core.Side(vectors.files[storage.VECTORS], ids, {need: loaded})
 
 
 def _load_or_compute(

@@ -12,7 +12,7 @@ from typing import Any
 
 from openended.harness.core import DataError, HarnessError, MetricResult
 from openended.harness.results.systems import make_natural_sort_key
-from openended.harness.storage import RECORD, STAGES, VECTORS, Entry, RunRecord, read_entry, read_record
+from openended.harness.storage import RECORD, STAGES, Entry, RunRecord, read_entry, read_record
 
 log = logging.getLogger(__name__)
 
@@ -287,12 +287,6 @@ def find_losses(run: Run, role: str) -> str | None:
 def find_vectors(run: Run, role: str, scope: str = r"\w+") -> str | None:
     """Return the artifact with the embedder's vectors of the texts of a role; None if there is none."""
     return _find_input(run, rf"read:{re.escape(role)} (?:.*, )?vectors of {scope}(?: by .*)?")
-
-
-def name_vectors(run: Run) -> str:
-    """Return the file of an artifact that has the vectors of a run, at its maximum length."""
-    has_several = run.axes.get("embedder.lengths") not in (None, "[]")
-    return f"embeddings_{run.axes['embedder.max_length']}.npy" if has_several else VECTORS
 
 
 def _find_input(run: Run, pattern: str) -> str | None:

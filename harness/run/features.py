@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
-from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader, name_vectors
+from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
 from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model
 from openended.harness.storage import RowFile
@@ -222,12 +222,7 @@ class FeatureTable:
                 source, spec.model_spec(), ScoringOptions(scope="continuation"), embedder=spec, losses=True
             )
             wider = [scored, replace(scored, ranks=True)]
-        return self._get_vectors(self._declare_pass(source, text_pass, wider))
-
-    def _get_vectors(self, step: Step) -> LazyFeature:
-        spec = self.models.embedder
-        name = name_vectors(spec, spec.max_length) if spec is not None else storage.VECTORS
-        return LazyFeature(File(step, name), lambda path, _: storage.load_array(path))
+        return _get_vectors(self._declare_pass(source, text_pass, wider))
 
     def _read_user_vectors(self, source: TextRows) -> LazyFeature:
         """Read the user's own vectors of a source, in place of an embedder's."""
@@ -276,14 +271,12 @@ class FeatureTable:
         if text_pass.ranks:
             features[rank] = _get_scores(step, RANK)
         if text_pass.embedder is not None:
-            features[vectors] = self._get_vectors(step)
+            features[vectors] = _get_vectors(step)
         return features
 
     def _joins_pass(self, embedder: models.EmbedderSpec, spec: models.BackendSpec | None) -> bool:
         """Return whether one pass of a model gives losses and the vectors of an embedder."""
-        if embedder.lengths or not _is_same_model(embedder.model_spec(), spec):
-            return False
-        return embedder.traits.kind == "causal"
+        return _is_same_model(embedder.model_spec(), spec) and embedder.traits.kind == "causal"
 
     def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare sketches of the gradients of the scorer's losses of texts."""
@@ -350,9 +343,8 @@ class FeatureTable:
         inputs: dict[str, Input] = {}
         if text_pass.losses or text_pass.ranks:
             inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
-        if embedder is not None:  # one pass gives all of its lengths
-            shared = replace(embedder, max_length=embedder.lengths[0]) if embedder.lengths else embedder
-            inputs["embedder"] = partial(digest_model, shared)
+        if embedder is not None:
+            inputs["embedder"] = partial(digest_model, embedder)
 
         def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
             return self.reader.write_pass(folder, inputs, text_pass, f"read {source.title}")
@@ -436,6 +428,10 @@ def _get_scores(step: Step, prefix: str) -> LazyFeature:
     """Return the losses or ranks of a text_pass."""
     content = File(step, f"{prefix}values.npy", others=(f"{prefix}offsets.npy",))
     return LazyFeature(content, lambda path, _: storage.load_ragged(path.parent, prefix))
+
+
+def _get_vectors(step: Step) -> LazyFeature:
+    return LazyFeature(File(step, storage.VECTORS), lambda path, _: storage.load_array(path))
 
 
 def _load_ragged(path: Path, _: Path) -> core.Ragged:

@@ -107,18 +107,8 @@ class ReadRows:
     """What a model read of each row."""
 
     scores: core.Ragged | None = None  # losses, or losses and ranks in two columns
-    vectors: Sequence[NDArray[np.float32]] = ()  # for each maximum length of the embedder
+    vectors: NDArray[np.float32] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def name_vectors(spec: models.EmbedderSpec, length: int | None) -> str:
-    """Return the file of an embedder's vectors at one of its maximum lengths."""
-    return f"embeddings_{length}.npy" if spec.lengths else storage.VECTORS
-
-
-def list_lengths(spec: models.EmbedderSpec) -> Sequence[int | None]:
-    """Return the maximum lengths at which an embedder reads texts in one pass."""
-    return spec.lengths or (spec.max_length,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +185,15 @@ class TextReader:
         self, text_pass: TextPass, prompts: core.Ragged, continuations: core.Ragged, advance: core.Advance
     ) -> ReadRows:
         spec, options, embedder = text_pass.model, text_pass.options, text_pass.embedder
-        is_scored, vectors = text_pass.losses or text_pass.ranks, list[NDArray[np.float32]]()
+        is_scored, vectors = text_pass.losses or text_pass.ranks, None
         facts: dict[str, Any] = {}
         if embedder is not None and not is_scored:
             model = self.session.embedder(embedder, self.runtime)
             request = models.EmbeddingRequest(
                 prompts=prompts, continuations=continuations, embedder=embedder, batch_size=self._choose_batch(model)
             )
-            by_length = model.embed(request, advance)
-            embedded = [by_length[length] for length in list_lengths(embedder)]
-            truncated = {"truncated": max(each.truncated for each in embedded)}
-            return ReadRows(vectors=[each.vectors for each in embedded], facts=self._describe(model) | truncated)
+            embedded = model.embed(request, advance)
+            return ReadRows(None, embedded.vectors, self._describe(model) | {"truncated": embedded.truncated})
         lm = self.session.model(spec, self.runtime)
         whole, batch = options.scope == "prompt_and_continuation", self._choose_batch(lm)
         if embedder is not None:
@@ -214,7 +202,7 @@ class TextReader:
                 ranks=text_pass.ranks, batch_size=batch,
             )  # fmt: skip
             of_texts, scores = lm.embed_and_score(both, advance)
-            vectors, facts = [of_texts.vectors], {"truncated": of_texts.truncated}
+            vectors, facts = of_texts.vectors, {"truncated": of_texts.truncated}
         else:
             request_scores = models.ScoringRequest(
                 prompts=prompts, continuations=continuations, include_prompt=whole, bos=options.bos,
@@ -226,7 +214,7 @@ class TextReader:
     def _embed_texts(self, spec: models.EmbedderSpec, texts: Sequence[str]) -> ReadRows:
         model = self.session.embedder(spec, self.runtime)
         vectors = models.embed_texts(model, spec, texts, batch_size=self._choose_batch(model)).vectors
-        return ReadRows(vectors=[vectors], facts={"device": str(model.device)})
+        return ReadRows(None, vectors, {"device": str(model.device)})
 
     def _list_reusable(self, folder: Path, spec: models.BackendSpec) -> Iterator[storage.Entry]:
         """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors."""
@@ -349,15 +337,14 @@ def _join(artifacts: Sequence[ReadRows], sources: Sequence[tuple[int, int]]) -> 
         offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         empty = first.values[:0]
         scores = core.Ragged(np.concatenate([empty, *parts]).astype(first.values.dtype), offsets)
-    vectors = []
-    for number, of_length in enumerate(artifacts[0].vectors):
-        joined = models.allocate_vectors(len(sources), of_length.shape[1])
+    vectors = None
+    if (some := artifacts[0].vectors) is not None:
+        vectors = models.allocate_vectors(len(sources), some.shape[1])
         for at, artifact in enumerate(artifacts):
             rows = [(target, row) for target, (source, row) in enumerate(sources) if source == at]
             if rows:
                 targets, positions = np.array(rows).T
-                joined[targets] = artifact.vectors[number][positions]
-        vectors.append(joined)
+                vectors[targets] = cast("NDArray[np.float32]", artifact.vectors)[positions]
     return ReadRows(scores, vectors)
 
 
@@ -367,9 +354,8 @@ def _save_pass(folder: Path, rows: ReadRows, text_pass: TextPass) -> None:
         storage.save_ragged(folder, nll, NLL)
         if text_pass.ranks:
             storage.save_ragged(folder, rank, RANK)
-    if text_pass.embedder is not None:
-        for length, vectors in zip(list_lengths(text_pass.embedder), rows.vectors, strict=True):
-            storage.save_array(folder / name_vectors(text_pass.embedder, length), vectors)
+    if rows.vectors is not None:
+        storage.save_array(folder / storage.VECTORS, rows.vectors)
 
 
 def _load_pass(folder: Path, text_pass: TextPass) -> ReadRows:
@@ -379,6 +365,4 @@ def _load_pass(folder: Path, text_pass: TextPass) -> ReadRows:
         if text_pass.ranks:
             rank = storage.load_ragged(folder, RANK).values.astype(np.float64)
             scores = core.Ragged(np.stack([scores.values, rank], axis=1), scores.offsets)
-    spec = text_pass.embedder
-    names = [name_vectors(spec, length) for length in list_lengths(spec)] if spec is not None else []
-    return ReadRows(scores, [storage.load_array(folder / name) for name in names])
+    return ReadRows(scores, storage.load_vectors(folder) if text_pass.embedder is not None else None)

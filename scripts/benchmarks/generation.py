@@ -318,7 +318,7 @@ def _make_batch_work(model: str, decoder: Decoder, size: Size, target: str) -> B
 def _embed_with_harness(lm: LanguageModel) -> Counts:
     """Compute the last state of the last token, in batches of similar lengths."""
     rows = _sample_rows(EMBEDDED, 10, 256, seed=1)
-    pool = Pool(-1, "last", (1024,))
+    pool = Pool(-1, "last", 1024)
     jobs = [ForwardRow(i, np.array(row), len(row)) for i, row in enumerate(rows)]
     run_forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
     return {"mean": float(np.abs(pool.vectors[0]).mean())}
@@ -477,8 +477,7 @@ def _digest_worker_vectors(backend: Backend) -> str:
     none = Ragged.from_rows([[]] * len(texts), np.int64)
     spec = EmbedderSpec(path=WORKER_MODEL.path)
     request = EmbeddingRequest(prompts=none, continuations=texts, embedder=spec, batch_size=64)
-    (embedded,) = backend.embed(request).values()
-    return hashlib.sha256(embedded.vectors.tobytes()).hexdigest()[:12]
+    return hashlib.sha256(backend.embed(request).vectors.tobytes()).hexdigest()[:12]
 
 
 ENGINE_NAME = (

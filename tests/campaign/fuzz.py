@@ -35,7 +35,7 @@ OPTIONS = (
     "task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime", "experiment", "seed", "samples",
     "num_examples", "max_new_tokens", "min_new_tokens", "generations", "judgments", "outputs_dir", "task.path",
     "model.path", "model.label", "model.dtype", "model.bos", "model.revision", "decoder.p", "scorer.path",
-    "embedder.layer", "embedder.lengths", "embedder.max_length", "metric.mauve", "metric.mauve.seed",
+    "embedder.layer", "embedder.max_length", "metric.mauve", "metric.mauve.seed",
     "metric.mauve.lambdas", "metric.mauve.num_buckets", "metric.distinct_n.orders", "runtime.device",
     "runtime.batch_size", "runtime.threads", "runtime.flush_seconds", "runtime.on_error", "report.metrics",
     "hydra.callbacks", "hydra.launcher", "hydra.sweeper", "hydra.job_logging", "hydra.job.env_set", "hydra.job.env_copy",

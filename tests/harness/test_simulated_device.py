@@ -156,7 +156,7 @@ def test_scores_vectors_and_statistics_are_those_of_the_cpu():
             compute_token_nll(lm, scoring(prompts, texts, batch_size=2, ranks=ranks)).values for ranks in (False, True)
         ]
         vectors = [
-            embed_rows(model, embedding(prompts, texts, spec, batch_size=2))[None].vectors
+            embed_rows(model, embedding(prompts, texts, spec, batch_size=2)).vectors
             for model, spec in ((lm, specs[0]), (lm, specs[1]), (encoder, masked))
         ]
         q = compute_q_statistics(lm, q_request(prompts, texts, decoders, batch_size=2))

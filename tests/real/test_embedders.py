@@ -32,7 +32,7 @@ def embed(path, texts):
     ids = tokenize_texts(model.tokenizer, texts)
     nothing = Ragged(ids.values[:0], np.zeros_like(ids.offsets))
     request = EmbeddingRequest(prompts=nothing, continuations=ids, embedder=spec, batch_size=8)
-    return model.embed(request)[None].vectors
+    return model.embed(request).vectors
 
 
 def test_vectors_are_those_of_sentence_transformers(real_models, passages, tmp_path):

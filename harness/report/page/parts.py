@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from openended.harness.core import F64, I64, SHORTENED, Floats, Ragged, read_tokenizer_file, write_text
 from openended.harness.report.page.sources import HUMAN, PageTexts, TextSource
-from openended.harness.results import Run, find_losses, find_vectors, locate_verified_file, name_vectors
+from openended.harness.results import Run, find_losses, find_vectors, locate_verified_file
+from openended.harness.storage import VECTORS
 
 PART = 500  # examples, or texts, per part
 INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more go to files
@@ -209,7 +210,7 @@ def find_nearest_human_texts(source: TextSource, human: TextSource) -> tuple[F64
 def _load_embeddings(source: TextSource, at: int, role: str) -> F64 | None:
     """Return the embeddings of a side, scaled to unit length."""
     run = source.results.runs[at]
-    rows: Floats | None = _load_array(source, at, find_vectors(run, role), name_vectors(run))
+    rows: Floats | None = _load_array(source, at, find_vectors(run, role), VECTORS)
     if rows is None:
         return None
     values = np.asarray(rows, dtype=np.float64)

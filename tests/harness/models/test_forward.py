@@ -169,19 +169,6 @@ def test_a_model_that_looks_both_ways_gets_its_special_tokens_and_a_mask(masked:
         np.testing.assert_allclose(vectors[i], want.numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["causal", "masked"])
-def test_several_lengths_are_those_of_one_at_a_time(lm: Any, masked: Any, kind: Any) -> None:
-    model = lm if kind == "causal" else masked
-    prompts, texts = rows(10, 4, 1, 4), rows(11, 4, 3, 25)
-    several = spec(kind=kind, max_length=30, lengths=(4, 9, 30))
-    got = score.embed_rows(model, embedding(prompts, texts, several, batch_size=2))
-    assert list(got) == [4, 9, 30]
-    for length, made in got.items():
-        want = embed_one(model, spec(kind=kind, max_length=length), prompts, texts, batch_size=3)
-        np.testing.assert_allclose(made.vectors, want.vectors, atol=1e-5)
-        assert made.truncated == want.truncated
-
-
 def test_one_pass_for_both_gives_the_same(lm: Any) -> None:
     prompts, texts = rows(12, 7, 1, 4), rows(13, 7, 0, 45)
     embedded, nll = score.embed_and_score(lm, embedding(prompts, texts, spec(max_length=20), batch_size=3))
@@ -218,7 +205,7 @@ def test_a_text_gets_the_same_bits_in_any_company(name: str) -> None:
 
     def read(part: list[int]) -> tuple[Any, Any]:
         jobs = [ForwardRow(i, rows[k], 1, i * 128) for i, k in enumerate(part)]
-        pool, nll = Pool(-1, "last", (128,)), np.zeros(128 * len(part))
+        pool, nll = Pool(-1, "last", 128), np.zeros(128 * len(part))
         run_forward(model, jobs, rows=len(part), pool=pool, nll=nll, batch_size=64)
         return pool.vectors[0], nll.reshape(len(part), 128)
 

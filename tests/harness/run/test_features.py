@@ -271,15 +271,6 @@ def test_the_prompt_is_scored_and_embedded_where_the_scope_says_so(source, read)
     np.testing.assert_allclose(load_array(both / "embeddings.npy"), after, rtol=1e-4, atol=1e-5)
 
 
-def test_several_lengths_are_embedded_at_once_and_shared_by_runs_of_each(source, read):
-    rows = source()
-    folders = {read(rows, embedder=replace(EMBEDDER, max_length=n, lengths=(2, 4))) for n in (4, 2)}
-    (folder,) = folders
-    for n in (4, 2):
-        alone = load_array(read(rows, embedder=replace(EMBEDDER, max_length=n)) / "embeddings.npy")
-        np.testing.assert_allclose(load_array(folder / f"embeddings_{n}.npy"), alone, rtol=1e-4, atol=1e-4)
-
-
 def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, source, executor, make_table):
     reader: TextReader = make_table().reader
     facts = reader.write_q(

@@ -144,7 +144,7 @@ def test_no_text_at_all(here, there):
     assert len(there.score(scoring(nothing, nothing, batch_size=4))) == 0
     assert there.q_statistics(q_request(nothing, nothing, [Nucleus(p=0.8)], batch_size=4))[0].gold.tolist() == []
     embedded = there.embed(embedding(nothing, nothing, EmbedderSpec(path=SPEC.path), batch_size=4))
-    assert embedded[None].vectors.shape == (0, 0)
+    assert embedded.vectors.shape == (0, 0)
 
 
 def test_a_masked_model(tmp_path):
