@@ -54,9 +54,15 @@ class CacheRunner(ABC):
     def extend(self, ids: Tensor, rows: Sequence[int]) -> Tensor:
         """Run one token more, ids (n,), in each of the rows, which ascend; returns hidden states (n, d)."""
 
-    @abstractmethod
     def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
         """Copy rows `source` to rows `target`, up to `length` positions; they already agree before `since`."""
+        if len(source):
+            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
+            self._copy_rows(list(source), list(target), since)
+
+    @abstractmethod
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        """Copy what is kept of rows; `lengths` are those after it."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return logits (…, V), float32, of hidden states (…, d); raises if they are not finite."""

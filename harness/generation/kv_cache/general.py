@@ -70,10 +70,8 @@ class GeneralRunner(base.CacheRunner):
         self.lengths[index] += 1
         return hidden
 
-    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            self.keys.copy(source, target, since, int(self.lengths[list(target)].max()))
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        self.keys.copy(source, target, since, int(self.lengths[target].max()))
 
     def _run(self, batch: base.ForwardPass) -> Tensor:
         """Return the last hidden states of a pass with its filling, (T, d)."""

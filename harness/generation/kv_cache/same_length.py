@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
 from openended.harness.core import CausalModel, copy_to_device
-from openended.harness.generation.kv_cache.base import FLOOR, CacheRunner
+from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.models import get_body
 
 
@@ -49,15 +49,10 @@ class RereadRunner(CacheRunner):
                 states.update(zip(part, self._body(input_ids=ids, use_cache=False)[0], strict=False))
         return [states[row] for row in rows]
 
-    def _round_up_count(self, count: int) -> int:
-        return max(count, FLOOR) if self._is_batch_invariant else count
-
-    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
         del since
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            to, origin = (copy_to_device(rows, self._device) for rows in (target, source))
-            self._ids[to] = self._ids[origin]
+        to, origin = (copy_to_device(rows, self._device) for rows in (target, source))
+        self._ids[to] = self._ids[origin]
 
 
 class SameLengthRunner(CacheRunner):
@@ -108,11 +103,9 @@ class SameLengthRunner(CacheRunner):
         hidden: Tensor = out.last_hidden_state
         return hidden[:n]
 
-    def copy(self, source: Sequence[int], target: Sequence[int], since: int = 0, length: int | None = None) -> None:
-        if len(source):
-            self.lengths[list(target)] = self.lengths[list(source)] if length is None else length
-            for layer in self._list_layers():
-                layer.move(list(target), list(source), since)
+    def _copy_rows(self, source: list[int], target: list[int], since: int) -> None:
+        for layer in self._list_layers():
+            layer.move(target, source, since)
 
     def _list_layers(self) -> list[Any]:
         return [] if self._cache is None else list(self._cache.layers)
