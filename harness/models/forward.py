@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Advance, CausalModel, SpecError, copy_to_device
 from openended.harness.models.failures import run_in_batches
-from openended.harness.models.families import get_body
+from openended.harness.models.families import get_body, rescale_logits
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +62,6 @@ def run_forward(
     """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
     import torch
 
-    plain = nll is None or _head_is_plain(lm)
     causal = pool is None or pool.causal
 
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
@@ -74,11 +73,11 @@ def run_forward(
     def step(part: I64) -> None:
         batch = [jobs[i] for i in part]
         ids, mask = _pad(lm, batch, int(lengths[part[0]]), causal=causal)
-        states, logits = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal, body=plain)
+        states = _forward(lm, ids, mask, pool.layer if pool else -1, causal=causal)
         if pool is not None:
             _keep_vectors(pool, states[1], batch, rows)
         if nll is not None:
-            _score(lm, states[0], logits, batch, nll)
+            _score(lm, states[0], batch, nll)
 
     with torch.inference_mode():
         run_in_batches(lengths, batch_size, step, advance, most_tokens=most_tokens)
@@ -105,19 +104,18 @@ def _pad(
 
 
 def _forward(
-    lm: CausalModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool, body: bool
-) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor | None]:
-    """Return ((last states, states of `layer`), logits where the whole model ran)."""
-    model = get_body(lm.model) if body and causal else lm.model.base_model if body else lm.model
-    every = layer != -1 or not body
+    lm: CausalModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the last states, and the states of `layer`."""
+    model = get_body(lm.model) if causal else lm.model.base_model
     options = {"use_cache": False} if causal else {}
-    out = model(input_ids=ids, attention_mask=mask, output_hidden_states=every, **options)
-    if not every:
-        return (out.last_hidden_state, out.last_hidden_state), None
+    out = model(input_ids=ids, attention_mask=mask, output_hidden_states=layer != -1, **options)
+    if layer == -1:
+        return out.last_hidden_state, out.last_hidden_state
     states = out.hidden_states
     if not -len(states) <= layer < len(states):
         raise SpecError(f"embedder.layer: expected {-len(states)} … {len(states) - 1}, got {layer}")
-    return (states[-1], states[layer]), None if body else out.logits
+    return states[-1], states[layer]
 
 
 def allocate_vectors(rows: int, dim: int) -> NDArray[np.float32]:
@@ -152,9 +150,7 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
     pool.vectors[0][targets] = pooled.cpu().numpy()
 
 
-def _score(
-    lm: CausalModel, states: torch.Tensor, logits: torch.Tensor | None, batch: Sequence[ForwardRow], nll: F64
-) -> None:
+def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], nll: F64) -> None:
     """Write -log p of the scored tokens; logits are made for them alone, a bounded number at a time."""
     import torch
 
@@ -172,33 +168,13 @@ def _score(
     values = []
     for start in range(0, len(rows), chunk):
         part = slice(start, start + chunk)
-        source = states if logits is None else logits
-        picked = source[at[0][part], at[1][part]]
-        scores = (head(picked) if logits is None else picked).float()
+        scores = rescale_logits(lm.model.config, head(states[at[0][part], at[1][part]]).float())
         losses = torch.nn.functional.cross_entropy(scores, gold[part], reduction="none")
         if nll.ndim == 2:  # equal scores share the best rank
             ranks = 1 + (scores > scores.gather(1, gold[part][:, None])).sum(dim=1)
             losses = torch.stack([losses.double(), ranks.double()], dim=1)
         values.append(losses)
     nll[where] = torch.cat(values).cpu().numpy()
-
-
-def _head_is_plain(lm: CausalModel) -> bool:
-    """Return whether logits are the output layer on the last states: some models scale or cap them afterwards."""
-    import torch
-
-    size = min(4, lm.vocab_size)
-    ids = torch.arange(size, device=lm.device)[None, :]
-    with torch.inference_mode():
-        options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-        full_logits = lm.model(**options).logits.float()
-        states = get_body(lm.model)(**options).last_hidden_state
-        head = lm.model.get_output_embeddings()
-        if head is None or head.weight.shape[-1] != states.shape[-1]:
-            return False
-        by_head = head(states).float()
-    tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
-    return bool((full_logits - by_head).abs().max() <= tolerance * max(1.0, float(full_logits.abs().max())))
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints
