@@ -17,7 +17,7 @@ from openended.harness.core import CausalModel, DataError, shorten_error
 from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
 from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
-from openended.harness.models import check_device, describe_broken_weights, is_out_of_memory
+from openended.harness.models import check_device, describe_broken_weights, is_out_of_memory, is_steady
 
 log = logging.getLogger(__name__)
 
@@ -110,10 +110,10 @@ def measure_difference(lm: CausalModel, runner: CacheRunner, ids: Tensor, full_l
 def depends_on_batch(lm: CausalModel) -> bool:
     """Return whether a text can depend on the other texts of its batch.
 
-    On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never in
-    float32; in reduced precision by a trial, because kernels differ between processors.
+    On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never where
+    all layers are packed; elsewhere by a trial, because kernels differ between processors.
     """
-    if lm.device.type != "cpu" or lm.spec.dtype == "float32":
+    if lm.device.type != "cpu" or is_steady(lm):
         return lm.device.type != "cpu"
     prompts = (torch.arange(max(TRIED) * 5) * 7 % lm.vocab_size).view(-1, 5)
 
