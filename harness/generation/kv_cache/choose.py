@@ -17,7 +17,7 @@ from openended.harness.core import CausalModel, DataError, shorten_error
 from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
 from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
-from openended.harness.models import check_device, describe_broken_weights, is_out_of_memory, is_steady
+from openended.harness.models import check_device, describe_broken_weights, is_batch_invariant, is_out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def depends_on_batch(lm: CausalModel) -> bool:
     On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never where
     all layers are packed; elsewhere by a trial, because kernels differ between processors.
     """
-    if lm.device.type != "cpu" or is_steady(lm):
+    if lm.device.type != "cpu" or is_batch_invariant(lm):
         return lm.device.type != "cpu"
     prompts = (torch.arange(max(TRIED) * 5) * 7 % lm.vocab_size).view(-1, 5)
 
