@@ -125,10 +125,10 @@ def test_group_name_version_and_every_option_move_the_key(role, spec, monkeypatc
     assert len({build_signature(one, {}) for one in (spec, *changed.values())}) == 1 + len(changed)
     left = {f.name for f in dataclasses.fields(spec)} - set(changed) - spec.unkeyed
     one_way = {"base_url", "endpoints"}  # an address alone, or several in its place
-    # Only with a window, for another text, with each other, or for another quantizer.
+    # Only with a window, for another text, with each other, for another quantizer, or by the file that it is of.
     with_others = {
         "stride", "split", "group_field", "group_value", "training", "least_references",
-        "chat_template_kwargs", "max_length", "text_field",
+        "chat_template_kwargs", "max_length", "text_field", "code",
     }  # fmt: skip
     assert left <= {"temperature_order", *one_way, *with_others}, (
         "no other value was found; some decoders take one order alone"
