@@ -83,8 +83,8 @@ def read_grid(folder: Path) -> GridFolder | None:
 
 
 def _parse_grid(folder: Path, node: Any) -> GridFolder:  # noqa: ANN401 - JSON
-    known = {"name": folder.name, **{name: value for name, value in node.items() if name in _FACTS}}
-    return decode(GridFolder, {"folder": folder, **known}, GRID)
+    facts = {name: value for name, value in node.items() if name in _FACTS}
+    return decode(GridFolder, {"folder": folder, "name": folder.name, **facts}, GRID)
 
 
 def read_jobs(grid: Path) -> list[dict[str, Any]]:

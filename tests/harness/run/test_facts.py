@@ -96,16 +96,10 @@ def test_scorer_and_embedder_are_facts_by_all_that_identifies_them(tmp_path):
     for other in ({"revision": COMMIT[::-1]}, {"dtype": "bfloat16"}, {"path": "another/gpt2-small"}):
         spec = ModelSpec(**({"path": "somebody/gpt2-small", "revision": COMMIT} | other))
         assert known("gen_ppl", side, scorer=spec)["scorer"] != base
-    for field, value in {
-        "layer": 3,
-        "pooling": "mean",
-        "dtype": "bfloat16",
-        "max_length": 16,
-        "lengths": (8, 16, 32),
-    }.items():
-        spec = dataclasses.replace(settings().embedder, **{"max_length": 8, "lengths": (8, 16), field: value})
-        first = dataclasses.replace(settings().embedder, max_length=8, lengths=(8, 16))
-        assert known("frechet", side, embedder=spec)["embedder"] != known("frechet", side, embedder=first)["embedder"]
+    embedder = dataclasses.replace(settings().embedder, max_length=8)
+    first = known("frechet", side, embedder=embedder)["embedder"]
+    for change in ({"layer": 3}, {"pooling": "mean"}, {"dtype": "bfloat16"}, {"max_length": 16}):
+        assert known("frechet", side, embedder=dataclasses.replace(embedder, **change))["embedder"] != first
 
 
 @pytest.mark.parametrize(
