@@ -103,13 +103,11 @@ def _classify(
     rows, fold = (rows - center) / scale, np.concatenate([fold_h, fold_m])
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
 
-    scores = []
-    for penalty in _PENALTIES:
-        correct = 0
-        for left_out in (fold == i for i in np.unique(fold)):
-            answers = _train(rows[~left_out], labels[~left_out], penalty).predict(rows[left_out])
-            correct += int(np.sum(answers == labels[left_out]))
-        scores.append(correct)
+    held_out = [fold == i for i in np.unique(fold)]
+    scores = [
+        sum(np.sum(_train(rows[~out], labels[~out], c).predict(rows[out]) == labels[out]) for out in held_out)
+        for c in _PENALTIES
+    ]
     chosen = _PENALTIES[int(np.argmax(scores))]  # the strongest among equals
     classifier = _train(rows, labels, chosen)
     sides = tuple(

@@ -112,7 +112,7 @@ def _prepare_sides(
     check_range(human=human, model=model)
     if pca_share is None:
         return human, model
-    return project_pair(human=human, model=model, share=pca_share, rows="none", option="pca_share")
+    return project_pair(human=human, model=model, share=pca_share, rows="none")
 
 
 def _compute_distance(human: Floats, model: Floats, shrinkage: Shrinkage) -> float:
@@ -221,44 +221,32 @@ def _frechet_influence(human: Floats, model: Floats, shrinkage: Shrinkage = "non
     x -= means[0]
     y -= means[1]
     gap = means[0] - means[1]
-    fits = None if shrinkage == "none" else (_fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage))
+    fits = _fit_gaussian(human, shrinkage), _fit_gaussian(model, shrinkage)
     forth, back = _transport_costs(x, y, fits)
     squares = [np.einsum("ij,ij->i", rows, rows) for rows in (x, y)]
     return 2 * x @ gap + squares[0] - forth, -2 * y @ gap + squares[1] - back
 
 
-def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian] | None) -> tuple[F64, F64]:
+def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian]) -> tuple[F64, F64]:
     """Return what tr(T S1) and tr(T^-1 S2) gain from each centered row: x_i^T T x_i and y_i^T T^-1 y_i, not shrunk."""
-    (n, dim), m = x.shape, len(y)
-    if fits is not None or min(n, m) > dim:
-        if fits is None:
-            first, second = x.T @ x / (n - 1), y.T @ y / (m - 1)
-        else:
-            first, second = (np.tril(fit.lower) + np.tril(fit.lower, -1).T for fit in fits if fit.lower is not None)
-        try:
+    lowers = [fit.lower for fit in fits if fit.lower is not None]
+    with contextlib.suppress(np.linalg.LinAlgError):  # a covariance may be singular although there are many texts
+        if len(lowers) == len(fits):
+            first, second = (np.tril(lower) + np.tril(lower, -1).T for lower in lowers)
             root = np.linalg.cholesky(first)
             values, axes = np.linalg.eigh(root.T @ second @ root)
             singular = np.sqrt(np.maximum(values, values[-1] * 1e-12))
-
-            def carry(rows: F64) -> F64:
-                turned = axes.T @ np.linalg.solve(root, rows.T)
-                return np.asarray(np.einsum("ij,ij,i->j", turned, turned, singular))
-
-            def return_from(rows: F64) -> F64:
-                turned = axes.T @ (root.T @ rows.T)
-                return np.asarray(np.einsum("ij,ij,i->j", turned, turned, 1 / singular))
-
-            costs = [carry(x), return_from(y)]
-            if fits is not None:
-                for i, (rows, fit, cost) in enumerate(zip((x, y), fits, (carry, return_from), strict=True)):
-                    identity = fit.shrunk / dim * float(cost(np.eye(dim)).sum())
-                    costs[i] = (1 - fit.shrunk) * costs[i] + identity * np.einsum("ij,ij->i", rows, rows)
+            costs = []
+            turns = (np.linalg.solve(root.T, axes), singular), (root @ axes, 1 / singular)
+            for rows, fit, (turn, scales) in zip((x, y), fits, turns, strict=True):
+                carry = (turn * scales) @ turn.T
+                own = np.einsum("ij,ij->i", rows @ carry, rows)
+                identity = float(np.trace(carry)) / len(carry) * np.einsum("ij,ij->i", rows, rows)
+                costs.append((1 - fit.shrunk) * own + fit.shrunk * identity)
             return costs[0], costs[1]
-        except np.linalg.LinAlgError:  # a covariance that is singular although there are many texts
-            pass
     # The centered rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their product table.
     left, values, right = np.linalg.svd(x @ y.T, full_matrices=False)
-    scale = np.sqrt((n - 1) / (m - 1))
+    scale = np.sqrt((len(x) - 1) / (len(y) - 1))
     return scale * (left**2 @ values), (right.T**2 @ values) / scale
 
 

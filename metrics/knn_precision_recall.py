@@ -57,9 +57,7 @@ def _project(*, human: Floats, model: Floats, k: int, explained_variance: float 
     human, model = check_sides(human=human, model=model, least=k + 1)
     scale = _choose_scale(explained_variance, rows)
     if explained_variance is not None:
-        human, model = project_pair(
-            human=human, model=model, share=explained_variance, rows=scale, option="explained_variance"
-        )
+        human, model = project_pair(human=human, model=model, share=explained_variance, rows=scale)
     elif scale == "l2":
         human, model = (np.vstack([block for _, block in blocks(side, "l2")]) for side in (human, model))
     return neighbors.center_points(human, model)

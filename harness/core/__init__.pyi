@@ -204,4 +204,9 @@ from .types import (
     Thinking as Thinking,
     parse_direction as parse_direction,
 )
-from .words import SPLITTERS as SPLITTERS, describe_icu as describe_icu, number_words as number_words
+from .words import (
+    FREQUENT_WORDS as FREQUENT_WORDS,
+    SPLITTERS as SPLITTERS,
+    describe_icu as describe_icu,
+    number_words as number_words,
+)

@@ -170,13 +170,13 @@ class Metric(Spec, ABC):
     def needs(self) -> tuple[Need, ...]:
         """Return the features that `prepare` reads."""
 
-    def prepare(self, features: Features) -> Any:  # noqa: ANN401, ARG002 - each metric has its own
-        """Return what the values are computed from; pure and deterministic. None where `evaluate` reads the features.
+    @abstractmethod
+    def prepare(self, features: Features) -> Any:  # noqa: ANN401 - each metric has its own
+        """Return what the values are computed from; pure and deterministic.
 
-        `UndefinedMetric`: the metric has no value here, "–" in tables. By default, and for `score` as it is here:
-        name → a number of each text, whose mean is the value.
+        `UndefinedMetric`: the metric has no value here, "–" in tables. For `score` as it is here: name → a number of
+        each text, whose mean is the value.
         """
-        return None
 
     def score(self, prepared: Any, human: Weights, model: Weights, /) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401, ARG002
         """Return the values of weighted sets of texts, each of shape (draws,); weights have the shape (draws, rows).
@@ -184,8 +184,6 @@ class Metric(Spec, ABC):
         The rows are those of `list_rows`; a row of ones stands for all texts. A value that costs much and has its own
         scheme may be a function that returns it.
         """
-        if prepared is None:
-            raise NotImplementedError(f"{type(self).__name__} does not define score()")
         return {name: average(column, model) for name, column in prepared.items()}
 
     def _score_sides(self, prepared: Any, human: Weights, model: Weights) -> Mapping[str, F64 | Callable[[], F64]]:  # noqa: ANN401

@@ -9,6 +9,23 @@ import numpy as np
 from openended.harness.core.errors import require_package
 from openended.harness.core.types import Ragged
 
+FREQUENT_WORDS = frozenset(
+    """
+    about above across after again against all almost along already also although always among and another any
+    anything are around away back became because become been before behind being below between both but came can
+    cannot come could did didn does doesn doing done down during each either else enough even ever every everything
+    for from further gave getting give given goes going gone had hadn has hasn have haven having her here hers
+    herself him himself his how however instead into isn its itself just keep kept knew know known less like likely
+    made make makes making many may maybe might more most much must myself nearly need neither never next none not
+    nothing now off often once one only onto other others ought our ours ourselves out over own perhaps quite rather
+    really said same says seem seemed seems several shall she should since some someone something sometimes soon
+    still such take taken takes than that the their theirs them themselves then there these they thing things this
+    those though through thus together told too took toward towards two under until unto upon use used using very
+    want wants was wasn well went were weren what whatever when where whether which while who whole whom whose why
+    will with within without would wouldn you your yours yourself yourselves
+    """.split()
+)
+"""English words that say nothing of a text's topic; of three letters or more."""
 Splitter = Callable[[str], Sequence[str]]
 
 

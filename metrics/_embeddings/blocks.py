@@ -161,11 +161,11 @@ def fit_pca(sides: Sequence[Floats], *, share: float, rows: Rows = "l2", whiten:
 
 
 def project_pair(
-    *, human: Floats, model: Floats, share: float, rows: Rows, option: str
+    *, human: Floats, model: Floats, share: float, rows: Rows
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return both sides after a joint PCA; rows that are equal stay equal."""
     if not 0 < share <= 1:
-        raise ValueError(f"{option}: expected a share in (0, 1] or None, got {share}")
+        raise ValueError(f"explained_variance, pca_share: expected a share in (0, 1] or None, got {share}")
     if rows == "none":
         check_range(human=human, model=model)
     first, second = project_together([human, model], share, rows)

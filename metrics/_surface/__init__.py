@@ -14,24 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from openended.harness.core import F64
+from openended.harness.core import F64, FREQUENT_WORDS
 
-# Frequent words of four letters or more; shorter ones are no content words anyway.
-STOP_WORDS = frozenset(
-    """
-    about above across after again against almost along already also although always among another anything around
-    away back became because become been before behind being below between both came cannot come could didn does doesn
-    doing done down during each either else enough even ever every everything from further gave getting give given goes
-    going gone hadn hasn have haven having here hers herself himself however instead into isn itself just keep kept
-    knew know known less like likely made make makes making many maybe might more most much must myself nearly need
-    neither never next none nothing often once only onto other others ought ours ourselves over perhaps quite rather
-    really said same says seem seemed seems several shall should since some someone something sometimes soon still such
-    take taken takes than that their theirs them themselves then there these they thing things this those though
-    through thus together told took toward towards under until unto upon used using very want wants wasn well went were
-    weren what whatever when where whether which while whole whom whose will with within without would wouldn your
-    yours yourself yourselves
-    """.split()
-)
 PRONOUNS = frozenset(
     """
     i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself we us
@@ -71,7 +55,7 @@ def _split_pieces(words: list[str]) -> list[list[str]]:
 
 
 def _is_content(word: str) -> bool:
-    return len(word) >= 4 and word[0].isalpha() and word not in STOP_WORDS
+    return len(word) >= 4 and word[0].isalpha() and word not in FREQUENT_WORDS
 
 
 def _divide(part: float, whole: float) -> float:

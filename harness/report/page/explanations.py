@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from openended.harness.core import DataError, parse_signature, read_jsonl
+from openended.harness.core import FREQUENT_WORDS, DataError, parse_signature, read_jsonl
 from openended.harness.report.page.sources import PageTexts, TextSource
 from openended.harness.report.tables.headline import HEADLINES
 from openended.harness.storage import EXPLAIN
@@ -21,13 +21,6 @@ MAX_TEXTS = 500  # of a source, for the frequency of words
 TYPICAL_WORDS = 3
 MAX_SHARE = 0.15  # share of all texts; a word that occurs in more of them is typical of none
 QUOTED_WORDS = 8
-FUNCTION_WORDS = frozenset(
-    "about after all also and any are because been before being between both but can could did does done each for "
-    "from had has have her here him his how into its just may more most must not now off one only onto other our out "
-    "over own same she should some such than that the their them then there these they this those through too two "
-    "under until upon use used very was were what when where which while who whom why will with without would you "
-    "your".split()
-)
 _WORD = re.compile(r"[^\W\d_]{3,}")
 Positions = Mapping[str, int]
 
@@ -151,7 +144,7 @@ def _name_groups(groups: Sequence[dict[str, Any]]) -> None:
 
 def find_words(text: str) -> set[str]:
     """Return the distinct words of a text in lower case, without numbers, short words and English function words."""
-    return set(_WORD.findall(text.lower())) - FUNCTION_WORDS
+    return set(_WORD.findall(text.lower())) - FREQUENT_WORDS
 
 
 def count_words(texts: Sequence[str]) -> Counter[str]:

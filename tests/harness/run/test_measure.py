@@ -63,6 +63,9 @@ class Probe(Metric):
     def needs(self) -> tuple[Need, ...]:
         return (self.need,)
 
+    def prepare(self, features: Features) -> Features:
+        return features
+
     def evaluate(self, features: Features, prepared: Any) -> MetricResult:
         seen.append(features)
         type(self).act()
