@@ -15,8 +15,8 @@ def build_audit_table(audit: Audit) -> Table:
     failed = set(audit.failures)
     columns: list[Filled] = [
         (make_quantity("", "p_value", "p", decimals=4, is_p=True), [f.p_value for f in audit.findings]),
-        (make_quantity("", "result", "result"), ["FAILED" if f in failed else "passed" for f in audit.findings]),
-        (make_quantity("", "observed", "observed"), [f.observed for f in audit.findings]),
+        ("result", ["FAILED" if f in failed else "passed" for f in audit.findings]),
+        ("observed", [f.observed for f in audit.findings]),
         (make_quantity("", "visible", "smallest fault seen with 90 %"), [f.visible or None for f in audit.findings]),
     ]
     remark = "An honest engine fails any check with a probability of 5 % (Holm)."

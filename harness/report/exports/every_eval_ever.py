@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import MetricResult, digest, digest_file, open_for_replacement, parse_direction, write_json
+from openended.harness.report.exports.texts import read_texts
 from openended.harness.report.tables.selection import make_slug
-from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
-from openended.harness.storage import MODEL_STAGES, RunRecord, read_record
+from openended.harness.results import Results, Run, format_axis_value
+from openended.harness.storage import RunRecord, read_record
 
 SCHEMA_VERSION = "0.3.0"
 COLLECTION = "openended"
@@ -189,10 +190,9 @@ def _write_samples(results: Results, run: Run, evaluation: Mapping[str, Any], pa
 
     The schema requires a score of every text; the metrics compare sets of texts, and the metadata says so.
     """
-    rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
+    rows, references = read_texts(results, run)
     if rows is None:
         return 0
-    references = dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}
     count = 0
     with open_for_replacement(path, sync=False) as handle:
         for row in rows:

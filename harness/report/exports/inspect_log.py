@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness.core import DataError, digest, open_for_replacement
+from openended.harness.report.exports.texts import read_texts
 from openended.harness.report.tables.selection import make_slug
-from openended.harness.results import Results, Run, format_axis_value, read_rows_of_run
-from openended.harness.storage import MODEL_STAGES
+from openended.harness.results import Results, Run, format_axis_value
 
 _STOPS = {"eos": "stop", "length": "max_tokens"}
 
@@ -71,10 +71,9 @@ def _describe_run(run: Run, samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _describe_samples(results: Results, at: int, run: Run) -> Iterator[dict[str, Any]]:
-    rows, human = read_rows_of_run(results, run, *MODEL_STAGES), read_rows_of_run(results, run, "human")
+    rows, references = read_texts(results, run)
     if rows is None:
         return
-    references = dict(zip(human.ids, human.each("text"), strict=True)) if human is not None else {}
     scored: dict[str, dict[str, Any]] = {}  # metric → key → values of single texts
     for result in (r for r in run.results if r.system == "model"):
         arrays = results.arrays(at, result.artifact)

@@ -10,7 +10,7 @@ from openended.harness.core import parse_signature, parse_yaml, show_progress
 from openended.harness.report.analysis import uncertainty
 from openended.harness.report.analysis.uncertainty import LEVEL, Check, Errors
 from openended.harness.report.findings import checks
-from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell
 from openended.harness.report.tables.selection import INVENTED, TablePart
 from openended.harness.results import Layout, SystemValue, group_by_data
 
@@ -63,7 +63,7 @@ def build_findings_frames(part: TablePart, layout: Layout) -> list[Frame]:
         for claim in claims:
             rows.append((claim.source, *_check_claim(claim, {"": items} if claim.across else by_data, errors)))
             advance(1)
-    columns = [(make_quantity("", title, title), [row[at] for row in rows]) for at, title in enumerate(_TITLES)]
+    columns = zip(_TITLES, zip(*rows, strict=True), strict=True)
     checked = sum(verdict != "not measured" for *_, verdict in rows)
     expected = f"of {checked} claims about equal systems, {LEVEL * checked:.1f} would be sure by chance."
     remarks = (REMARK, f"The {LEVEL:.0%} are of each claim: {expected}")

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,12 @@ import numpy as np
 
 from openended.harness.core import F64, DataError, SpecError, UndefinedMetric, suggest
 from openended.harness.imported import SystemScores
-from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.harness.results import group_by
 from openended.metrics.bradley_terry import bradley_terry, compute_influence
 from openended.metrics.calibration import Unit, list_levels, read_levels_of_people
 from openended.metrics.correlation import correlate
-from openended.metrics.judgments import LEAST_ITEMS, CorrectedEstimate, ItemEstimate, Wins, correct_judge
+from openended.metrics.judgments import LEAST_ITEMS, ItemEstimate, Wins, correct_judge
 
 log = logging.getLogger(__name__)
 
@@ -27,21 +26,10 @@ EXPLAINED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedScore:
-    """The scores of one metric of one system, by its judge, by people, and corrected."""
+def correct_scores(judged: SystemScores, people: SystemScores, metric: str, rated_as: str) -> tuple[Any, ...]:
+    """Return the mean scores of a system by its judge, by people on some of the same samples, and corrected.
 
-    judge: float  # mean over all samples
-    people: float  # mean over the rated samples
-    low: float  # 95 % interval of `people`
-    high: float
-    rated: int
-    agreement: float  # Spearman's ρ of judge and people over the rated samples
-    corrected: CorrectedEstimate
-
-
-def correct_scores(judged: SystemScores, people: SystemScores, metric: str, rated_as: str) -> CorrectedScore:
-    """Correct a judge's scores of a system by people's scores of some of the same samples.
+    Then the number of rated samples, what the judge is worth, and Spearman's ρ of judge and people over these.
 
     Clustered samples are corrected by whole clusters: an unrated sample of a cluster with rated ones is left out.
 
@@ -71,10 +59,9 @@ def correct_scores(judged: SystemScores, people: SystemScores, metric: str, rate
         estimate(by_people, both), estimate(by_judge, both), estimate(by_judge, rest) if rest else None
     )
     rho = correlate([by_judge[s] for s in both], [by_people[s] for s in both], permutations=1, draws=0)
+    means = [make_cell(float(e.values[0]), interval=(float(e.low[0]), float(e.high[0]))) for e in (alone, corrected)]
     judge = math.fsum(by_judge.values()) / len(by_judge)
-    return CorrectedScore(
-        judge, float(alone.values[0]), float(alone.low[0]), float(alone.high[0]), len(both), rho.value, corrected
-    )
+    return judge, *means, len(both), float(corrected.worth[0]), rho.value
 
 
 def estimate_mean_by_groups(values: F64, groups: Sequence[str]) -> ItemEstimate:
@@ -108,20 +95,11 @@ def build_correction_frame(
     for system in systems:
         pairs = pair_metrics(system, people[system.name], metrics)
         for metric, rated_as in pairs:
-            score = correct_scores(system, people[system.name], metric, rated_as)
+            rows.append(correct_scores(system, people[system.name], metric, rated_as))
             labels.append(f"{system.name}: {metric}" if len(pairs) > 1 or len(systems) > 1 else metric)
-            estimate = score.corrected
-            rows.append((
-                score.judge, make_cell(score.people, interval=(score.low, score.high)),
-                make_cell(float(estimate.values[0]), interval=(float(estimate.low[0]), float(estimate.high[0]))),
-                score.rated, float(estimate.worth[0]), score.agreement,
-            ))  # fmt: skip
-    heads = (
-        make_quantity("", "judge", "judge"), make_quantity("", "people", "people"),
-        make_quantity("", "corrected", "corrected"), make_quantity("", "rated", "rated", decimals=0),
-        make_quantity("", "worth", "worth", decimals=0), make_quantity("", "rho", "ρ"),
-    )  # fmt: skip
-    columns = list(zip(heads, zip(*rows, strict=True), strict=True))
+    counts = (make_quantity("", name, name, decimals=0) for name in ("rated", "worth"))
+    heads: tuple[Cell | str, ...] = ("judge", "people", "corrected", *counts, make_quantity("", "rho", "ρ"))
+    columns: list[Filled] = list(zip(heads, zip(*rows, strict=True), strict=True))
     return build_frame("corrected", "Mean scores that people would give", labels, columns, [EXPLAINED], head="Score")
 
 
@@ -165,7 +143,7 @@ def build_study_correction_frame(rows: Sequence[Mapping[str, Any]], people: Path
     remark = f"Corrected by {who} on {number:,} items; the judge was worth {more:,.0f} more (median). {EXPLAINED}"
     if not cells:
         remark = f"Not corrected by {who}: fewer than {LEAST_ITEMS} items that both judged."
-    columns = [(make_quantity("", name, name), [cells.get((player, name)) for player in players]) for name in criteria]
+    columns = [(name, [cells.get((player, name)) for player in players]) for name in criteria]
     what = "Bradley-Terry abilities" if pairs else "Mean ratings"
     return build_frame("corrected", f"{what} that {who} would give", players, columns, [remark], head="Player")
 

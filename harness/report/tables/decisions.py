@@ -33,8 +33,8 @@ def build_decision_frame(plan: DecisionPlan, results: Results) -> Frame:
             make_quantity("", "outcome", "decision"),
             [_WORDS.get(d.outcome, f"{d.outcome} is better") for d in decisions],
         ),
-        (make_quantity("", "difference", "difference"), [_build_difference_cell(plan, d) for d in decisions]),
-        (make_quantity("", "looks", "looks"), [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
+        ("difference", [_build_difference_cell(plan, d) for d in decisions]),
+        ("looks", [f"{len(d.looks)} of {len(plan.looks)}" for d in decisions]),
         (make_quantity("", "examples", "examples", decimals=0), [d.looks[-1].n if d.looks else 0 for d in decisions]),
     ]
     count = len(plan.comparisons)

@@ -83,8 +83,8 @@ FIELDS: Cell = {
 BLANK: Cell = {"blank": True}
 Comparison = Callable[[Cell, Cell], float]
 """The p-value of two cells being equally good; NaN if it is unknown."""
-Filled = tuple[Cell, Iterable[Any]]
-"""What the numbers of a column are, and its contents: cells, numbers, words, or None for an empty cell."""
+Filled = tuple[Cell | str, Iterable[Any]]
+"""What the numbers of a column are (or its title), and its contents: cells, numbers, words, or None: an empty cell."""
 
 
 class Note(NamedTuple):
@@ -188,8 +188,9 @@ def build_frame(
     )
 
 
-def fill_column(quantity: Cell, contents: Iterable[Any], roles: Sequence[str]) -> list[Cell]:
+def fill_column(quantity: Cell | str, contents: Iterable[Any], roles: Sequence[str]) -> list[Cell]:
     """Return the cells of a column, with its decimals."""
+    quantity = make_quantity("", quantity, quantity) if isinstance(quantity, str) else quantity
     cells = [
         FIELDS | quantity | to_cell(content) | {"role": role} for content, role in zip(contents, roles, strict=True)
     ]

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from openended.harness.core import SIMULATED
-from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
+from openended.harness.report.tables.frame import Cell, Filled, Frame, build_frame, make_cell, make_quantity
 from openended.metrics.correlation import rank_correlation
 from openended.metrics.judgments import agreement
 
@@ -100,12 +100,12 @@ def build_rater_frame(
         return make_quantity("", key, heading, decimals=decimals), [make_cell(float(value)) for value in raters[key]]
 
     seen = zip(raters["passed"], raters["controls"], strict=True)
-    columns = [
+    columns: list[Filled] = [
         make_column("items", "items", 0), make_column("median_seconds", "median s", 0),
         *([make_column("too_fast", f"under {least_seconds:g} s", 2)] if least_seconds else []),
         *([make_column("ties", "ties", 2)] if pairs else []), make_column("top_answer", "top answer", 2),
         *([make_column("side_a", "side A", 2), make_column("side_p", "p", 3)] if pairs else []),
-        (make_quantity("", "controls", "controls"),
+        ("controls",
          [make_cell(words=f"{passed:.0f}/{n:.0f}") if n else make_cell() for passed, n in seen]),
         make_column("with_rest", "agrees with the rest" if pairs else "ρ with the rest", 2),
     ]  # fmt: skip

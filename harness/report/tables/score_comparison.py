@@ -131,13 +131,13 @@ def _build_difference_frame(
             resolved = make_cell(test.resolve(), own_decimals=decimals)
             rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
     goal = "it" if difference is None else f"{difference:g}"
-    heads = (
-        make_quantity("", "difference", "difference"), make_quantity("", "test", "test"),
+    heads: tuple[Cell | str, ...] = (
+        "difference", "test",
         make_quantity("", "p_value", "p", decimals=4, is_p=True),
         make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
         make_quantity("", "resolved", "resolves"), make_quantity("", "needed", f"more samples for {goal}", decimals=0),
     )  # fmt: skip
-    columns = list(zip(heads, zip(*rows, strict=True), strict=True))
+    columns: list[Filled] = list(zip(heads, zip(*rows, strict=True), strict=True))
     what = "the measured difference" if difference is None else f"a difference of {difference:g}"
     return build_frame(
         "differences", "Differences of mean scores", labels, columns, [_EXPLAINED.format(what)], head="Pair",

@@ -73,8 +73,7 @@ def _build_settings_frame(
     """Build a table with one row per trial: mean and interval of each objective, also over fresh seeds."""
     columns: list[Filled] = [(make_quantity("", "trial", "trial", decimals=0), [t.number for t in trials])]
     if any(t.state != "complete" for t in trials):
-        words = [t.state for t in trials]
-        columns.append((make_quantity("", "state", "state"), words))
+        columns.append(("state", [t.state for t in trials]))
     means = {}
     for at, objective in enumerate(searched.objectives):
         direction = "higher" if objective.direction == "maximize" else "lower"
