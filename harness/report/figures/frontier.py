@@ -1,10 +1,10 @@
 """Figures at equal entropy: generative frontiers, and the number of sampling steps."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from openended.harness.core import UndefinedMetric
 from openended.harness.report.figures.plot import MOST, Mark, Panel, Part, Plot, Series
 from openended.harness.report.tables import frontier_gaps as frontier
 from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR, choose_style
@@ -68,13 +68,9 @@ def show_steps(part: Part) -> Plot | None:
     human = find_human_value(part.values, ppl)
     samplers: dict[str, list[tuple[int | None, Estimate]]] = {}
     for entry in entries:
-        try:
-            at_human = frontier.estimate_at(entry, human_entropy)
-        except UndefinedMetric:  # the frontier does not reach the human entropy
-            continue
-        interval = frontier.estimate_interval(at_human, entry)
-        middle, low, high = (float(np.exp(x)) for x in (at_human[0], interval.low, interval.high))
-        samplers.setdefault(entry.sampler, []).append((entry.steps, (middle, low, high)))
+        cell = frontier.format_estimate(frontier.estimate_at, entry, human_entropy, convert=np.exp)
+        if math.isfinite(cell["value"]):  # the frontier reaches the human entropy
+            samplers.setdefault(entry.sampler, []).append((entry.steps, (cell["value"], cell["low"], cell["high"])))
     visible = dict(list(samplers.items())[:MOST])
     if not any(steps is not None for estimates in visible.values() for steps, _ in estimates):
         return None

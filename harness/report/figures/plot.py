@@ -10,6 +10,7 @@ from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Pair, Results, SystemValue
 
 MOST = 20  # systems that one figure can show distinctly
+FAR = 20  # times the smallest value: an axis is logarithmic from there on
 Mark = Literal[
     "line", "curve", "path", "dots", "step", "bars", "columns", "cross", "span", "ellipse", "region", "cells", "plane",
 ]  # fmt: skip

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from openended.harness.report.figures.plot import Panel, Plot, Series
+from openended.harness.report.figures.plot import FAR, Panel, Plot, Series
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import SearchObjective, SearchResult, SearchTrial
 
 MOST_PANELS = 12
-FAR = 20  # times the smallest value: an axis is logarithmic from there on
+DOT = {"color": COLORS[0], "marker": "o"}
 
 
 def show_search(searched: SearchResult) -> dict[str, Plot]:
@@ -37,18 +37,11 @@ def _show_history(searched: SearchResult) -> Plot:
         x, y = zip(*((t.number, t.values[number]) for t in searched.complete), strict=True)
         best = (np.maximum if objective.direction == "maximize" else np.minimum).accumulate(y)
         path = {"color": HUMAN_COLOR, "linewidth": 0.9, "marker": ""}
-        series = [
-            _dots(list(zip(x, y, strict=True)), "complete"),
-            Series(mark="step", x=x, y=best, label="best so far", look=path),
-        ]  # fmt: skip
+        points = Series(mark="dots", x=x, y=y, label="complete", look=DOT)
+        series = [points, Series(mark="step", x=x, y=best, label="best so far", look=path)]
         options: dict[str, Any] = {"xlabel": "trial", "ylabel": _format_label(objective), "integers": ["x"]}
         panels.append(Panel(series, options=options))
     return Plot(panels)
-
-
-def _dots(points: Sequence[tuple[float, float]], label: str = "", look: dict[str, Any] | None = None) -> Series:
-    x, y = [x for x, _ in points], [y for _, y in points]
-    return Series(mark="dots", x=x, y=y, label=label, look=look or {"color": COLORS[0], "marker": "o"})
 
 
 def _format_label(objective: SearchObjective) -> str:
@@ -96,15 +89,13 @@ def _show_parameter(searched: SearchResult, name: str, points: Sequence[tuple[st
         x = [words.index(text) for text in texts]
         ticks = {"xticklabels": words, "xlim": (-0.5, len(words) - 0.5)}
         options |= ticks | {"turn": 30 if len(words) > 3 else 0}
-    return Panel([_dots(list(zip(x, y, strict=True)))], options=options)
+    return Panel([Series(mark="dots", x=x, y=y, look=DOT)], options=options)
 
 
 def _show_front(searched: SearchResult) -> Plot:
-    tried, front = ([(t.values[0], t.values[1]) for t in trials] for trials in (searched.complete, searched.front()))
+    tried, front = (list(zip(*(t.values for t in of), strict=True)) for of in (searched.complete, searched.front()))
     look: dict[str, Any] = {"color": COLORS[3], "marker": "D", "linewidth": 0.9}
-    x, y = zip(*front, strict=True)
-    series = [
-        _dots(tried, "tried", {"color": COLORS[5], "marker": "o"}), Series(x=x, y=y, label="Pareto front", look=look)
-    ]  # fmt: skip
+    points = Series(mark="dots", x=tried[0], y=tried[1], label="tried", look=DOT | {"color": COLORS[5]})
+    series = [points, Series(x=front[0], y=front[1], label="Pareto front", look=look)]
     labels = [_format_label(objective) for objective in searched.objectives]
     return Plot([Panel(series, options={"xlabel": labels[0], "ylabel": labels[1]})], changes={"height": 2.7})

@@ -9,7 +9,7 @@ import numpy as np
 from openended.harness import results as measured
 from openended.harness.core import parse_signature
 from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers
-from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
+from openended.harness.report.figures.plot import FAR, MOST, Panel, Part, Plot, Series, list_axes
 from openended.harness.report.tables.frame import arrow
 from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR
 from openended.harness.report.tables.selection import make_slug, select_pairs
@@ -21,7 +21,6 @@ TITLES = {
     "option.num_buckets": "number of clusters k", "option.scaling_factor": "scaling constant c",
     "model": "size of the model", STAGE: "stage of training", CREATED: "day",
 }  # fmt: skip
-FAR = 20  # times the smallest value: an axis is logarithmic from there on
 
 
 def format_title(item: SystemValue) -> str:

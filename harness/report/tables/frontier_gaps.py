@@ -194,15 +194,15 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
         (make_quantity("", "to", "to", decimals=3), [high for _, high in reaches]),
         (
             make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
-            [_format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
+            [format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
         ),
         (
             make_quantity("gen_ppl", "frontier_gap_at_human_entropy", f"gap to {first.name}", decimals=3),
-            [None, *(_format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
+            [None, *(format_estimate(estimate_gap, entry, first, human) for entry in frontiers[1:])],
         ),
         (
             make_quantity("gen_ppl", "frontier_area", f"area to {first.name}", decimals=3),
-            [None, *(_format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
+            [None, *(format_estimate(estimate_area, entry, first) for entry in frontiers[1:])],
         ),
     ]
     if any(system.value(*KL) for entry in frontiers for system in entry.systems):
@@ -217,7 +217,7 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
     return [*values, build_frame(part.stem, layout.title, labels, columns, _REMARKS, roles=kinds)]
 
 
-def _format_estimate(
+def format_estimate(
     estimate: Callable[..., F64], *inputs: Frontier | F64 | None, convert: Callable[[float], float] = float
 ) -> Cell:
     """Return the cell of an estimate, or of the reason why there is none."""
