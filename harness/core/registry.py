@@ -175,11 +175,10 @@ def load_members(group: str) -> Mapping[str, type]:
 
 
 @lru_cache
-def load_plugin(group: str, name: str) -> tuple[str, type] | None:
-    """Return package and class of a plug-in; None, with a warning, if it cannot be used."""
-    point = list_plugins(group).get(name)
-    if point is None:
-        return None
+def load_plugin(group: str, name: str) -> None:
+    """Register the class of a plug-in; one that cannot be used is left out with a warning."""
+    if (point := list_plugins(group).get(name)) is None:
+        return
     package = point.dist.name if point.dist is not None else point.value
     try:
         cls = point.load()
@@ -192,8 +191,6 @@ def load_plugin(group: str, name: str) -> tuple[str, type] | None:
         reason = f"{type(err).__name__}: {shorten_error(err)}{format_last_frame(err)}"
         _broken[group, name] = f"{reason} (package {package})"
         log.warning("%s %s of %s was left out: %s", group, name, package, reason)
-        return None
-    return package, cls
 
 
 def is_bundled(cls: type) -> bool:

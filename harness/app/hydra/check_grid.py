@@ -67,6 +67,13 @@ def open_session(config: DictConfig) -> run.Session:
     return run.Session(storage.Store(Path(str(config.outputs_dir)) / "store"))
 
 
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Refuse jobs that cannot be shown, rated or told from each other, before they run."""
+    check_layout(jobs)
+    check_simulated_raters(job.settings for job in jobs)
+    run.check_players(job.settings for job in jobs)
+
+
 def check_layout(jobs: Sequence[Job]) -> None:
     """Refuse a layout that shows nothing of these jobs, before they run."""
     settings = [job.settings for job in jobs]
@@ -110,9 +117,7 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
             errors.append(err)
     if errors:
         _refuse(errors, len(jobs))
-    check_layout(composed)
-    check_simulated_raters(job.settings for job in composed)
-    run.check_players(job.settings for job in composed)
+    check_jobs(composed)
     if config.hydra.runtime.choices.get("hydra/launcher") in ELSEWHERE:
         return composed
     session, plans = open_session(config), list[tuple[run.Settings, run.Outcome]]()

@@ -44,21 +44,7 @@ _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|h
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
 DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
-_TEXT_FILES = (
-    ".json",
-    ".jsonl",
-    ".npz",
-    ".txt",
-    ".csv",
-    ".tsv",
-    ".parquet",
-    ".arrow",
-    ".eval",
-    ".gz",
-    ".bz2",
-    ".xz",
-    ".zst",
-)
+_TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +228,7 @@ def _explain_missing_equals(word: str) -> str:
     if groups:
         choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
         hint = f"did you mean {' or '.join(choices)}?"
-    elif word.endswith(_TEXT_FILES):
+    elif _TEXT_FILE.search(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
     elif word in GROUPS:
         hint = f"type {word}=NAME; openended list {word} has the names"

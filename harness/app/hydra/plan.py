@@ -13,7 +13,7 @@ from openended.harness import core, run
 from openended.harness.app.hydra import check_grid
 from openended.harness.app.hydra.compose import Composer, to_plain
 from openended.harness.app.hydra.grid import warn_of_missing_tokenizers
-from openended.harness.app.hydra.jobs import check_simulated_raters, refuse_single_run
+from openended.harness.app.hydra.jobs import refuse_single_run
 from openended.harness.report import build_tracker_options
 
 log = logging.getLogger(__name__)
@@ -58,11 +58,9 @@ def _plan_all(
 
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
-        check_grid.check_layout(composed)
         if single:
             refuse_single_run(composed[0].settings.judgments)
-        check_simulated_raters(job.settings for job in composed)
-        run.check_players(job.settings for job in composed)
+        check_grid.check_jobs(composed)
         return [check_grid.plan_job(job, session) for job in composed]
 
     return check_grid.try_experiments(config, jobs, plan_experiment)

@@ -45,7 +45,7 @@ def test_a_grid_is_one_line_a_job_and_its_errors_once(away, capsys):
     assert exit_code(cli.main, "-m", "decoder=nucleus,mdlm", *SMALL) == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
-    assert said[0].startswith("grid       1 of 2 done, perhaps ")
+    assert said[0].startswith("grid       1 of 2 done, about ")
     assert said[1].startswith("grid       1 of 2 done, 1 failed; decoder=mdlm: failed: model docs-s")
     assert said[2].startswith("failed: decoder=mdlm: model docs-s")
     assert said[3].startswith("1 of 2 jobs failed")
