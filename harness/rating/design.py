@@ -38,7 +38,7 @@ class StudyTexts:
 
 
 # Axes that texts do not depend on: runs that differ in these alone are one system to a rater.
-_NOT_OF_TEXTS = ("judgments", "scorer", "embedder", "features", *measured.OF_THE_SIZE)
+_NOT_OF_TEXTS = ("judgments", "scorer", "embedder", "features", *measured.SIZE_AXES)
 
 
 def read_study_texts(

@@ -17,7 +17,7 @@ from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
-_OF_ROWS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
+_ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
 
 
 def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:
@@ -40,7 +40,7 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
         notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
         if not count:
             raise DataError(f"{'; '.join(notes)}; no text is left to score")
-        facts_of_rows = {name: facts[name] for name in _OF_ROWS if name in facts}
+        facts_of_rows = {name: facts[name] for name in _ROW_FACTS if name in facts}
         return {**facts_of_rows, "n": count, "notes": [*facts.get("notes", ()), *notes]}
 
     spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}

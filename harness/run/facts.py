@@ -9,6 +9,7 @@ from pathlib import Path
 from openended.harness import core, imported
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import RunModels, TextOptions, read_preset
 from openended.harness.run.steps import Executor, File, TextRows
 from openended.harness.storage import RowFile
@@ -28,8 +29,7 @@ class FactOptions:
     task: core.Task
     models: RunModels
     texts: TextOptions
-    judgments: str | None
-    judgment_columns: Mapping[str, str]
+    judgments: JudgmentSource
     protocol: str | None
     thinking: core.Thinking | None = None  # what is scored of texts with reasoning; None: they have none
 
@@ -62,10 +62,10 @@ def collect_facts(
         out["tokens"] = core.describe_icu()
     n_human, n_model = (executor.read(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model))
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
-    if "judgments" in roles and options.judgments is not None and Path(options.judgments).is_file():
-        path = Path(options.judgments)
+    path = options.judgments.path
+    if "judgments" in roles and path is not None and path.is_file():
         out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
-        out |= describe_columns(options.judgment_columns)
+        out |= describe_columns(options.judgments.columns)
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))

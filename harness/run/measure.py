@@ -18,14 +18,13 @@ from openended.harness import core
 from openended.harness.run.dataset import REFERENCE_ROWS
 from openended.harness.run.facts import FactOptions, collect_facts, describe_token_ids
 from openended.harness.run.features import FeatureTable
-from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Executor, Input, Inputs, Step, StepFailedError, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
 
 log = logging.getLogger(__name__)
 
-System = Literal["human", "model", "ceiling"]
+SystemRole = Literal["human", "model", "ceiling"]
 # From this many texts on a side, nothing derived is kept for the next metric: indexes would fill the memory.
 MANY = 200_000
 _RESULT_TYPES = {"metric": str, "signature": str, "n_human": int, "n_model": int, "values": Mapping, "sd": Mapping,
@@ -37,7 +36,7 @@ _NO_VALUE = "a resample of so few texts has no value"
 class Measurement:
     """One metric of one system: a step, or the reason why there is no value."""
 
-    system: System
+    system: SystemRole
     metric: core.Metric
     human: TextRows
     model: TextRows
@@ -82,18 +81,17 @@ def describe_result(
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class MeasureStage:
     """Declares the metrics of a run; `features` has declared all that they need."""
 
     options: FactOptions
-    judgments: JudgmentSource
     features: FeatureTable
     intervals: int
     others: Sequence[TextRows] = ()
     """All systems of a grid, for metrics that fit something on all of them."""
 
     def declare(
-        self, metric: core.Metric, system: System, human: TextRows, model: TextRows, texts_per_prompt: int = 0
+        self, metric: core.Metric, system: SystemRole, human: TextRows, model: TextRows, texts_per_prompt: int = 0
     ) -> Measurement:
         """Declare a metric of a system; one that has no value has a reason in place of a step.
 
@@ -102,7 +100,7 @@ class Measures:
         judged, player = None, ""
         try:
             if isinstance(metric, core.ReadsFile) and len(metric.text_needs()) < len(metric.needs()):
-                judged, player = self.judgments.read_player(metric, human=system == core.HUMAN)
+                judged, player = self.options.judgments.read_player(metric, human=system == core.HUMAN)
             inputs = self._list_inputs(metric, human, model)
         except core.UndefinedMetric as err:
             return Measurement(system, metric, human, model, None, str(err))
@@ -168,7 +166,7 @@ class Measures:
         needs = metric.text_needs()
         inputs: dict[str, Input] = {}
         if len(needs) < len(metric.needs()):
-            inputs["judgments"] = self.judgments.digest
+            inputs["judgments"] = self.options.judgments.digest
         if metric.sides != "one" or _reads_references(metric, human):
             inputs |= self.features.list_inputs("human", human, needs)
         if metric.sides != "human":

@@ -19,7 +19,7 @@ from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns, digest_texts
 from openended.harness.run.features import FOR_DECODER, FeatureTable
 from openended.harness.run.generate import declare_generation, may_reason
-from openended.harness.run.measure import Measurement, Measures, System, compute_metric, describe_result
+from openended.harness.run.measure import Measurement, MeasureStage, SystemRole, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
@@ -198,7 +198,7 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
     no_ceiling, is_empty = texts.explain_no_ceiling(), not executor.read(model.rows, count_rows, 1)
     with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
-    jobs: list[tuple[core.Metric, System, TextRows]] = []  # in the order of the record
+    jobs: list[tuple[core.Metric, SystemRole, TextRows]] = []  # in the order of the record
     people = {m: references for m in metrics if references is not None and m.least_samples > 1}
     for metric in metrics:
         if metric.sides == "one" and task.has_human():
@@ -218,19 +218,16 @@ def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
     executor.run(*texts.features.declare(requests, texts.decoder))
-    judgments = texts.checked.judgments
     thinking = executor.read(model.rows, lambda path: RowFile(path).facts.get("thinking"), None)
-    options = FactOptions(
-        task, settings.models, settings.texts, judgments.source, judgments.columns, settings.protocol, thinking
-    )
-    measures = Measures(options, judgments, texts.features, settings.intervals, tuple(others))
+    options = FactOptions(task, settings.models, settings.texts, texts.checked.judgments, settings.protocol, thinking)
+    measures = MeasureStage(options, texts.features, settings.intervals, tuple(others))
     per_prompt = texts.count_per_prompt() if people else 0
     out = [
         measures.declare(m, system, people.get(m, human), rows, per_prompt if rows is references else 0)
         for m, system, rows in jobs
     ]
     executor.run(*(measurement.step for measurement in out if measurement.step is not None))
-    undefined: list[tuple[core.Metric, System, str]] = []
+    undefined: list[tuple[core.Metric, SystemRole, str]] = []
     if not task.has_human():
         reason = f"task {task.name} has no human side{task.no_human}"
         undefined += [(metric, "model", reason) for metric in metrics if metric.sides != "one"]

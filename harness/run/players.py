@@ -191,7 +191,7 @@ def _read_texts_ids(
     return {str(player): str(texts_id) for player, texts_id in cells if player and texts_id}
 
 
-_OF_TEXTS = (
+_TEXT_OPTIONS = (
     "task", "model", "decoder", "max_new_tokens", "min_new_tokens", "seed", "continue_after_end", "prompting",
     "generations", "generations_field", "generations_role", "generations_thinking",
 )  # fmt: skip
@@ -206,7 +206,7 @@ def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
         spec: Of the run's settings, as in its record.
         axes: Have `model.digest`, which stands for the path of the model.
     """
-    options = {name: spec.get(name) for name in _OF_TEXTS}
+    options = {name: spec.get(name) for name in _TEXT_OPTIONS}
     for name in ("task", "model", "decoder"):
         if isinstance(node := options[name], Mapping):
             options[name] = {k: v for k, v in node.items() if k not in ("label", "title", "path", "revision")}

@@ -27,7 +27,7 @@ _MARKER = re.compile(r"([a-z_]+)-([0-9a-f]{64})")
 _WRITING = ".block.arrow"  # a block that is not complete
 _MOST_WAITING = 1 << 14  # rows that wait to be written
 _COUNTS = ("n", "tokens", "ended", "samples", "replies", "answers", "reused_tokens", "parts")
-_OF_A_PART = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser", "packages", "git", "hardware")
+_PART_FACTS = ("device", "batch_size", "batch_dependent", "served", "engine", "denoiser", "packages", "git", "hardware")
 """Facts in which the parts of one artifact can differ, because they were made at different times."""
 
 
@@ -65,7 +65,7 @@ def merge_parts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         merged["notes"] = list(notes)
     if any(part.get("batch_dependent") for part in every):
         merged["batch_dependent"] = True
-    whole, *others = ({name: part[name] for name in _OF_A_PART if name in part} for part in (parts[-1], *every[:-1]))
+    whole, *others = ({name: part[name] for name in _PART_FACTS if name in part} for part in (parts[-1], *every[:-1]))
     distinct = [facts for number, facts in enumerate(others) if facts not in ({}, whole, *others[:number])]
     return merged | ({"parts": distinct} if distinct else {})
 

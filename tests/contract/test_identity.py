@@ -32,7 +32,7 @@ def made(cls: Any) -> Any:
     if cls is ServerSpec:
         return cls(path="served", base_url="http://127.0.0.1:9", chat=True, revision=COMMIT)
     if cls is EmbedderSpec:
-        return cls(**HUB, max_length=8, lengths=(8, 16))
+        return cls(**HUB, max_length=8)
     if issubclass(cls, SamplingDecoder) and cls.temperature == 1:
         return cls(temperature=0.7)  # at 1 the order of temperature and truncation makes no difference
     missing = [f.name for f in dataclasses.fields(cls) if f.default is f.default_factory is dataclasses.MISSING]

@@ -25,8 +25,8 @@ from openended.harness.core import SpecError, parse_signature, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
-    OF_THE_SIZE,
     SIZE,
+    SIZE_AXES,
     Results,
     System,
     SystemValue,
@@ -184,7 +184,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
 
 
 def _identify(system: System) -> tuple[tuple[str, str], ...]:
-    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in OF_THE_SIZE)
+    return tuple((axis, value) for axis, value in system.items[0].axes.items() if axis not in SIZE_AXES)
 
 
 def find_value(system: System, name: str) -> SystemValue | None:
@@ -241,7 +241,7 @@ def select_last_looks(results: Results) -> Results:
     """Keep the values of the last look at each system, and the human values next to them."""
     frame = results.frame
     is_model = frame["system"] == "model"
-    axes = [axis for axis in results.axes if axis not in OF_THE_SIZE]
+    axes = [axis for axis in results.axes if axis not in SIZE_AXES]
     models = frame[is_model]
     last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[SIZE].transform("max")
     models = models[models[SIZE] == last]

@@ -9,6 +9,7 @@ from openended.harness.run.checks import check_dataset, check_request
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions
 from openended.harness.run.features import FeatureTable
+from openended.harness.run.players import JudgmentSource
 from openended.harness.run.steps import Executor, Step, StepState, TextRows
 from openended.harness.storage import Entry, Recipe, RunRecord, read_record
 from openended.harness.storage.store import Store
@@ -76,8 +77,7 @@ class Made:
 
 def fact_options(made: Settings) -> FactOptions:
     """Return what signatures say of a run."""
-    judgments = (made.judgments, made.judgment_columns)
-    return FactOptions(made.task, made.models, made.texts, *judgments, made.protocol)
+    return FactOptions(made.task, made.models, made.texts, JudgmentSource.from_settings(made), made.protocol)
 
 
 def load_side(features: FeatureTable, source: TextRows, *needs: Need) -> Side:

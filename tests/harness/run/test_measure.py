@@ -18,7 +18,7 @@ from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
 from openended.harness.models import ModelSpec, digest_encoding
 from openended.harness.run.facts import describe_token_ids
-from openended.harness.run.measure import Measures
+from openended.harness.run.measure import MeasureStage
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import build_settings
@@ -97,8 +97,8 @@ def start(tmp_path: Path) -> Any:
             metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
         ) -> Any:
             changed = replace(chosen, **change)
-            options, judgments = fact_options(changed), JudgmentSource.from_settings(changed)
-            measures = Measures(options, judgments, texts.features, changed.intervals, others)
+            options = fact_options(changed)
+            measures = MeasureStage(options, texts.features, changed.intervals, others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
             measurement = measures.declare(metric, system, texts.human_rows, model)
             if measurement.step is not None:

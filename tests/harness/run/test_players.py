@@ -92,45 +92,40 @@ def score_rows(settings_of_grid):
     return rows
 
 
+def find_scores(scores, models, judged, others):
+    rows = {(model, decoder): scores[f"{model} {decoder}"] for model in models for decoder in judged}
+    return rows | {(model, decoder): None for model in models for decoder in others}
+
+
+ON_DOCS = [("docs-m", decoder) for decoder in (*DOCS[1:], "adversarial")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("experiment", "models", "judged", "others"),
+    ("number", "models", "others", "on_docs", "unjudged_on_docs"),
     [
-        ("mauve_table3", ["gpt2-xl"], ["ancestral", "nucleus"], ["greedy", "adversarial"]),
-        ("mauve_table4", SIZES, ["nucleus"], []),
-        ("mauve_table5", SIZES, ["ancestral", "nucleus"], []),
-        ("mauve_table6", SIZES, ["ancestral", "nucleus"], ["greedy", "adversarial"]),
-        ("mauve_table9", SIZES, ["ancestral", "nucleus"], ["greedy"]),
-        ("mauve_table14", SIZES, ["ancestral", "nucleus"], []),
+        (3, ["gpt2-xl"], ["greedy", "adversarial"], [("docs-m", d) for d in DOCS[1:]], ON_DOCS[-1:]),
+        (4, SIZES, [], [("docs-s", "nucleus")], [("docs-m", "nucleus")]),
+        (5, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
+        (6, SIZES, ["greedy", "adversarial"], [("docs-s", d) for d in DOCS[1:]], [("docs-s", "adversarial"), *ON_DOCS]),
+        (9, SIZES, ["greedy"], [("docs-s", d) for d in DOCS[1:]], ON_DOCS),
+        (14, SIZES, [], [("docs-s", d) for d in DOCS[1:]], []),
     ],
 )
-def test_every_table_of_mauve_has_its_row_of_people_from_one_option(tmp_path, experiment, models, judged, others):
+def test_every_table_of_mauve_has_its_row_of_people_from_one_option(
+    tmp_path, number, models, others, on_docs, unjudged_on_docs
+):
+    """And on docs the systems that were judged have scores, and the others none."""
     scores = write_study(tmp_path / "study.csv", PAPER)
-    expected = {(model, decoder): scores[f"{model} {decoder}"] for model in models for decoder in judged}
-    expected |= {(model, decoder): None for model in models for decoder in others}
-    expected |= {("gpt2-xl", "adversarial"): None} if experiment == "mauve_table9" else {}
-    rows = score_rows(compose(experiment, tmp_path / "study.csv"))
-    assert rows == pytest.approx({("human", ""): scores["human"], **expected}, abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("experiment", "judged", "others"),
-    [
-        ("mauve_table3", [("docs-m", d) for d in DOCS[1:]], [("docs-m", "adversarial")]),
-        ("mauve_table4", [("docs-s", "nucleus")], [("docs-m", "nucleus")]),
-        ("mauve_table5", [("docs-s", d) for d in DOCS[1:]], []),
-        ("mauve_table6", [("docs-s", d) for d in DOCS[1:]],
-         [("docs-s", "adversarial"), *(("docs-m", d) for d in (*DOCS[1:], "adversarial"))]),
-        ("mauve_table9", [("docs-s", d) for d in DOCS[1:]], [("docs-m", d) for d in (*DOCS[1:], "adversarial")]),
-        ("mauve_table14", [("docs-s", d) for d in DOCS[1:]], []),
-    ],
-)  # fmt: skip
-def test_on_docs_the_systems_that_were_judged_have_scores_and_the_others_none(tmp_path, experiment, judged, others):
-    scores = write_study(tmp_path / "study.csv", DOCS)
-    rows = score_rows(compose(f"{experiment}_docs", tmp_path / "study.csv", "metric.bradley_terry.min_seconds=25"))
-    expected = {("human", ""): scores["human"], **{row: scores[row[1]] for row in judged}, **dict.fromkeys(others)}
+    judged = ["nucleus"] if number == 4 else ["ancestral", "nucleus"]
+    expected = {("human", ""): scores["human"], **find_scores(scores, models, judged, others)}
+    expected |= {("gpt2-xl", "adversarial"): None} if number == 9 else {}
+    rows = score_rows(compose(f"mauve_table{number}", tmp_path / "study.csv"))
     assert rows == pytest.approx(expected, abs=1e-6)
+    scores = write_study(tmp_path / "docs.csv", DOCS)
+    words = (f"mauve_table{number}_docs", tmp_path / "docs.csv", "metric.bradley_terry.min_seconds=25")
+    expected = {("human", ""): scores["human"], **{row: scores[row[1]] for row in on_docs}}
+    assert score_rows(compose(*words)) == pytest.approx(expected | dict.fromkeys(unjudged_on_docs), abs=1e-6)
 
 
 def test_table_13_prints_all_nine_players(tmp_path):

@@ -89,12 +89,6 @@ def test_the_bundled_models_score_their_own_domain_alone(words, found):
     assert (made.scorer and made.scorer.title, made.embedder and made.embedder.title) == found
 
 
-def test_the_default_scoring_model_of_docs_is_the_bundled_one_in_every_option():
-    chosen, named = (run_settings(*words) for words in ((), ("scoring=docs-m",)))
-    assert (chosen.scorer, chosen.embedder) == (named.scorer, named.embedder)
-    assert chosen.spec() == named.spec()
-
-
 def test_a_preset_sets_options_of_the_metrics_there_are_and_keeps_what_the_user_set():
     given = {
         "metric": copy.deepcopy({**read_node("metric", "gen_ppl"), **read_node("metric", "zipf")}),

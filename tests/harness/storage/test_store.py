@@ -196,16 +196,6 @@ def test_entries_and_locks_follow_the_umask(umask, folder, file, tmp_path):
     assert modes == {entry.key: folder, MANIFEST: file, "data.txt": file, lock.name: file}
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="two users need root")
-def test_two_users_of_one_group_share_a_store():
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        root.chmod(0o2775)
-        os.chown(root, 0, 4242)
-        said = [_as_user(root, user, version) for user, version in ((4001, 1), (4002, 1), (4002, 2), (4001, 2))]
-    assert said == ["made", "found", "made", "found"]
-
-
 def _as_user(root: Path, user: int, version: int) -> str:
     reader, writer = os.pipe()
     child = os.fork()
