@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from openended.harness import core, results as measured
 from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature, parse_yaml
@@ -49,16 +48,6 @@ RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
 
-class _Column(NamedTuple):
-    """The cells of one value of one metric, one per system, where it belongs, and the signatures of the systems."""
-
-    quantity: Cell
-    axes: dict[str, str]
-    typed: dict[str, str]
-    cells: list[Cell]
-    signatures: set[str]
-
-
 def build_value_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build the frame of systems × values of a part."""
     return [_ValueFrame(part, layout).build()]
@@ -67,10 +56,9 @@ def build_value_frames(part: TablePart, layout: Layout) -> list[Frame]:
 def rank_systems(part: TablePart, pair: Pair) -> list[Cell]:
     """Return the cells of one value of the systems that may be best, best first, marked as in a table."""
     frame = _ValueFrame(part, Layout(metrics=(".".join(pair),), differing="mark"))
-    column = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
-    filled = fill_column(column.quantity, column.cells, ["model"] * len(column.cells))
-    cells = mark_best(filled, frame.compare)
-    return [] if is_out_of_domain(column.quantity["signature"]) else [cells[at] for at in rank_cells(cells)]
+    quantity, contents, _ = frame.build_column(pair, {}, "", [i for i in part.items if i.pair == pair])
+    cells = mark_best(fill_column(quantity, contents, ["model"] * len(contents)), frame.compare)
+    return [] if is_out_of_domain(quantity["signature"]) else [cells[at] for at in rank_cells(cells)]
 
 
 class _ValueFrame:
@@ -112,7 +100,7 @@ class _ValueFrame:
         ]
         firsts = [items[0] for items in self.rows.values()]
         labels = dict(zip(self.rows, measured.label_systems(firsts, self.outer), strict=True))
-        humans = self.build_human_rows([(column.quantity, column.signatures) for column in built])
+        humans = self.build_human_rows([(quantity, signatures) for quantity, _, signatures in built])
         printed = [
             a for a in (*layout.rows, *layout.columns) if a in self.names and a not in layout.list_compared_apart()
         ]
@@ -123,12 +111,12 @@ class _ValueFrame:
             rows.append(axes | {"typed": {**items[0].axes}, "seeds": max(i.seeds for i in items)})
         roles = ["human"] * len(humans) + ["model"] * len(self.rows)
         columns = [
-            mark_best(fill_column(column.quantity, [*(c[at] for _, c in humans), *column.cells], roles), self.compare)
-            for at, column in enumerate(built)
+            mark_best(fill_column(quantity, [*(c[at] for _, c in humans), *contents], roles), self.compare)
+            for at, (quantity, contents, _) in enumerate(built)
         ]
         printed_cells = tuple(
-            cell | row | column.axes | {"typed": row["typed"] | column.typed}
-            for column, cells in zip(built, columns, strict=True) for cell, row in zip(cells, rows, strict=True)
+            cell | row | {"typed": row["typed"] | cell["typed"]}
+            for cells in columns for cell, row in zip(cells, rows, strict=True)
         )  # fmt: skip
 
         def label(item: SystemValue) -> str:
@@ -214,8 +202,8 @@ class _ValueFrame:
 
     def build_column(
         self, pair: Pair, where: Mapping[str, str], options: str, candidates: Sequence[SystemValue]
-    ) -> "_Column":
-        """Build the cells of one value, one per system."""
+    ) -> tuple[Cell, list[Cell], set[str]]:
+        """Return what a value is and where it belongs, its cells, one per system, and the signatures of the systems."""
         layout, results = self.layout, self.part.results
         here = [i for i in candidates if i.system != "model" or all(i.axes[a] == v for a, v in where.items())]
         models, references = [i for i in here if i.system == "model"], [i for i in here if i.system != "model"]
@@ -258,8 +246,8 @@ class _ValueFrame:
             *pair, title, "lower" if gap else first.direction, choose_column_decimals([*cells.values(), *humans]),
             first.signature, gap=gap, aim=first.target,
         )  # fmt: skip
-        settings = {**where, "metric": pair[0] if first.primary else ".".join(pair)}
-        return _Column(quantity, {"metric": measure, **axes}, settings, list(cells.values()), signatures)
+        typed = {**where, "metric": pair[0] if first.primary else ".".join(pair)}
+        return quantity | {"metric": measure, **axes, "typed": typed}, list(cells.values()), signatures
 
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
