@@ -147,7 +147,8 @@ def _compare_cells(results: Results, published: Sequence[Mapping[str, str]], nam
     with contextlib.suppress(DataError):
         for part in split_results(results, layout, name)[-1:]:
             frame = build(part, layout)[-1]
-            measured_cells, remarks = frame.list_cells(), [str(note) for note in frame.notes]
+            measured_cells = frame.list_cells()
+            remarks = [note.text for note in frame.notes if note.kind == "remark"]
     cells = {(cell["key"], label): make_cell(cell["value"], cell["sd"], cell["n"], note=cell["note"])
              for cell in measured_cells for label in cell["axes"].values()}  # fmt: skip
     rows: list[Row] = []

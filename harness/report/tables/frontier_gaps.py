@@ -187,11 +187,10 @@ def build_frontier_frames(part: TablePart, layout: Layout) -> list[Frame]:
         )
     first, (entropy, gen_ppl) = frontiers[0], frontiers[0].points[0]
     human, human_ppl = load_human_entropy(results, items, entropy), measured.find_human_value(items, gen_ppl)
-    reaches = [entry.reach for entry in frontiers]
     columns: list[tuple[Cell, list[Any]]] = [
         (make_quantity("", "points", "points", decimals=0), [len(entry.points) for entry in frontiers]),
-        (make_quantity("", "from", "entropy from", decimals=3), [low for low, _ in reaches]),
-        (make_quantity("", "to", "to", decimals=3), [high for _, high in reaches]),
+        (make_quantity("", "from", "entropy from", decimals=3), [entry.reach[0] for entry in frontiers]),
+        (make_quantity("", "to", "to", decimals=3), [entry.reach[1] for entry in frontiers]),
         (
             make_quantity("gen_ppl", "frontier", "Gen. PPL at human entropy", "match_human", 2, gen_ppl.signature),
             [format_estimate(estimate_at, entry, human, convert=np.exp) for entry in frontiers],
