@@ -69,7 +69,7 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 
 
 def find_generations(generations: str, *, planning: bool) -> Path:
-    """Return the file of the option `generations`: a path, or the name of a public one, which is downloaded.
+    """Return the file of the option `generations`: a path, or the address or name of a public one, downloaded once.
 
     `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's.
     """
@@ -80,6 +80,9 @@ def find_generations(generations: str, *, planning: bool) -> Path:
         model, _, decoder = name.partition("-")
         file = f"generator={model}~dataset={decoder}.jsonl"
         remote = Remote(f"{GROVER}/{file}", f"realnews/{file}")
+    elif generations.startswith(("http://", "https://")):
+        name = urlsplit(generations).path.rpartition("/")[2] or "texts"
+        remote = Remote(generations, f"files/{core.digest(generations)[:8]}/{name}")
     else:
         return Path(generations)
     if not planning:

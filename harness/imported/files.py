@@ -18,6 +18,7 @@ from typing import Any
 from openended.harness import core
 from openended.harness.core import DataError, SpecError
 from openended.harness.imported import formats
+from openended.harness.imported.download import find_generations
 from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
 from openended.harness.imported.memory_limit import limit_memory
 
@@ -135,10 +136,12 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
     return value
 
 
-def download_if_on_hub(path: str) -> str:
-    """Return the path of a file; one named `hf://datasets/OWNER/NAME/FILE` is downloaded into the Hub's cache first."""
+def download_if_remote(path: str) -> str:
+    """Return the path of a file; one at `hf://datasets/OWNER/NAME/FILE`, http or https is downloaded first."""
+    if re.match(r"https?://", path):
+        return str(find_generations(path, planning=False))
     if re.match(r"\w+://", path) and not path.startswith("hf://"):
-        raise SpecError(f"{path}: download it first; only hf://datasets/OWNER/NAME/FILE is fetched")
+        raise SpecError(f"{path}: download it first; https:// and hf://datasets/OWNER/NAME/FILE are fetched")
     if not path.startswith("hf://"):
         return path
     address = _HUB_ADDRESS.fullmatch(path)

@@ -236,7 +236,8 @@ def write_datasheet(study: Study) -> Iterator[str]:
                        f"selection: {p.selection or '…'}", f"pay: {pay}; {p.seconds_an_item:g} seconds per item"],
         "Training and instructions": [*p.guidelines, f"{len(p.examples)} worked examples"],
         "Quality control": [f"{len(key.controls)} control items, up to {p.controls_a_sheet} on a sheet",
-                            *([f"answers under {p.min_seconds:g} seconds are left out"] if p.min_seconds else []),
+                            *([f"answers under {p.min_seconds:g} seconds are left out"]
+                              if p.min_seconds and p.kind == "pairs" else []),
                             *(f"left out in the published study: {exclusion}" for exclusion in p.exclusions)],
         "Quality criteria": [f"{name}: {question}" for name, question in p.questions.items()],
         "Answers": [f"{answer.say} {answer.more}".strip() for answer in p.choices],

@@ -68,7 +68,7 @@ def complete_words(system: str, words: Sequence[str], options: Sequence[str]) ->
 
     Records hold no folders of a person's machine: `…/name` stands for the path that an option here ends with.
     """
-    complete = []
+    complete, hidden = list[str](), list[str]()
     used = set()
     for word in words:
         name, _, value = word.partition("=")
@@ -78,13 +78,13 @@ def complete_words(system: str, words: Sequence[str], options: Sequence[str]) ->
             o for o in options if o.partition("=")[0] == name and (not value.startswith("…/") or o.endswith(value[1:]))
         ]
         if value.startswith("…/") and not typed:
-            raise DataError(
-                f"{system}: its record has no folders of {word}: type the whole path, as {name}=/path{value[1:]}"
-            )
+            hidden.append(f"{name}=/path{value[1:]}")
         if name == "decoder" and ".py" in value and not typed:
             raise DataError(f"{system}: its decoder is a file of code: if it is yours, type {word}")
         used.update(typed)
         complete.append(typed[-1] if typed else f"{name}={os.path.expanduser(value)}" if value else word)
+    if hidden:
+        raise DataError(f"{system}: its record has no folders: add the whole path, as {' '.join(hidden)}")
     return [*complete, *(option for option in options if option not in used)]
 
 

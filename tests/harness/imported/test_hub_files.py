@@ -42,8 +42,8 @@ def test_files_of_a_dataset_repository_are_scored(hub, capsys, monkeypatch):
 
 @pytest.mark.usefixtures("hub")
 def test_a_file_that_is_not_on_the_hub_is_named():
-    assert files.download_if_on_hub("a.jsonl") == "a.jsonl"
+    assert files.download_if_remote("a.jsonl") == "a.jsonl"
     with pytest.raises(
         DataError, match=r"hf://datasets/me/texts/docs/no\.jsonl: cannot be downloaded \(ConnectionError"
     ):
-        files.download_if_on_hub(f"{ADDRESS}/no.jsonl")
+        files.download_if_remote(f"{ADDRESS}/no.jsonl")

@@ -81,8 +81,8 @@ def test_a_folder_that_the_record_does_not_hold_is_asked_for(there, tmp_path):
     assert complete_words("s", words, ["model.path=/data/gpt2", "runtime.batch_size=2"]) == [
         "model.path=/data/gpt2", "decoder=nucleus", "runtime.batch_size=2",
     ]  # fmt: skip
-    with pytest.raises(DataError, match=r"type the whole path, as model.path=/path/gpt2"):
-        complete_words("s", words, ["model.path=/data/other"])
+    with pytest.raises(DataError, match=r"add the whole path, as model.path=/path/gpt2 task.path=/path/a.jsonl"):
+        complete_words("s", [*words, "task.path=…/a.jsonl"], ["model.path=/data/other"])
 
 
 def test_a_missing_file_of_judgments_is_named(there):
