@@ -60,7 +60,7 @@ def is_null_or_text(value: str | None) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedTask(Task):
+class GroupTask(Task):
     """A task that may take the records of one group alone."""
 
     group_field: str | None = option(None, is_null_or_text, "a field name or null")

@@ -26,7 +26,7 @@ _HUMAN, _MESSAGES = "human", "messages"
 
 
 @task
-class JsonLines(_files.GroupedTask, CutTask, _files.UserFileTask):
+class JsonLines(_files.GroupTask, CutTask, _files.UserFileTask):
     """Your own prompts and human continuations, or texts to be cut, one JSON object per line; .gz is allowed."""
 
     name = "jsonl"

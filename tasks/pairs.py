@@ -21,14 +21,14 @@ from openended.harness.core import (
     task,
 )
 from openended.harness.imported import digest_files, read_records
-from openended.tasks._files import GroupedTask, UserFileTask, is_null_or_text, read_usable_text
+from openended.tasks._files import GroupTask, UserFileTask, is_null_or_text, read_usable_text
 
 _Pair = tuple[str, str, str]  # line, context, response
 _DELETED = ("[deleted]", "[removed]")  # what Reddit puts in place of a post
 
 
 @task
-class Pairs(GroupedTask, UserFileTask):
+class Pairs(GroupTask, UserFileTask):
     """Contexts and human responses of a file, or of two files with one line for each pair."""
 
     name = "pairs"
