@@ -1,4 +1,4 @@
-"""Temporary files whose names identify machine, boot, process and its start time.
+"""Temporary files whose names identify machine, process and its start time.
 
 Files abandoned by a dead process can thus be told from files being written, also on a file system that several
 machines share. Temporary files of other machines are left alone.
@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 MARK = ".tmp-"  # between the name and the process tag
-_TAG = re.compile(r"\.tmp-([0-9a-f]{8})-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]+$")
+_TAG = re.compile(r"\.tmp-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]+$")
 _serial = itertools.count()
 
 
@@ -27,31 +27,25 @@ def create_temporary_name(name: str) -> str:
 
 
 def build_process_tag() -> str:
-    """Return the tag `machine-boot-process-start` of this process."""
+    """Return the tag `machine-process-start` of this process."""
     pid = os.getpid()
-    return f"{_identify_machine()}-{_identify_boot()}-{pid}-{_read_start_time(pid) or 0}"
+    return f"{_identify_machine()}-{pid}-{_read_start_time(pid) or 0}"
 
 
 def is_abandoned(path: Path) -> bool:
-    """Return whether a temporary file was left by a process that has certainly ended.
-
-    False if that cannot be known: another machine, another container, or a name without a tag. Cloned
-    machines look like one rebooted machine, so after a reboot the file must also be a day old.
-    """
-    match = _TAG.search(path.name)
-    if match is None or match[1] != _identify_machine():
-        return False
-    if match[2] != _identify_boot():
-        return compute_age_in_days(path) > 1
-    return not is_running(int(match[3]), int(match[4]))
+    """Return whether a temporary file was left by a process of this machine that has ended."""
+    return _find_process_state(path) is False
 
 
 def is_in_use(path: Path) -> bool:
     """Return whether a temporary file belongs to a running process of this machine."""
+    return _find_process_state(path) is True
+
+
+def _find_process_state(path: Path) -> bool | None:
+    """Return whether the process runs; None if it is of another machine or container, or the name has no tag."""
     match = _TAG.search(path.name)
-    if match is None or (match[1], match[2]) != (_identify_machine(), _identify_boot()):
-        return False
-    return is_running(int(match[3]), int(match[4]))
+    return is_running(int(match[2]), int(match[3])) if match is not None and match[1] == _identify_machine() else None
 
 
 def is_running(pid: int, start: int) -> bool:
@@ -95,11 +89,6 @@ def _identify_machine() -> str:
     with suppress(OSError):
         facts[2] = os.readlink("/proc/self/ns/pid")
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:8]
-
-
-@cache
-def _identify_boot() -> str:
-    return hashlib.sha256(_read("/proc/sys/kernel/random/boot_id").encode()).hexdigest()[:8]
 
 
 def _read_start_time(pid: int) -> int | None:

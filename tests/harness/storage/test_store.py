@@ -174,7 +174,7 @@ def test_what_a_dead_process_left_is_swept_and_a_living_ones_is_not(tmp_path):
 def test_temporary_files_of_the_dead_go_when_their_folder_is_written_again(tmp_path):
     mine = tmp_path / temporary_files.create_temporary_name(".a.png")
     dead = tmp_path / mine.name.replace(f"-{os.getpid()}-", "-999999999-")
-    other = tmp_path / ".a.png.tmp-00000000-00000000-1-1-0"
+    other = tmp_path / ".a.png.tmp-00000000-1-1-0"
     for path in (mine, dead, other):
         path.write_text("half")
     temporary_files.delete_abandoned_once.cache_clear()
@@ -310,7 +310,7 @@ def furnish(root: Path) -> dict[str, Path]:
         "unfinished": root / "rows" / "00" / ("0" * 64), "shared": root / "rows" / "11" / ("1" * 64),
         "unused": root / "rows" / "22" / ("2" * 64),
         "dead": drawer / mine.name.replace(f"-{os.getpid()}-", "-999999999-"), "mine": mine,
-        "elsewhere": drawer / "k.tmp-00000000-00000000-1-1-0",
+        "elsewhere": drawer / "k.tmp-00000000-1-1-0",
     }  # fmt: skip
     for place in places.values():
         place.mkdir(exist_ok=True, parents=True)
