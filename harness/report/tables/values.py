@@ -219,9 +219,7 @@ class _ValueFrame:
         models_of_part = (i for i in self.part.items if i.system == "model" and i.metric == pair[0])
         missing = {self.get_row(i): i.reason for i in models_of_part if i.reason}
         # The reason for a missing metric is shown in the cells of all its values.
-        cells = {
-            key: make_cell(note=f"{pair[0]}: {missing[key]}" if key in missing else NOT_MEASURED) for key in self.rows
-        }
+        cells = {key: make_cell(note=missing.get(key, NOT_MEASURED)) for key in self.rows}
         cells |= {self.get_row(i): mark_incomparable(i, first) for i in minority}
         filled: dict[RowKey, SystemValue] = {}
         for item in models:
@@ -252,10 +250,10 @@ class _ValueFrame:
     def build_cell(self, item: SystemValue, humans: Sequence[SystemValue], *, gap: bool) -> Cell:
         """Build the cell of a value, or of its distance to the human value."""
         if not math.isfinite(item.mean):
-            return make_cell(note=f"{item.metric}: {item.reason}", source=item)
+            return make_cell(note=item.reason, source=item)
         human = find_human_value([h for h in humans if math.isfinite(h.mean)], item)
         if gap and human is None:
-            return make_cell(note=f"{item.metric}: {NO_HUMAN}")
+            return make_cell(note=NO_HUMAN)
         interval = None if gap else find_metric_interval(item, self.part.items)
         # People's ratings have no other error: that of a metric of a judgments file is about its texts.
         is_only_error = item.family == "human" and item.seeds == 1 and math.isnan(item.metric_error)

@@ -116,7 +116,7 @@ def test_a_system_that_cannot_be_measured_has_no_column_of_its_own(tmp_path):
     for differing in ("columns", "refuse"):
         made = table(tmp_path, differing=differing)
         assert [column.title for column in made.columns] == ["huse (people)"]
-        assert {row.label: row.cells[0].note for row in made.rows}["beam b=4"] == "huse: not rated"
+        assert {row.label: row.cells[0].note for row in made.rows}["beam b=4"] == "not rated"
 
 
 @pytest.mark.parametrize(("metric", "bold"), [("distinct_n", set()), ("repetition", {"greedy"})])
@@ -162,7 +162,7 @@ def test_a_dash_has_its_reason(tmp_path):
     write_run(tmp_path, "nucleus", 0, results=[result("model", "other", {"other": 3.0})])
     made = table(tmp_path)
     cells = {r.label: r.cells for r in made.rows}
-    assert cells["beam b=4"][0].note == "m: no Q"
+    assert cells["beam b=4"][0].note == "no Q"
     assert cells["nucleus p=0.95"][0].note == "Not measured for this system."
     assert (cells["beam b=4"][0].number, cells["beam b=4"][0].spread) == ("–", "")
     assert made.marks()[cells["beam b=4"][0].note] in "abc"
