@@ -10,6 +10,7 @@ Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -71,6 +72,6 @@ class PromptSimilarity(families.SamplesMetric):
     """All texts of a prompt share the prompt."""
 
     def prepare(self, features: Features) -> families.PromptValues:
-        prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
-        others = {"other_prompts": _compare_prompts(rows, prompts)}
-        return self.average(features, partial(_compute_by_prompt, threshold=self.threshold), others)
+        prepared = self.average(features, partial(_compute_by_prompt, threshold=self.threshold))
+        others = _compare_prompts(features.model[self.needs()[0]], prepared.prompts)
+        return replace(prepared, others={"other_prompts": others})

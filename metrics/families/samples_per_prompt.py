@@ -357,13 +357,12 @@ class SamplesMetric(PromptMetric):
         return (Need("embeddings", by="embedder", scope=self.scope), *self.valid_needs())
 
     def average(
-        self, features: Features, compute: Callable[[Floats, PromptGroups], F64 | Mapping[str, F64]],
-        others: Mapping[str, float] | None = None,
-    ) -> PromptValues:  # fmt: skip
+        self, features: Features, compute: Callable[[Floats, PromptGroups], F64 | Mapping[str, F64]]
+    ) -> PromptValues:
         """Return what `compute` makes of the embeddings of each prompt, one value per prompt, shape (p,)."""
         prompts, rows = prompts_of(features.model.ids), features.model[self.needs()[0]]
         values = self.expect(features, prompts, partial(compute, rows))
-        return PromptValues(prompts, values, others or {}, size=features.texts_per_prompt)
+        return PromptValues(prompts, values, size=features.texts_per_prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
