@@ -109,11 +109,16 @@ class Composer:
         self._search = [f"hydra.searchpath=['file://{Path(folder).resolve()}']"] if folder is not None else []
         with initialize_config_module("openended.conf", version_base="1.3"):
             self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
-        # Jobs share most of their words.
-        self._parse = lru_cache(maxsize=None)(lambda word: self.parser.parse_overrides([word])[0])
+        self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
         self._bases: dict[tuple[str, ...], _Base] = {}
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
+
+    def _parse_word(self, word: str) -> Override:
+        try:
+            return self.parser.parse_overrides([word])[0]
+        except ValueError as err:  # a number of thousands of digits
+            raise SpecError(f"cannot read {word:.80!r}: {shorten_error(err)}") from err
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         """Let Hydra compose a configuration, with the node `hydra`."""

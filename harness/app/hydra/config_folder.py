@@ -90,9 +90,14 @@ def _read_file(path: Path) -> Mapping[str, Any]:
 
 def _check_choices(path: Path, node: Mapping[str, Any], typed: set[str]) -> None:
     """Refuse a tracker, and a choice that an experiment makes as a value (`decoder: greedy`) or twice."""
-    defaults = node.get("defaults") or []
-    chosen = [pair for item in defaults if isinstance(item, dict) for pair in item.items()]
-    for key, names in [*chosen, *node.items()]:
+    defaults = node.get("defaults")
+    chosen = [
+        pair
+        for item in (defaults if isinstance(defaults, list) else [])
+        if isinstance(item, dict)
+        for pair in item.items()
+    ]
+    for key, names in ((str(key), names) for key, names in [*chosen, *node.items()]):
         group = key.removeprefix("override ").strip("/")
         is_override = key.startswith("override /")
         if group == "tracker" and isinstance(names, str) and group not in typed:
@@ -100,12 +105,14 @@ def _check_choices(path: Path, node: Mapping[str, Any], typed: set[str]) -> None
         if group not in GROUPS or group == "tracker" or not isinstance(names, str | list):
             continue
         if not is_override:
-            choice = f"[{','.join(names) if isinstance(names, list) else names}]" if group == "metric" else names
+            choice = (
+                f"[{','.join(map(str, names)) if isinstance(names, list) else names}]" if group == "metric" else names
+            )
             line = names if group == "experiment" else f"override /{group}: {choice}"
             raise SpecError(f"{path}: choose {group} in its defaults, as '- {line}'")
         if isinstance(names, list) and group != "metric":
             raise SpecError(f"{path}: a run has one {group}, not a list; an axis is written {group}: 'NAME,NAME'")
-    if twice := find_repeated([key.removeprefix("override ") for key, _ in chosen]):
+    if twice := find_repeated([str(key).removeprefix("override ") for key, _ in chosen]):
         raise SpecError(f"{path}: its defaults choose {twice} twice, and only the first has an effect; leave one out")
 
 

@@ -295,9 +295,16 @@ def test_what_is_trusted_is_done(tmp_path, monkeypatch):
     assert (settings.model.label, str(settings.outputs_dir)) == ("mine", "theirs")
 
 
-def test_a_list_in_a_configuration_file_is_refused(tmp_path):
-    words = experiment(tmp_path, "defaults:\n  - override /decoder: [greedy, nucleus]\n")
-    with pytest.raises(SpecError, match=r"x\.yaml: a run has one decoder, not a list"):
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("defaults:\n  - override /decoder: [greedy, nucleus]\n", "a run has one decoder, not a list"),
+        ("defaults: 3\nmetric:\n- []\n", "choose metric in its defaults"),
+    ],
+)
+def test_a_list_in_a_configuration_file_is_refused(node, said, tmp_path):
+    words = experiment(tmp_path, node)
+    with pytest.raises(SpecError, match=rf"x\.yaml: {said}"):
         Composer(parse_command_line(words))
 
 
