@@ -118,7 +118,7 @@ class Composer:
         try:
             return self.parser.parse_overrides([word])[0]
         except ValueError as err:  # a number of thousands of digits
-            raise SpecError(f"cannot read {word:.80!r}: {shorten_error(err)}") from err
+            raise SpecError(f"cannot read {word!r:.80}: {shorten_error(err)}") from err
 
     def compose(self, words: Sequence[str]) -> DictConfig:
         """Let Hydra compose a configuration, with the node `hydra`."""
