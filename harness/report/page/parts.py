@@ -71,6 +71,8 @@ def build_parts(page_texts: PageTexts) -> tuple[dict[str, Any], Iterator[tuple[s
                  "samples": max(source.rows.samples, default=0) + 1, "values": list(values),
                  "tokens": letters is not None}
             )  # fmt: skip
+            if nll is not None and letters is None:
+                contents["uncolored"] = source.results.runs[source.runs[0]].axes.get("scorer") or "the scorer"
 
     return contents, iterate_parts()
 

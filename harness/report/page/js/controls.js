@@ -100,6 +100,7 @@ function createMarkControls(systems) {
   const createMark = (label, field) => createCheckbox(label, view[field], (checked) => { view[field] = checked; explainMarks(); applyChange(); });
   const row = createElement("div", { class: "row" }, base, createMark("repetition", "repeats"));
   if (contents.sources.some((source) => source.tokens)) row.append(createMark("surprise", "surprise"));
+  else if (contents.uncolored) row.append(createElement("small", {}, `no surprise of tokens: the tokenizer of ${contents.uncolored} was not found`));
   row.append(key);
   const actions = createElement("div", { class: "row" },
     createElement("button", { class: "small", onclick: downloadTexts }, "download what is shown (JSONL)"),

@@ -198,6 +198,13 @@ def test_parts_are_whole_and_the_same_again(shelf):
     assert json.loads(to_script_json(HOSTILE)) == HOSTILE
 
 
+def test_a_page_without_the_scorers_tokenizer_says_so(shelf, monkeypatch):
+    monkeypatch.setattr(page_parts, "load_token_ends", lambda run: None)
+    contents, made = build_parts(shelf)
+    assert not any("surprise" in part for _, part in made if isinstance(part, dict))
+    assert contents["uncolored"]
+
+
 def test_reasons_name_texts_by_their_places_and_damage_is_said(shelf, results, caplog):
     told = explanations.read_explanations(shelf)
     systems = [("greedy", "–"), ("nucleus p=0.95", "0"), ("nucleus p=0.95", "1")]
