@@ -432,7 +432,6 @@ class StudyKey:
     tasks: tuple[RatingTask, ...]
     sheets: Mapping[str, tuple[str, ...]]  # name of a sheet → ids of its items, in order
     controls: tuple[Control, ...] = ()
-    made_of: tuple[str, ...] = ()  # the words that named the runs
 
     @cached_property
     def by_id(self) -> Mapping[str, RatingTask]:
@@ -452,7 +451,7 @@ class StudyKey:
     def to_json(self) -> dict[str, Any]:
         return {
             "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
-            "protocol": self.protocol.to_json(), "made_of": list(self.made_of),
+            "protocol": self.protocol.to_json(),
             "material": asdict(self.material),
             "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
             "sheets": {name: list(ids) for name, ids in self.sheets.items()},
@@ -476,7 +475,7 @@ class StudyKey:
             material = StudyTexts(**node["material"])
             return cls(
                 study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
-                protocol=make_protocol(node["protocol"], where), made_of=tuple(node["made_of"]),
+                protocol=make_protocol(node["protocol"], where),
                 material=replace(
                     material, players=tuple(material.players), remarks=tuple(material.remarks)
                 ),

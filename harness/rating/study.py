@@ -8,7 +8,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -87,8 +87,6 @@ class RaterModel:
     ties: float = 0.05  # share of pairs that a rater calls a tie, whoever wrote them
     text_spread: float = 0.6  # `ratings`: standard deviation of typicality over texts, in steps
     noise: float = 0.7  # `ratings`: standard deviation of a rater around a text's typicality, in steps
-    seconds: Mapping[str, float] = field(default_factory=lambda: {"median": 60.0, "spread": 0.4})
-    """Log-normal time an item."""
     seed: int = 0
 
     def answer(self, key: StudyKey, sheet: str, task: RatingTask) -> dict[str, int]:
@@ -128,7 +126,7 @@ class RaterModel:
         for name in key.sheets[sheet]:
             task = key.by_id[name]
             rng = make_random_stream(self.seed, "seconds", sheet, task.example, *task.sides)
-            seconds = self.seconds["median"] * math.exp(rng.normal(0.0, self.seconds["spread"]))
+            seconds = 60.0 * math.exp(rng.normal(0.0, 0.4))
             rows.append({"id": name, "answers": self.answer(key, sheet, task), "ms": round(1000 * seconds)})
         return {
             "form": FORM, "study": key.study, "sheet": sheet, "started": key.created, "saved": key.created,
@@ -159,14 +157,14 @@ def derive_strengths_from_texts(key: StudyKey) -> dict[str, float]:
     return {player: 0.6 * float(value - values.mean()) / spread for player, value in means.items()}
 
 
-def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str], seed: int) -> RaterModel:
+def make_forecast_raters(protocol: StudyProtocol, players: Sequence[str]) -> RaterModel:
     """Return the raters that a forecast assumes."""
     spread = 0.5 if protocol.kind == "pairs" else 0.3
     ties = protocol.most_ties if any(answer.outcome == "tie" for answer in protocol.choices) else 0.0
     steps = np.linspace(1.0, -1.0, len(players))  # evenly spaced abilities of mean 0
     scale = spread / float(steps.std())
     strengths = {player: float(scale * step) for player, step in zip(players, steps, strict=True)}
-    return RaterModel(strengths=strengths, ties=ties, seed=seed)
+    return RaterModel(strengths=strengths, ties=ties)
 
 
 SHEETS, DATASHEET = "sheets", "datasheet.md"
@@ -250,8 +248,8 @@ def write_datasheet(study: Study) -> Iterator[str]:
 
 
 def make_study(
-    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control] = (), made_of: Sequence[str] = (),
-    seed: int | None = None, people: int | None = None,
+    material: StudyTexts, protocol: StudyProtocol, *, controls: Sequence[Control] = (), seed: int | None = None,
+    people: int | None = None,
 ) -> Study:  # fmt: skip
     """Design a study; writes nothing."""
     secret = secrets.token_bytes(32)
@@ -262,7 +260,7 @@ def make_study(
     wide, tasks = len(str(len(sheets))), tuple(itertools.chain.from_iterable(sheets))
     key = StudyKey(
         study=secrets.token_hex(6), secret=secret, created=datetime.now(UTC).isoformat(timespec="seconds"),
-        protocol=protocol, material=material, tasks=tasks, controls=tuple(controls), made_of=tuple(made_of),
+        protocol=protocol, material=material, tasks=tasks, controls=tuple(controls),
         sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)},
     )  # fmt: skip
     forecast = _forecast_abilities if protocol.kind == "pairs" else _simulate_typicality
@@ -286,7 +284,7 @@ def _forecast_abilities(protocol: StudyProtocol, tasks: Sequence[RatingTask]) ->
     what = "Bradley-Terry score"
     met = Counter(tuple(sorted(t.sides)) for t in tasks if not t.is_control)
     players = sorted({player for pair in met for player in pair}, key=lambda p: (p != HUMAN, p))
-    raters = make_forecast_raters(protocol, players, 0)
+    raters = make_forecast_raters(protocol, players)
     truth = np.array([raters.strengths[player] for player in players])
     expected = np.zeros((len(players), len(players)))
     for (i, a), (j, b) in itertools.combinations(enumerate(players), 2):
@@ -305,7 +303,7 @@ def _simulate_typicality(protocol: StudyProtocol, tasks: Sequence[RatingTask]) -
     players = list(dict.fromkeys(p for t in tasks for p in t.sides))
     if HUMAN not in players or len(players) < 2:
         return StudyForecast("HUSE", math.nan, "it needs texts of people and of a system")
-    raters = make_forecast_raters(protocol, [HUMAN, "model"], 0)
+    raters = make_forecast_raters(protocol, [HUMAN, "model"])
     n, k = protocol.items, 16
     if 2 * n <= k:
         return StudyForecast("HUSE", math.nan, f"it needs more than {k} texts; raise items")

@@ -59,9 +59,7 @@ def make(args: argparse.Namespace) -> None:
     material = read_study_texts(args.words, args.outputs, protocol, args.exclude, axes)
     controls = read_controls(args.controls, protocol) if args.controls else ()
     try:
-        study = make_study(
-            material, protocol, controls=controls, made_of=args.words, seed=args.seed, people=args.people
-        )
+        study = make_study(material, protocol, controls=controls, seed=args.seed, people=args.people)
     except SizesError as err:
         names = [f"--{name}" for name in err.flags]
         rest = [

@@ -51,7 +51,7 @@ def test_the_width_announced_for_huse_is_that_of_a_bootstrap(tmp_path):
     spec = load_protocol("typicality", {"items": 100, "raters": 5})
     made = simulation.make_study(material(100, (HUMAN, "model")), spec, seed=7)
     key, told = made.key, made.forecast
-    raters = simulation.make_forecast_raters(key.protocol, (HUMAN, "model"), 0)
+    raters = simulation.make_forecast_raters(key.protocol, (HUMAN, "model"))
     simulation.fill_all_sheets(key, tmp_path / "filled", strengths=raters.strengths)
     write_study_files(tmp_path / "j.csv", [gather_answers([tmp_path / "filled"], key, leave_out=False)])
     judged = judgments.read_judgments(tmp_path / "j.csv", scale=(0, 5))
