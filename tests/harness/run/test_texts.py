@@ -219,7 +219,7 @@ def test_a_system_that_the_task_holds_is_known_by_its_name_and_by_the_data(tmp_p
 
 def test_a_file_that_is_not_there_is_an_error_and_in_a_plan_a_remark(tmp_path):
     words = f"generations={tmp_path}/lost.jsonl"
-    with pytest.raises(DataError, match=r"generations: no such file: .*lost\.jsonl"):
+    with pytest.raises(DataError, match=r"no such file: .*lost\.jsonl"):
         imported(tmp_path, words)
     assert imported(tmp_path, words, plan_only=True).entry is None
     missing = plan(settings(tmp_path, *SMALL, words), open_session(tmp_path)).missing
