@@ -454,10 +454,10 @@ def test_all_end_tokens_that_the_configs_name_count(original, tmp_path, config, 
 
 
 def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
-    nested = {"text_config": {"eos_token_id": [1, 2], "max_position_embeddings": 99}}
+    nested = {"text_config": {"eos_token_id": [1, 2], "bos_token_id": 3, "max_position_embeddings": 99}}
     (tmp_path / "config.json").write_text(json.dumps(nested))
     spec = ModelSpec(path=str(tmp_path))
-    assert (spec.end_ids(), spec.context_length()) == ((1, 2), 99)
+    assert (spec.end_ids(), spec.bos_id(), spec.context_length()) == ((1, 2), 3, 99)
 
 
 def test_the_registry_holds_the_backends(original):
