@@ -7,11 +7,10 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from openended.harness.generation.kv_cache import base
-from openended.harness.generation.kv_cache.base import KeyValues, plan_prompt_pass, round_up_to_tiles, split_prompts
+from openended.harness.generation.kv_cache.base import round_up_to_tiles, split_prompts
 from openended.harness.generation.kv_cache.choose import make_runner
-from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
 from openended.harness.models.onednn import is_packed
-from tests.harness.generation.models import FAMILIES, family, gpt2, prompt_rows
+from tests.harness.generation.models import FAMILIES, family, prompt_rows
 from tests.lazy import torch
 
 LENGTHS = (6, 1, 9, 6, 17, 6, 2)
@@ -106,75 +105,6 @@ def test_once_keeps_nothing():
             want = lm.model(torch.tensor([prompt])).logits[0]
             torch.testing.assert_close(run.logits(state), want, atol=3e-4, rtol=1e-3)
         assert not any(run.keys._layers)
-
-
-PROMPTS = [(1, 2, 3), (4, 5, 6), (7, 8), (9,)]
-
-
-def test_prompts_are_laid_row_after_row_and_filled():
-    now = plan_prompt_pass([0, 1, 2, 5], PROMPTS, round_up_to_tiles(9, 4), torch.device("cpu"))
-    assert now.ids[:9].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert now.positions[:9].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0]
-    assert (len(now.ids), now.size, now.steps) == (12, 9, False)
-    assert (now.rows, now.lengths.tolist()) == ([0, 1, 2, 5], [3, 3, 2, 1])
-    assert now.ids[now.last()].tolist() == [3, 6, 8, 9]
-
-
-PROMPT_LENGTHS = (5, 5, 3, 1)
-
-
-def kernel(q, k, v, mask):
-    causal = mask is None and q.shape[2] > 1
-    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-
-
-@pytest.mark.parametrize("window", [None, 2])
-def test_a_prompt_sees_its_own_positions_and_nothing_else(window):
-    torch.manual_seed(0)
-    total = sum(PROMPT_LENGTHS)
-    q, k, v = (torch.randn(total, 2, 4) for _ in range(3))
-    now = plan_prompt_pass(range(4), [tuple(range(n)) for n in PROMPT_LENGTHS], total, torch.device("cpu"))
-    made = KeyValues(1, 4, 8, padded=False).attend(0, q, k, v, now, kernel, window)
-    first = 0
-    for length in PROMPT_LENGTHS:
-        own = slice(first, first + length)
-        at = torch.arange(length)
-        seen = at[:, None] >= at
-        if window is not None:
-            seen &= at[:, None] - at < window
-        inputs = (x[own].transpose(0, 1) for x in (q, k, v))
-        want = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
-        torch.testing.assert_close(made[own], want.transpose(0, 1).reshape(length, -1), atol=1e-6, rtol=1e-5)
-        first += length
-
-
-def test_each_step_is_the_models_pass_over_the_text_so_far():
-    lm = gpt2()
-    first, second = prompt_rows(1, 5, 300)[0], prompt_rows(1, 3, 300, seed=1)[0]
-    tails = torch.tensor([[7, 8], [9, 10]])
-    run = RereadRunner(lm, 2, 16)
-    made = [torch.stack([run.logits(s[-1:])[0] for s in run.start([0, 1], [first, second])])]
-    made += [run.logits(run.extend(tails[:, t], [0, 1])) for t in range(2)]
-    for i, prompt in enumerate((first, second)):
-        with torch.inference_mode():
-            want = lm.model(torch.tensor([[*prompt, *tails[i].tolist()]])).logits[0, len(prompt) - 1 :]
-        torch.testing.assert_close(torch.stack([step[i] for step in made]), want, atol=1e-4, rtol=1e-4)
-    assert run.lengths.tolist() == [7, 5]
-
-
-def test_steps_on_the_models_own_cache_equal_its_pass():
-    lm = family("falcon")
-    ids = torch.tensor(prompt_rows(3, 8, 300))
-    run = SameLengthRunner(lm, 3, 12)
-    assert not run.ragged
-    with torch.inference_mode():
-        want = lm.model(ids).logits
-        got = run.logits(torch.stack(run.start([0, 1, 2], ids[:, :6].tolist())))
-        torch.testing.assert_close(got, want[:, :6], atol=3e-4, rtol=1e-3)
-        for at in (6, 7):
-            step = run.logits(run.extend(ids[:, at], [0, 1, 2]))
-            torch.testing.assert_close(step, want[:, at], atol=3e-4, rtol=1e-3)
-    assert run.lengths.tolist() == [8, 8, 8]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -12,7 +12,7 @@ import pytest
 
 from openended.harness import models as harness_models
 from openended.harness.backends.transformers import make_backend
-from openended.harness.core import DataError, Runtime, SpecError, build, digest, load_members
+from openended.harness.core import DataError, Runtime, SpecError, digest
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus
 from openended.harness.generation import compute_q_statistics, generate_texts
@@ -20,7 +20,7 @@ from openended.harness.generation.adversarial import Adversarial
 from openended.harness.generation.beam_search import Beam, BeamSample
 from openended.harness.generation.contrastive import ContrastiveDecoding, ContrastiveSearch
 from openended.harness.generation.kv_cache import choose
-from openended.harness.models import ModelSpec, list_bundled_models, load_model, spec as spec_module
+from openended.harness.models import ModelSpec, load_model, spec as spec_module
 from openended.harness.models.files import INDEX, digest_files, list_model_files, list_tokenizer_files
 from openended.harness.models.tokenizer import load_tokenizer
 from tests.harness.generation.models import gpt2, wrap
@@ -426,13 +426,6 @@ def test_hub_models_without_a_network(monkeypatch, tmp_path, caplog, is_off):
     is_reachable.cache_clear()
 
 
-def test_bundled_models_are_well_formed():
-    for name in list_bundled_models():
-        spec = ModelSpec(path=f"bundled:{name}")
-        spec.check_ready()
-        assert (spec.title, spec.context_length()) == (name, 512)
-
-
 def with_ends(spec: ModelSpec, config: object, generation: object = None) -> ModelSpec:
     """The same folder whose configs name other end tokens."""
     folder = Path(spec.path)
@@ -458,18 +451,6 @@ def test_the_nested_config_of_a_model_of_several_kinds_is_read(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(nested))
     spec = ModelSpec(path=str(tmp_path))
     assert (spec.end_ids(), spec.bos_id(), spec.context_length()) == ((1, 2), 3, 99)
-
-
-def test_the_registry_holds_the_backends(original):
-    assert load_members("model")["transformers"] is ModelSpec
-    for name, cls in load_members("model").items():
-        assert issubclass(cls, harness_models.BackendSpec)
-        assert cls.name == name
-        assert cls.loader or cls.load is not harness_models.BackendSpec.load
-    node = {"name": "transformers", "path": str(original)}
-    assert build("model", node) == ModelSpec(path=str(original))
-    with pytest.raises(SpecError, match="no model 'embedder'"):
-        build("model", {"name": "embedder", "path": "x"})
 
 
 def test_the_precision_of_a_large_model_is_that_of_its_checkpoint(original, tmp_path, monkeypatch):

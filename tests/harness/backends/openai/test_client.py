@@ -216,17 +216,6 @@ def test_a_server_that_dies_in_the_middle_is_waited_for_no_longer_than_the_patie
     assert 0 < len(kept) < 400
 
 
-def test_seconds_count_from_the_first_refusal(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    left = []
-    for seconds, root in ((100, "http://a"), (150, "http://a"), (150, "http://b"), (161, "http://a")):
-        now[0] = seconds
-        left.append(module.note_refusal(root, 60)[0])
-    assert left == [60, 10, 60, 0]
-    assert "retried for 60 s" in module.note_refusal("http://a", 60)[1]
-
-
 # Hostile servers.
 
 

@@ -30,16 +30,6 @@ def test_rows_without_an_order_keep_their_logits():
     assert len(rows) == 0
 
 
-def test_a_failed_call_leaves_nothing_behind():
-    rows = vllm_rows.BatchRows("cpu")
-    group = make_group(generation([PROMPT], Greedy(), seed=0, max_new_tokens=2, batch_size=1), EOS)
-    rows.add(0, make_order(group, PROMPT), [])
-    rows.forget()
-    assert len(rows) == 0
-    with pytest.raises(KeyError):
-        rows.take_results(group["id"], [("t/0", 0, 1)])
-
-
 @pytest.mark.parametrize(
     "cls", [c for c in load_members("decoder").values() if issubclass(c, QDecoder)], ids=lambda c: c.name
 )
