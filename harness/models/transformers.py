@@ -165,6 +165,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | 
     target = torch.device(device) if device_map is None else gather_outputs(model)
     model = (model.to(target) if device_map is None else model).eval().requires_grad_(requires_grad=False)
     model.generation_config = GenerationConfig()
+    model.config.pad_token_id = None  # transformers warns of filling, which is never read here, if it has an id
     if device_map is None:
         pack_layers(model)
     return wrap_model(model, spec, target)
