@@ -260,7 +260,8 @@ def find_axes(jobs: Iterable[Sequence[str]]) -> dict[str, int]:
 
 def format_title(words: Iterable[str], axes: Collection[str]) -> str:
     """Return the options of a job in which the jobs of its grid differ."""
-    return " ".join(word for word in words if get_option_name(word) in axes)
+    escaped = "\\:"  # as Hydra reads `decoder=file.py:NAME`
+    return " ".join(word.replace(escaped, ":") for word in words if get_option_name(word) in axes)
 
 
 def find_part(config: DictConfig, words: Sequence[str]) -> str:
