@@ -240,9 +240,9 @@ def _transport_costs(x: F64, y: F64, fits: tuple[Gaussian, Gaussian]) -> tuple[F
             turns = (np.linalg.solve(root.T, axes), singular), (root @ axes, 1 / singular)
             for rows, fit, (turn, scales) in zip((x, y), fits, turns, strict=True):
                 carry = (turn * scales) @ turn.T
-                own = np.einsum("ij,ij->i", rows @ carry, rows)
+                unshrunk = np.einsum("ij,ij->i", rows @ carry, rows)
                 identity = float(np.trace(carry)) / len(carry) * np.einsum("ij,ij->i", rows, rows)
-                costs.append((1 - fit.shrunk) * own + fit.shrunk * identity)
+                costs.append((1 - fit.shrunk) * unshrunk + fit.shrunk * identity)
             return costs[0], costs[1]
     # The centered rows are roots: x_i^T T x_i is the i-th diagonal entry of the polar factor of their product table.
     left, values, right = np.linalg.svd(x @ y.T, full_matrices=False)

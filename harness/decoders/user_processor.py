@@ -89,12 +89,12 @@ class UserProcessor(SamplingDecoder):
         process, out = self._load(), logits.clone()
         for row in range(len(logits)):
             size = history.shape[1] if lengths is None else int(lengths[row])
-            one = logits[row : row + 1].clone()
-            scores = process(history[row : row + 1, :size], one)
-            is_valid = scores.shape == one.shape and bool(scores.isfinite().any()) and not bool(scores.isnan().any())
+            part = logits[row : row + 1].clone()
+            scores = process(history[row : row + 1, :size], part)
+            is_valid = scores.shape == part.shape and bool(scores.isfinite().any()) and not bool(scores.isnan().any())
             if not is_valid:
                 raise DataError(
-                    f"decoder {self.path}:{self.member}: expected scores of shape {tuple(one.shape)} without NaN and "
+                    f"decoder {self.path}:{self.member}: expected scores of shape {tuple(part.shape)} without NaN and "
                     f"one of them finite, got shape {tuple(scores.shape)}, {int(scores.isfinite().sum())} finite"
                 )
             out[row] = scores[0]

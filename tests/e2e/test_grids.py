@@ -33,7 +33,7 @@ LONG = [
     *"name=grid num_examples=24 max_new_tokens=64 runtime.batch_size=1 runtime.flush_seconds=0".split(),
     "metric=[distinct_n]",
 ]
-PARTS = "store/generate/*/*.partial/block-*.arrow"
+PARTS = "store/rows/*/*/block-*.arrow"
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
