@@ -100,7 +100,7 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
     items: dict[str, list[AnsweredItem]] = {}
     with _open_database(path) as base:
         for rater, task, choices, ms in base.execute("SELECT rater, task, choices, ms FROM answers ORDER BY task"):
-            items.setdefault(rater, []).append(AnsweredItem(task, json.loads(choices), ms / 1000))
+            items.setdefault(rater, []).append(AnsweredItem(key.by_id[task].id, json.loads(choices), ms / 1000))
     return [AnsweredSheet(path, rater, tuple(answered), 0) for rater, answered in sorted(items.items())]
 
 
@@ -114,8 +114,8 @@ def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=30)) as base:
             yield base
-    except sqlite3.Error as err:
-        raise DataError(f"{path}: not a database of answers ({err})") from err
+    except (sqlite3.Error, ValueError, TypeError, KeyError) as err:
+        raise DataError(f"{path}: not a database of answers ({core.format_error(err)})") from err
 
 
 def group_files_by_study(
