@@ -239,7 +239,12 @@ class Composer:
                 chosen[group] = override.value()
             else:
                 rest.append(str(override.input_line))
-        if not chosen or len(rest) + len(chosen) < len(words):
+        of_chosen = tuple(f"{group}." for group in chosen)  # options whose class the others alone do not choose
+        if (
+            not chosen
+            or len(rest) + len(chosen) < len(words)
+            or any(w.lstrip("+~").startswith(of_chosen) for w in rest)
+        ):
             return None
         base = self._compose_base(tuple(rest))
         node = copy_plain(base.node)
