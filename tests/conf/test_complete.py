@@ -73,10 +73,8 @@ def test_options_as_yaml_are_the_node_with_a_comment_for_each(group, name):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONF)))
-def test_a_yaml_is_short_and_says_first_what_it_is(path):
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("# ")
-    assert text.count("\n") <= (90 if path.parent.name == "experiment" else 45)
+def test_a_yaml_says_first_what_it_is(path):
+    assert path.read_text(encoding="utf-8").startswith("# ")
 
 
 @pytest.mark.parametrize("name", SETS)

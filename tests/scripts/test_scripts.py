@@ -227,14 +227,6 @@ def test_a_model_is_trained_calibrated_and_exported(tokenizer, tmp_path):
     assert "--model tiny --tokens 12000" in (tmp_path / "tiny/README.md").read_text(encoding="utf-8")
 
 
-def test_the_mask_token_is_the_only_addition(tokenizer):
-    shared = transformers.AutoTokenizer.from_pretrained(ROOT / "harness/assets/docs-m")
-    assert tokenizer.get_vocab() == shared.get_vocab() | {"[MASK]": 4096}
-    text = "Return the mean of an array [MASK] along an axis."
-    assert tokenizer.encode(text.replace("[MASK] ", "")) == shared.encode(text.replace("[MASK] ", ""))
-    assert tokenizer.encode(text).count(tokenizer.mask_token_id) == 1
-
-
 def test_loss_is_the_bound_averaged_over_all_masks(model, tokenizer):
     """-log p(x) <= sum over k of the mean over subsets of size k of (1/k) sum of -log p(masked token | the others)."""
     ids, mask = torch.tensor([5, 900, 17, 2033]), tokenizer.mask_token_id
@@ -287,14 +279,3 @@ def test_heads_start_with_attention_to_their_neighbors(model):
     for layer in attentions:
         for head, offset in enumerate((-1, 1, -2, 2)):
             assert int(layer[0, head, 20].argmax()) == 20 + offset
-
-
-def test_causal_batches_hold_every_token_once(tokenizer):
-    sequences = data.encode(tokenizer, ["Open a file.", "Return the mean.", "Close it and return the number of bytes."])
-    batches = list(causal.make_batches(sequences, 64, np.random.default_rng(0), tokenizer))
-    targets = sorted(int(t) for batch in batches for t in batch.targets[batch.targets != data.IGNORED])
-    assert targets == sorted(int(t) for sequence in sequences for t in sequence[1:])
-    for batch in batches:
-        real = batch.targets[:, :-1] != data.IGNORED
-        assert torch.equal(batch.inputs[:, 1:][real & (batch.targets[:, 1:] != data.IGNORED)],
-                           batch.targets[:, :-1][real & (batch.targets[:, 1:] != data.IGNORED)])  # fmt: skip
