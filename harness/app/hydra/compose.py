@@ -234,7 +234,9 @@ class Composer:
         for override in map(self._parse, words):
             group, names = str(override.key_or_group), override.value()
             names = names if isinstance(names, list) else [names]
-            is_class = group in _CLASSES and group not in chosen and all(isinstance(name, str) for name in names)
+            if group in chosen:
+                return None  # of two choices Hydra takes the last
+            is_class = group in _CLASSES and all(isinstance(name, str) for name in names)
             if is_class and override.type == OverrideType.CHANGE and override.package is None:
                 chosen[group] = override.value()
             else:

@@ -54,9 +54,10 @@ def check_folder(folder: Path, words: Sequence[str]) -> None:
 
 
 def _read_files(folder: Path, text: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the files that are named in a text or in another of these files."""
+    """Yield the files that are named in a text or in another of these files, and all that change Hydra itself."""
     files = sorted(folder.rglob("*.yaml"))
-    while path := next((path for path in files if path.stem in text or "glob" in text), None):
+    unnamed = [path for path in files if "glob" in text or "hydra" in path.relative_to(folder).parts]
+    while path := next((path for path in files if path in unnamed or path.stem in text), None):
         files.remove(path)
         node = _read_file(path)
         text += str(node)

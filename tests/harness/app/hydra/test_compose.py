@@ -114,6 +114,7 @@ def test_the_series_runs_every_table_and_figure(using, suffix):
         ["task=unconditional", "compat=mdlm", "metric=[mauve,gen_ppl]", "num_examples=7"],
         ["experiment=mauve_table7_docs", "decoder=beam", "model=docs-m", "max_new_tokens=9"],
         ["model={path: x}", "model.path=y", "judgment_players={a: human}", "name=${seed}-${model.path}"],
+        ["decoder=greedy", "decoder=nucleus", "seed=1", "seed=2"],
     ],
 )
 def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
