@@ -130,6 +130,7 @@ def build_folder(folder: Path) -> Path:
         cwd=folder, code=0,
     )  # fmt: skip
     (folder / "samples.json").write_text(json.dumps({"generated_seqs": [" a sample."] * 30}))
+    (folder / "mine.py").write_text("def MyProcessor(scores):\n    return scores / 0.7\n")
     (folder / "sentences.txt").write_text("A cat.\nA dog.\nA dog.\nA fox.\n")
     (folder / "ratings.csv").write_text("text,rating_1,rating_2\nA cat.,1,2\nA dog.,4,5\nA fox.,2,2\n")
     runs = folder / "outputs" / "runs"
