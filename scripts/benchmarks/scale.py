@@ -21,7 +21,7 @@ METRICS = (
     "zipf", "distinct_n", "entropy", "repetition", "compression_ratio", "self_bleu", "mauve", "frechet",
     "precision_recall_curve", "vendi", "discriminator_accuracy", "knn_precision_recall", "kid",
 )  # fmt: skip
-STAGES = ("import", "tokens", "featurize", "generate")
+STAGES = ("import", "tokens", "featurize")
 
 
 def write_inputs(n: int) -> Path:
@@ -82,10 +82,6 @@ def build_command(folder: Path, what: str) -> list[str]:
         "import": [*with_vectors, "metric=[length]"],
         "tokens": [*with_models, "metric=[length]"],
         "featurize": [*with_models, "metric=[gen_ppl,frechet]"],
-        "generate": [
-            *base, "task.prompt_length=16", "scoring=none", "model=folder", f"model.path={model}", "decoder=ancestral",
-            "metric=[length]", f"max_new_tokens={WORDS}", f"min_new_tokens={WORDS}", "runtime.batch_size=512",
-        ],
     }  # fmt: skip
     # The default of five clusterings takes five times as long.
     once = [f"metric.{what}.clustering_seeds=1"] if what in ("mauve", "precision_recall_curve") else []

@@ -143,8 +143,8 @@ SLOW = {"audit_faults", "audit_honest"}
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    words = "-m decoder=nucleus,greedy num_examples=24 max_new_tokens=6 metric=[kid,gen_ppl,entropy] report=none"
-    openended(words.split(), cwd=folder)
+    words = "-m decoder=nucleus,greedy num_examples=24 max_new_tokens=6 metric=[kid,gen_ppl,entropy]"
+    openended(*words.split(), cwd=folder, code=0)
     return folder / "outputs/runs"
 
 
