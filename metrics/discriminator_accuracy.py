@@ -153,7 +153,7 @@ class DiscriminatorAccuracy(TwoSample):
 
     name = "discriminator_accuracy"
     synonyms = ("c2st", "classifier_two_sample")
-    version = 2
+    version = 3
     direction = "lower"
     bounds = (0.0, 1.0)
     titles = {"accuracy": "Disc. acc."}

@@ -121,4 +121,5 @@ class RankHistogram(PermutationMetric):
         arrays = {"human_ranks": human.sum(axis=0), "model_ranks": model.sum(axis=0)}
         p, q = (counts + _SMOOTHING for counts in arrays.values())
         rows = divide_known(model @ ((q / q.sum()) / (p / p.sum()) - 1), model.sum(axis=1))
-        return replace(self.test(features, prepared, rows), arrays=arrays)
+        is_sum = self.divergence == "chi2"  # of what the texts add
+        return replace(self.test(features, prepared, rows if is_sum else None), arrays=arrays)

@@ -124,7 +124,13 @@ class Creative(UserFileTask):
     def _read_instructions(self) -> list[str]:
         if self.path is None:
             return _read_builtin().decode().splitlines()
-        return [str(text.text).strip() for text in read_texts(Path(self.path))]
+        path = Path(self.path)
+        if core.strip_packing(path.name).endswith(".txt"):  # a line is an instruction, also beside blank lines
+            lines = (str(record.cells["line"]).strip() for record in read_records(path, unit="line"))
+            if not (instructions := [line for line in lines if line]):
+                raise DataError(f"{path}: holds no text")
+            return instructions
+        return [str(text.text).strip() for text in read_texts(path)]
 
     def _read_references(self) -> dict[str, list[_ReferenceText]]:
         """Return the reference's texts by id, or by prompt where lines have no id."""

@@ -191,7 +191,9 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
         item = args[0] if args else Any
         return tuple(coerce(v, item, f"{where}[{i}]", null) for i, v in enumerate(value))
     if origin in (Mapping, dict) and isinstance(value, Mapping):
-        return {k: coerce(v, args[1], f"{where}.{k}", null) for k, v in value.items()}
+        is_text = args[1] is str and null is None  # an option `report.missing.mauve=0`, not a record
+        as_text = {k: str(v) if is_text and type(v) in (int, float) else v for k, v in value.items()}
+        return {k: coerce(v, args[1], f"{where}.{k}", null) for k, v in as_text.items()}
     if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
         return decode(typing.cast("type[Any]", hint), value, where)
     kind = origin or hint

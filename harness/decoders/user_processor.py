@@ -56,7 +56,8 @@ class UserProcessor(SamplingDecoder):
         if not self.path:  # a record names no path, so nothing runs the code of somebody else's record
             self.require(not self.code, "path", f"the file whose digest is {self.code}: {USE}")
             return
-        digest = digest_file(Path(self.path))[:16] if Path(self.path).is_file() else ""
+        is_source = Path(self.path).suffix == ".py" and Path(self.path).is_file()
+        digest = digest_file(Path(self.path))[:16] if is_source else ""
         self.require(bool(digest), "path", "a Python file")
         self.require(self.code in ("", digest), "code", f"the digest of {self.path}, {digest}")
         object.__setattr__(self, "code", digest)

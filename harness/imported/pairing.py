@@ -247,7 +247,7 @@ def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) ->
     ):  # fmt: skip
         groups, keys = by_prompt, [text.prompt for text in texts]
         notes += [] if nameless else ["its ids do not match the task: paired by prompt"]
-        if not has_our_prompts:
+        if not has_our_prompts and not any(key in by_prompt for key in keys):
             raise DataError(f"{path}: neither ids nor prompts match the task")
     elif other:
         name = by_name[str(other.identity)]

@@ -65,12 +65,14 @@ def get_body(model: Any) -> Any:  # noqa: ANN401 - transformers models
 
 def rescale_logits(config: Any, logits: Tensor) -> Tensor:  # noqa: ANN401
     """Apply the scaling and soft caps that some families put after the output matrix."""
+    config = config.get_text_config()
     for name in ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"):
         cap = getattr(config, name, None)
         if cap:
             logits = (logits / cap).tanh() * cap
-    scale = getattr(config, "logit_scale", None)
-    if isinstance(scale, float):
-        logits = logits * scale
-    division = getattr(config, "logits_scaling", None)
-    return logits / division if isinstance(division, (int, float)) else logits
+    divides = config.model_type != "hyperclovax"  # which multiplies by what others divide by
+    for name in ("logit_scale", "lm_head_multiplier", "logits_scaling"):
+        scale = getattr(config, name, None)
+        if isinstance(scale, (int, float)):
+            logits = logits / scale if name == "logits_scaling" and divides else logits * scale
+    return logits

@@ -9,14 +9,15 @@ A bidirectional model gets the true mask.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, CausalModel, SpecError, copy_to_device
+from openended.harness.core import F64, I64, Advance, CausalModel, DataError, SpecError, copy_to_device
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body, rescale_logits
 
@@ -166,6 +167,7 @@ def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], n
     head = lm.model.get_output_embeddings()
     chunk = max(1, _LOGITS // lm.vocab_size)
     values = []
+    check_output_layer(lm)
     for start in range(0, len(rows), chunk):
         part = slice(start, start + chunk)
         scores = rescale_logits(lm.model.config, head(states[at[0][part], at[1][part]]).float())
@@ -175,6 +177,27 @@ def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], n
             losses = torch.stack([losses.double(), ranks.double()], dim=1)
         values.append(losses)
     nll[where] = torch.cat(values).cpu().numpy()
+
+
+_CHECKED: MutableMapping[Any, bool] = WeakKeyDictionary()  # model → whether its logits are those that are scored
+
+
+def check_output_layer(lm: CausalModel) -> None:
+    """Refuse a model whose logits are not its output layer on the last states, scaled and capped as is known here."""
+    import torch
+
+    if lm.model not in _CHECKED:
+        ids = torch.arange(min(4, lm.vocab_size), device=lm.device)[None, :]
+        options = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+        with torch.inference_mode():
+            full = lm.model(**options).logits.float()
+            states = get_body(lm.model)(**options).last_hidden_state
+            own = rescale_logits(lm.model.config, lm.model.get_output_embeddings()(states).float())
+        tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
+        _CHECKED[lm.model] = bool((full - own).abs().max() <= tolerance * max(1.0, float(full.abs().max())))
+    if not _CHECKED[lm.model]:
+        kind = lm.model.config.model_type
+        raise DataError(f"model {lm.spec.title}: the family {kind} changes its logits in a way that is not known here")
 
 
 def as_ids(row: Any) -> I64:  # noqa: ANN401 - any sequence of ints

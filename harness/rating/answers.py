@@ -98,9 +98,13 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
     if (study := _read_study_id(path)) != key.study:
         raise DataError(f"{path}: of another study ({study or 'it names none'}, this key is of {key.study})")
     items: dict[str, list[AnsweredItem]] = {}
+    questions = tuple(key.protocol.questions)
     with _open_database(path) as base:
         for rater, task, choices, ms in base.execute("SELECT rater, task, choices, ms FROM answers ORDER BY task"):
-            items.setdefault(rater, []).append(AnsweredItem(key.by_id[task].id, json.loads(choices), ms / 1000))
+            answers, item = json.loads(choices), key.by_id[task]
+            if not (is_time(ms) and are_valid_choices(answers, questions, len(key.protocol.choices))):
+                raise DataError(f"{path}: item {task} of {rater}: impossible answer {choices:.40} after {ms!r:.20} ms")
+            items.setdefault(rater, []).append(AnsweredItem(item.id, answers, ms / 1000))
     return [AnsweredSheet(path, rater, tuple(answered), 0) for rater, answered in sorted(items.items())]
 
 

@@ -416,7 +416,7 @@ def _free_a_slot(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[
 
 
 KEY = "key.json"
-_SCHEMA = 1
+_SCHEMA = 2
 _PRIVATE = 0o600
 
 

@@ -88,12 +88,14 @@ def _check_result(result: core.MetricResult, where: str) -> core.MetricResult:
     """Return a result of a record whose open bounds, null in the file, are infinite."""
     if result.artifact is not None:
         check_entry_name(result.artifact, f"{where}: artifact")
-    for name, direction in result.directions.items():
+    for name, direction in {"": result.direction, **result.directions}.items():
         try:
             core.parse_direction(direction)
         except ValueError as err:
             expected = "`nearest` and a number"
-            raise core.DataError(f"{where}: directions.{name}: expected {expected}, got {direction[:40]!r}") from err
+            raise core.DataError(
+                f"{where}: direction of {name or result.metric}: expected {expected}, got {direction[:40]!r}"
+            ) from err
     bounds: dict[str, tuple[float, float]] = {}
     for name, ends in result.bounds.items():
         if len(ends) != 2:

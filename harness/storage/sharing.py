@@ -97,7 +97,7 @@ class RemoteStore:
                 raise core.DataError(f"unexpected file name {copy!r:.120}")
             self._call("get_file", f"{source}/{copy}", str(work / file))
         read_entry(work)
-        return manifest["rows"]
+        return manifest.get("rows")
 
     def _call(self, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a method of fsspec
         try:

@@ -178,6 +178,7 @@ class Composer:
         planned = node.get("plan_only")
         name = choose_name(node, files.choices) or unnamed
         options = {word.lstrip("+~").partition("=")[0] for word in words}
+        self._check_code(node.get("decoder"))
         unused: list[str] = []
         if "metric" in options and isinstance(node.get("metric"), dict):
             # An experiment's options of metrics that are left out have no `name`.
@@ -257,6 +258,13 @@ class Composer:
                 return None
             node[group] = copy_plain(nodes[1])
         return _Base(node, base.sweeper, {**base.choices, **chosen})
+
+    def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
+        """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
+        if isinstance(decoder, dict) and (path := decoder.get("path")) and decoder.get("name") == "user_processor":
+            words = [word.replace("\\", "") for word in self.line.words]
+            if not any(f"{path}:{decoder.get('member')}" in word or f"decoder.path={path}" in word for word in words):
+                raise SpecError(f"decoder: {path} runs code, so a file cannot choose it: type decoder=FILE.py:NAME")
 
     def _check_choice(self, override: Override) -> None:
         """Refuse what is no name for a group: a number, null, a mapping for a group without options."""

@@ -36,6 +36,8 @@ _NOT_AXES = ("hydra.sweeper._target_", "hydra.sweeper.storage")
 _OPTION_NAME = re.compile(r"[\w.+~@/:\[\]-]+")
 _REFERENCE = re.compile(r"\$\{[\w.]+\}")
 _CODE = re.compile(r"\.py\b")
+_STEM = re.compile(r"[\w.+-]+")  # of files that words name as they are written
+_PACKAGE = re.compile(r"@package[ \t]+(?!_global_\b|_group_\b)(\S+)")
 _INLINE_KEY = re.compile(r"[{,]\s*([\w.]+)\s*:")
 # The option or choice that a message is about.
 _NAMED = re.compile(r"(?:^|: )no \w+ '([^']+)'|^([\w.]+): (?:expected|has)")
@@ -56,7 +58,11 @@ def check_folder(folder: Path, words: Sequence[str]) -> None:
 def _read_files(folder: Path, text: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield the files that are named in a text or in another of these files, and all that change Hydra itself."""
     files = sorted(folder.rglob("*.yaml"))
-    unnamed = [path for path in files if "glob" in text or "hydra" in path.relative_to(folder).parts]
+    unnamed = [
+        path
+        for path in files
+        if "glob" in text or "hydra" in path.relative_to(folder).parts or not _STEM.fullmatch(path.stem)
+    ]
     while path := next((path for path in files if path in unnamed or path.stem in text), None):
         files.remove(path)
         node = _read_file(path)
@@ -82,7 +88,9 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         raise SpecError(f"{path}: expected options, as name: value, got {node!r:.40}")
     if path.parent.name == "experiment" and not text.startswith("# @package _global_"):
         raise SpecError(f"{path}: its options have no effect: its first line must be # @package _global_")
-    if "$" in str(node.get("defaults")) or _CODE.search(str(node.get("defaults"))):
+    if package := _PACKAGE.search(text):
+        _refuse(f"{path}: @package", package[1], "would set options of another group", typed="")
+    if "$" in str(node.get("defaults")) or "@" in str(node.get("defaults")) or _CODE.search(str(node.get("defaults"))):
         _refuse(f"{path}: defaults", node["defaults"], "name files by references, or files with code", typed="")
     if text.count("${") > MOST_REFERENCES:
         raise SpecError(f"{path}: more than {MOST_REFERENCES} references ${{…}} can expand to too much; write them out")

@@ -119,6 +119,9 @@ class ServerSession(TokenizedModel):
     named: bool = False  # replies have no token ids, so tokens are read from the listings
     note_model: Callable[[Any], None] = lambda _: None  # takes the model that each reply names
 
+    def __post_init__(self) -> None:
+        self.eos_ids = self.served.end_ids
+
     @property
     def workers(self) -> int:
         return 1 if self.dialect.serial else self.client.concurrency * len(self.endpoints)

@@ -113,7 +113,8 @@ def make_quantity(
     """Describe what the numbers of a column are; without `decimals` these are chosen by `RULE`."""
     return {
         "name": name, "key": key, "title": title, "direction": direction, "signature": signature, "gap": gap,
-        "aim": math.nan if aim is None else aim, "is_p": is_p, "decimals": math.nan if decimals is None else decimals,
+        "aim": math.nan if aim is None else aim, "is_p": is_p or key == "p_value",
+        "decimals": math.nan if decimals is None else decimals,
     }  # fmt: skip
 
 

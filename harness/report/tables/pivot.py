@@ -61,7 +61,7 @@ def build_table(frame: Frame, layout: Layout) -> Table:
         labels = (*(labels if len(labels) <= width else filter(None, labels)), *("",) * width)[:width]
         label = (" " if first["role"] == "text" else ", ").join(filter(None, labels))
         content = tuple(print_cell(by_place.get((key, at))) for at in columns.groups)
-        section = first["section"] or (first["role"], *rows.find_section(key, labels))
+        section = (first["role"], *rows.find_section(key, labels)) if first["section"] is None else first["section"]
         lines.append(
             TableRow(
                 label, first["role"], content, max(cell["seeds"] for cell in members),

@@ -457,3 +457,30 @@ def test_a_run_trains_it_and_its_signature_names_the_weights(tmp_path):
     done = openended(*words, "metric.finetuned_discriminator.epochs=1", cwd=tmp_path, code=0)
     assert "Disc. acc. docs-s" in done.stdout
     assert "|weights:docs-s@" in done.stdout
+
+
+def test_logits_that_a_family_scales_in_its_own_way_are_scored_so_or_refused():
+    from types import SimpleNamespace
+
+    from transformers import HyperCLOVAXConfig, HyperCLOVAXForCausalLM
+
+    from openended.harness.models.families import get_body, rescale_logits
+    from openended.harness.models.forward import check_output_layer
+
+    config = HyperCLOVAXConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, logits_scaling=0.125,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = HyperCLOVAXForCausalLM(config).eval()
+    ids = torch.arange(6)[None]
+    with torch.inference_mode():
+        head = model.get_output_embeddings()(get_body(model)(input_ids=ids).last_hidden_state)
+        torch.testing.assert_close(rescale_logits(model.config, head), model(input_ids=ids).logits)
+    device, spec = torch.device("cpu"), SimpleNamespace(title="a model")
+    lm = SimpleNamespace(model=model, device=device, vocab_size=32, dtype=torch.float32, spec=spec)
+    check_output_layer(lm)
+    other = HyperCLOVAXForCausalLM(config).eval()
+    other.config.model_type = "unknown"
+    with pytest.raises(DataError, match="the family unknown changes its logits in a way that is not known here"):
+        check_output_layer(SimpleNamespace(**vars(lm) | {"model": other}))

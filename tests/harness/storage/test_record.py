@@ -90,7 +90,7 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
         (told(results={}), "results: expected a list"),
         (told(created=None), "created: expected text, got None"),
         (told(created="99999-13-45"), "created: expected a time as 2027-01-31T12:00:00.00:00, got '99999-13-45'"),
-        (told(**row(directions={"m": "nearest x"})), r"results\[0\]: directions.m: expected `nearest` and a number"),
+        (told(**row(directions={"m": "nearest x"})), r"results\[0\]: direction of m: expected `nearest` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number, got 'x'"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got True"),
         (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected two numbers, got 1"),

@@ -332,3 +332,27 @@ def test_a_pipe_is_no_configuration(tmp_path):
     path.unlink()
     os.mkfifo(path)
     assert "named pipe" in openended(*words, "plan_only=true", cwd=tmp_path, code=2).stderr
+
+
+def test_a_file_runs_no_code_and_sets_no_other_group_by_its_package(tmp_path):
+    code = tmp_path / "evil.py"
+    code.write_text("def Foo(scores):\n    raise SystemExit('it ran')\n")
+    folder = tmp_path / "theirs" / "decoder"
+    folder.mkdir(parents=True)
+    words = ["--config-dir", str(tmp_path / "theirs")]
+    body = "defaults: [user_processor, _self_]\nmember: Foo\n"
+    (folder / "up.yaml").write_text(f"{body}path: {tmp_path}/evil.${{system}}\n")  # `.py` where the system is named so
+    composer = Composer(parse_command_line([*words, "decoder=up", "system=py", "num_examples=2"]))
+    with pytest.raises(SpecError, match=r"runs code, so a file cannot choose it: type decoder=FILE.py:NAME"):
+        composer.compose_job(("decoder=up", "system=py", "num_examples=2"))
+    (folder / "up.yaml").write_text(f"{body}path: {tmp_path}/evil.pyc\n")
+    with pytest.raises(SpecError, match=r"runs code|a Python file"):
+        Composer(parse_command_line([*words, "decoder=up"])).compose_job(("decoder=up",))
+    for name, text in (
+        ("up", "# @package hydra.launcher.parameters\nslurm_setup: [touch x]\n"),
+        ("a b", "# @package scorer\ntrust_remote_code: true\n"),  # no word has this name, but `decoder=a\\ b` has
+    ):
+        (folder / "up.yaml").unlink(missing_ok=True)
+        (folder / f"{name}.yaml").write_text(text)
+        with pytest.raises(SpecError, match=r"@package|trust_remote_code"):
+            Composer(parse_command_line([*words, "decoder=up"]))
