@@ -188,8 +188,11 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
             raise SpecError(f"{where}: expected one of {', '.join(map(str, args))}, got {value!r:.80}")
         return value
     if origin is tuple and isinstance(value, (list, tuple)):
-        item = args[0] if args else Any
-        return tuple(coerce(v, item, f"{where}[{i}]", null) for i, v in enumerate(value))
+        items = args if args and args[-1] is not ... else [args[0] if args else Any] * len(value)
+        if len(items) != len(value):
+            raise SpecError(f"{where}: expected {len(items)} values, got {len(value)}")
+        pairs = enumerate(zip(value, items, strict=True))
+        return tuple(coerce(v, item, f"{where}[{i}]", null) for i, (v, item) in pairs)
     if origin in (Mapping, dict) and isinstance(value, Mapping):
         is_text = args[1] is str and null is None  # an option `report.missing.mauve=0`, not a record
         as_text = {k: str(v) if is_text and type(v) in (int, float) else v for k, v in value.items()}
