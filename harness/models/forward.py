@@ -192,9 +192,9 @@ def check_output_layer(lm: CausalModel) -> None:
         with torch.inference_mode():
             full = lm.model(**options).logits.float()
             states = get_body(lm.model)(**options).last_hidden_state
-            own = rescale_logits(lm.model.config, lm.model.get_output_embeddings()(states).float())
+            rescaled = rescale_logits(lm.model.config, lm.model.get_output_embeddings()(states).float())
         tolerance = 1e-4 if lm.dtype == torch.float32 else 1e-2
-        _CHECKED[lm.model] = bool((full - own).abs().max() <= tolerance * max(1.0, float(full.abs().max())))
+        _CHECKED[lm.model] = bool((full - rescaled).abs().max() <= tolerance * max(1.0, float(full.abs().max())))
     if not _CHECKED[lm.model]:
         kind = lm.model.config.model_type
         raise DataError(f"model {lm.spec.title}: the family {kind} changes its logits in a way that is not known here")
