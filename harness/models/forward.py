@@ -64,6 +64,8 @@ def run_forward(
     import torch
 
     causal = pool is None or pool.causal
+    if nll is not None:
+        check_output_layer(lm)
 
     lengths = np.array([len(job.ids) for job in jobs], dtype=np.int64)
     most_tokens = None
@@ -167,7 +169,6 @@ def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], n
     head = lm.model.get_output_embeddings()
     chunk = max(1, _LOGITS // lm.vocab_size)
     values = []
-    check_output_layer(lm)
     for start in range(0, len(rows), chunk):
         part = slice(start, start + chunk)
         scores = rescale_logits(lm.model.config, head(states[at[0][part], at[1][part]]).float())

@@ -262,24 +262,21 @@ class ModelSpec(BackendSpec):
         Rotary embeddings of type `longrope` and `dynamic` change all positions once a text is longer than the original
         context, so that a token's distribution depends on what follows it: there the original context is the limit.
         """
-        config = self.config()
-        parts = (config, config.get("text_config") or {})
+        parts = _list_parts(self.config())
         lengths = [part[key] for part in parts for key in _POSITIONS if isinstance(part.get(key), int)]
         original = [n for part in parts for n in _find_original_lengths(part)]
         return min([int(lengths[0]), *original]) if lengths else None
 
     def end_ids(self) -> tuple[int, ...]:
         """Return the tokens that end a text: all that config.json and generation_config.json name, each once."""
-        config = self.config()
-        named = [config.get("eos_token_id"), (config.get("text_config") or {}).get("eos_token_id")]
+        named = [part.get("eos_token_id") for part in _list_parts(self.config())]
         named.append(self._read_optional("generation_config.json").get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
     def bos_id(self) -> int | None:
         """Return the beginning-of-text token that config.json names."""
-        config = self.config()
-        named = (part.get("bos_token_id") for part in (config, config.get("text_config") or {}))
+        named = (part.get("bos_token_id") for part in _list_parts(self.config()))
         return next((token for token in named if type(token) is int and token >= 0), None)
 
     def tokenizer_spec(self) -> "ModelSpec":
@@ -397,13 +394,16 @@ def _choose_precision(spec: ModelSpec) -> str:
     count = spec.describe_size().parameters
     if count is None:
         raise core.SpecError(f"model.dtype: auto needs the weights of {spec.path} or the hub; set float32 or bfloat16")
-    config = spec.config()
-    parts = (config, config.get("text_config") or {})
-    named = (part.get(key) for part in parts for key in ("dtype", "torch_dtype"))
+    named = (part.get(key) for part in _list_parts(spec.config()) for key in ("dtype", "torch_dtype"))
     stored = next((name for name in named if name in files.BYTES), "float32")
     precision = stored if count > _LARGE else "float32"
     log.info("dtype      %-34s %s (%.2g billion parameters, stored in %s)", spec.title, precision, count / 1e9, stored)
     return precision
+
+
+def _list_parts(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return config.json and its part about the text model, which may be empty."""
+    return config, config.get("text_config") or {}
 
 
 def _find_original_lengths(config: Mapping[str, Any]) -> list[int]:

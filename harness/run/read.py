@@ -145,7 +145,10 @@ class TextReader:
             prompts, continuations = self._read_ids(inputs, text_pass.model, text_pass.options, text_pass.stored_ids)
             if not (text_pass.losses or text_pass.ranks) and text_pass.vector_scope == "continuation":
                 prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-        identities = _identify_texts(texts) if is_sentence else _identify_ids(prompts, continuations)
+        if is_sentence:
+            identities = _digest_rows(text.encode("utf-8", "surrogatepass") for text in texts)
+        else:
+            identities = _identify_ids(prompts, continuations)
         stored = dict[bytes, tuple[int, int]]()  # identity → (number of the artifact, of the row)
         artifacts, facts, truncated = list[ReadRows](), dict[str, Any](), 0
         for entry in self._list_reusable(inputs[SHARED], text_pass.model):
@@ -314,10 +317,6 @@ def _identify_ids(prompts: core.Ragged, continuations: core.Ragged) -> NDArray[n
         for before, after in zip(prompts, continuations, strict=True)
     )
     return _digest_rows(parts)
-
-
-def _identify_texts(texts: Sequence[str]) -> NDArray[np.uint8]:
-    return _digest_rows(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 def _digest_rows(parts: Iterator[bytes]) -> NDArray[np.uint8]:

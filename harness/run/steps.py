@@ -228,9 +228,9 @@ class Executor:
             return core.digest([entry.files[name] for name in names]) if value.others else entry.files[value.name]
         return self.find(value) if callable(value) else value
 
-    def find_rows_key(self, step: Step, recipe: storage.Recipe | None = None) -> str | None:
+    def find_rows_key(self, step: Step) -> str | None:
         """Return the key of the rows of a step, whatever number of them it has; None while an input is not known."""
-        recipe = recipe or self.state(step).recipe
+        recipe = self.state(step).recipe
         if recipe is None:
             return None
         spec = {name: value for name, value in recipe.spec.items() if name not in step.extent}

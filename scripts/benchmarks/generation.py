@@ -66,9 +66,9 @@ def _compare_token_counts(harness: Counts, peer: Counts) -> str:
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
-def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0, vocabulary: int = 4096) -> list[list[int]]:
+def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0) -> list[list[int]]:
     rng = np.random.default_rng(seed)
-    return [rng.integers(1, vocabulary, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
+    return [rng.integers(1, 4096, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
 
 
 def make_request(size: Size, decoder: Decoder) -> GenerationRequest:

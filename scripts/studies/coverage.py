@@ -34,7 +34,7 @@ from openended.harness.core import (
 )
 from openended.harness.core.resampling import WILSON
 from openended.metrics.huse import Huse, PairRatings, huse, subsample_huse
-from scripts.studies.study import ROOT, Row, Study, read_rows
+from scripts.studies.study import ROOT, Row, Study, read_rows, split_row
 from scripts.studies.worlds import MODEL, draw, draw_passages, load_pool
 
 MARKS = ROOT / "harness/report/tables/coverage.yaml"
@@ -163,7 +163,7 @@ def write_marks(page: Path, marks: Path = MARKS) -> None:
     shares: dict[str, dict[str, dict[int, list[int]]]] = {}
     for heading in re.findall(r"<!-- (measured on .*) -->", page.read_text(encoding="utf-8")):
         for row in read_rows(page, heading):
-            name, key, _, n, count, coverage, _, ratio = (cell.strip(" *") for cell in row.split("|")[1:-1])
+            name, key, _, n, count, coverage, _, ratio = (cell.strip("*") for cell in split_row(row))
             if "–" not in (coverage, ratio) and int(count) >= LEAST_INTERVALS:
                 percents = shares.setdefault(name, {}).setdefault(key, {}).setdefault(int(n), [])
                 percents[:] = min([*percents, round(float(coverage))]), max([*percents, round(float(coverage))])

@@ -188,10 +188,9 @@ class Contest:
         return separated / worlds
 
 
-def worsen(rng: Generator, n: int, checkpoints: int, drop: float = 0.0) -> float:
-    """Return 0 if a checkpoint is called worse; the last is, by so many standard errors of a difference."""
+def worsen(rng: Generator, n: int, checkpoints: int) -> float:
+    """Return 0 if a checkpoint is called worse, where all follow one law."""
     texts = draw_values(rng, "normal", checkpoints, 1, n)
-    texts[-1] -= drop * math.sqrt(2 / n)
     results = build_results(texts, "bootstrap")
     for step, item in enumerate(results.values):
         item.axes.update({"decoder": "d", STEP: f"{step}", TRAINING: "t"})

@@ -26,10 +26,6 @@ Examples:
 """
 
 
-def _collect_flag_values(args: argparse.Namespace, cls: type[Any]) -> dict[str, Any]:
-    return {field.name: getattr(args, field.name) for field in dataclasses.fields(cls) if hasattr(args, field.name)}
-
-
 def _refuse_options(words: Iterable[str]) -> None:
     for word in words:
         name, sign, value = word.partition("=")
@@ -51,7 +47,8 @@ def make(args: argparse.Namespace) -> None:
         write_study,
     )
 
-    protocol = load_protocol(args.protocol, _collect_flag_values(args, StudyProtocol))
+    names = [field.name for field in dataclasses.fields(StudyProtocol)]
+    protocol = load_protocol(args.protocol, {name: getattr(args, name) for name in names if hasattr(args, name)})
     if not args.words:
         raise SpecError("which runs? the name of an experiment or grid, or a folder of runs")
     _refuse_options(args.words)

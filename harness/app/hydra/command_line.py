@@ -114,13 +114,13 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             print_error("openended", f"warning: {earlier} has no effect, because {word} is typed after it")
         typed[key] = word
     options = _translate_options([_translate_choices(word) for word in options])
-    options = apply_using([_expand_wildcards(word, multirun=bool(flags & {*_MULTIRUN})) for word in options])
+    multirun = not flags.isdisjoint(_MULTIRUN)
+    options = apply_using([_expand_wildcards(word, multirun=multirun) for word in options])
     options = [f"++{word}" if _OWN_KEYS.match(word) else word for word in options]
     options = [quote_for_hydra(_to_sweeper_override(word)) for word in options]
-    return CommandLine(
-        (*options, *(["plan_only=json"] if _JSON in flags else [])), bool(flags & {*_MULTIRUN}), config_dir,
-        TRUST in flags, LogOptions(bool(flags & {*_VERBOSE}), bool(flags & {*_QUIET})), printed,
-    )  # fmt: skip
+    log_options = LogOptions(not flags.isdisjoint(_VERBOSE), not flags.isdisjoint(_QUIET))
+    options += ["plan_only=json"] if _JSON in flags else []
+    return CommandLine(tuple(options), multirun, config_dir, TRUST in flags, log_options, printed)
 
 
 def join_lists(words: Sequence[str]) -> list[str]:

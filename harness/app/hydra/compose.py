@@ -137,7 +137,8 @@ class Composer:
     def compose_command(self) -> DictConfig:
         """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
         line = self.line
-        if unread := next((w for w in line.words if re.match(r"[+~]*hydra\b", w) and not _is_read(w)), None):
+        words = [word for word in line.words if re.match(r"[+~]*hydra\b", word)]
+        if unread := next((word for word in words if not word.lstrip("+~").startswith(_READ_BY_US)), None):
             raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go, -v and -q what is printed")
         parsed = [self._parse(word) for word in line.words]
         for override in parsed:
@@ -263,7 +264,8 @@ class Composer:
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
         if isinstance(decoder, dict) and (path := decoder.get("path")) and decoder.get("name") == "user_processor":
             words = [word.replace("\\", "") for word in self.line.words]
-            if not any(f"{path}:{decoder.get('member')}" in word or f"decoder.path={path}" in word for word in words):
+            typed = {name for word in words for name in re.split(r"[=,()\[\]\s'\"]+", word)}
+            if f"{path}:{decoder.get('member')}" not in typed and f"decoder.path={path}" not in words:
                 raise SpecError(f"decoder: {path} runs code, so a file cannot choose it: type decoder=FILE.py:NAME")
 
     def _check_choice(self, override: Override) -> None:
@@ -278,10 +280,6 @@ class Composer:
                 raise SpecError(f"{group}: expected the name of a choice, got {text}; openended --help lists them")
         if group == "metric" and isinstance(value, list) and (twice := find_repeated(list(list_metric_names(value)))):
             raise SpecError(f"metric: {twice} is listed twice, by itself or in a set; name it once")
-
-
-def _is_read(word: str) -> bool:
-    return word.lstrip("+~").startswith(_READ_BY_US)
 
 
 def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Override]]:

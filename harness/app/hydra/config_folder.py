@@ -90,7 +90,8 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         raise SpecError(f"{path}: its options have no effect: its first line must be # @package _global_")
     if package := _PACKAGE.search(text):
         _refuse(f"{path}: @package", package[1], "would set options of another group", typed="")
-    if "$" in str(node.get("defaults")) or "@" in str(node.get("defaults")) or _CODE.search(str(node.get("defaults"))):
+    defaults = str(node.get("defaults"))
+    if "$" in defaults or "@" in defaults or _CODE.search(defaults):
         _refuse(f"{path}: defaults", node["defaults"], "name files by references, or files with code", typed="")
     if text.count("${") > MOST_REFERENCES:
         raise SpecError(f"{path}: more than {MOST_REFERENCES} references ${{…}} can expand to too much; write them out")

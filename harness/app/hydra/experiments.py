@@ -62,13 +62,15 @@ def apply_using(words: Sequence[str]) -> list[str]:
     options = {key: value.split(",") for key, sign, value in (word.partition("=") for word in words) if sign}
     experiments, using = options.get(CHOICE, []), options.get(GROUP, [])
     requested = {option for option in using if option != PAPER}
+    if not requested:
+        return list(words)
     for name in experiments:
         text = core.read_option_yaml(CHOICE, name) if core.has_bundled_yaml(CHOICE, name) else ""
         builds_on = (core.parse_yaml(text) or {}).get("defaults") or ()
         if twice := next((option for option in requested if f"/{GROUP}/{option}" in builds_on), None):
             raise core.SpecError(f"{GROUP}={twice}: {name} is on {twice} already; leave {GROUP}={twice} out")
     lacking = [name for name in experiments if requested - set(sections(split_name(name)[0]))]
-    if not requested or len(lacking) == len(experiments):
+    if len(lacking) == len(experiments):
         return list(words)
     if lacking:
         raise core.SpecError(f"{GROUP}={','.join(using)}: {', '.join(lacking)} has no such section: run it by itself")

@@ -68,11 +68,10 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
         for settings in (composer.compose_job(job, unnamed="").settings for job, *_ in by_models.values()):
             cutter = settings.models.cutting_tokenizer
             scorer = settings.scorer.tokenizer_spec() if settings.scorer is not None else None
-            if settings.task.tokens is not None or not (settings.max_new_tokens or settings.task.needs_tokenizer()):
+            if not _is_cut_by_model(settings):
                 return jobs
-            if cutter is not None and _is_missing(
-                cutter
-            ):  # `warn_of_missing_tokenizers` says so of a grid that can run
+            # Of a missing one, `warn_of_missing_tokenizers` says so for a grid that can run.
+            if cutter is not None and _is_missing(cutter):
                 return jobs
             tokenizers[digest_encoding(cutter) if cutter is not None else None] = None
             scorers += [scorer] if scorer is not None else []
@@ -94,14 +93,19 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
 def warn_of_missing_tokenizers(settings: Iterable[Settings]) -> None:
     """Name a tokenizer that is not on this machine, of a grid whose models may have several."""
     for group in group_by(settings, lambda s: s.experiment).values():
-        cut = [s for s in group if s.task.tokens is None and (s.max_new_tokens or s.task.needs_tokenizer())]
-        cutters = {s.models.cutting_tokenizer for s in cut}
-        missing = sorted(cutter.path for cutter in cutters if cutter is not None and _is_missing(cutter))
-        if missing and len(cutters) > 1:
+        cutters = {s.models.cutting_tokenizer for s in group if _is_cut_by_model(s)}
+        if len(cutters) < 2:  # asking for a file may take a network
+            continue
+        if missing := sorted(cutter.path for cutter in cutters if cutter is not None and _is_missing(cutter)):
             log.warning(
                 "grid       the tokenizer of %s is not on this machine: if the models have several tokenizers, each"
                 " cuts texts in its own and has its own table (task.tokens=NAME: all in one)", missing[0],
             )  # fmt: skip
+
+
+def _is_cut_by_model(settings: Settings) -> bool:
+    """Return whether texts are cut in the tokens of the job's own models."""
+    return settings.task.tokens is None and bool(settings.max_new_tokens or settings.task.needs_tokenizer())
 
 
 def _is_missing(spec: ModelSpec) -> bool:

@@ -28,7 +28,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
     """Print the plan of jobs without loading models or writing files."""
     plans, left_out = _plan_all(composer, config, jobs, single=single)
     warn_of_missing_tokenizers(settings for settings, _ in plans)
-    total, rates = run.forecast_plans(plans), _read_rates(config)
+    total, rates = run.forecast_plans(plans), run.read_rates(Path(str(config.outputs_dir)) / "store")
     total.hosts |= build_tracker_options(to_plain(config.get("tracker"))).list_hosts()
     if address := config.hydra.launcher.get("address"):
         total.hosts[str(address)] = "everything (hydra.launcher.address)"
@@ -44,10 +44,6 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
     for line in [*format_plan(total, rates), *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
-
-
-def _read_rates(config: DictConfig) -> run.Rates:
-    return run.read_rates(Path(str(config.outputs_dir)) / "store")
 
 
 def _plan_all(

@@ -29,7 +29,6 @@ from openended.harness.app.hydra.study import (
 )
 from openended.harness.core import DataError, HarnessError, SpecError, canonicalize, digest, format_error
 from openended.harness.results import SearchResult, save_search
-from openended.harness.storage import read_record
 
 log = logging.getLogger(__name__)
 
@@ -176,8 +175,7 @@ class Search:
     def _read_values(self, row: Mapping[str, Any]) -> Values:
         if row["state"] != "done":
             raise DataError(str(row.get("error") or f"its job is {row['state']}"))
-        record = read_record(Path(str(row["folder"])))
-        return tuple(objective.value(record) for objective in self.plan.objectives)
+        return self.plan.read_values(str(row["folder"]))
 
     def _confirm(self, study: StudyRunner, searched: SearchResult) -> None:
         """Run the best settings with fresh seeds, because the best of many values is partly luck."""

@@ -70,19 +70,9 @@ class Space:
                 chosen[parameter.key] = parameter.suggest(trial)
         return chosen
 
-    def words(self, chosen: Mapping[str, str], seed: str, *more: str) -> list[str]:
+    def words(self, chosen: Mapping[str, str], seed: str) -> list[str]:
         extra = [word for pair, words in self.extra_words.items() if chosen.get(pair[0]) == pair[1] for word in words]
-        return [
-            *self.fixed,
-            *(f"{k}={v}" for k, v in chosen.items()),
-            *extra,
-            *([f"seed={seed}"] if seed else []),
-            *more,
-        ]
-
-    def _list_inner(self, chosen: Mapping[str, str]) -> list[Parameter]:
-        """Return the parameters that the chosen words activate."""
-        return [p for p in self.parameters if p.when and chosen.get(p.when[0]) == p.when[1]]
+        return [*self.fixed, *(f"{k}={v}" for k, v in chosen.items()), *extra, *([f"seed={seed}"] if seed else [])]
 
     def corners(self) -> Iterator[dict[str, str]]:
         """Yield settings that cover every word and both bounds of every number, varying one parameter at a time."""
@@ -90,7 +80,7 @@ class Space:
         for parameter in self.parameters:
             for end in parameter.ends():
                 outer = first | ({parameter.key: end} if parameter.when is None else dict([parameter.when]))
-                inner = {p.key: p.ends()[0] for p in self._list_inner(outer)}
+                inner = {p.key: p.ends()[0] for p in self.parameters if p.when and outer.get(p.when[0]) == p.when[1]}
                 yield outer | inner | {parameter.key: end}
 
 

@@ -58,6 +58,11 @@ class SearchPlan:
             raise SpecError(f"sampler: {self.method} is for one objective; for several: {', '.join(SEVERAL)}")
         self.make_sampler(0)
 
+    def read_values(self, folder: str) -> Values:
+        """Return the value of each objective by the record of a run."""
+        record = read_record(Path(folder))
+        return tuple(objective.value(record) for objective in self.objectives)
+
     def make_sampler(self, number: int) -> BaseSampler:
         """Return the sampler for the trial of this number."""
         seed = core.derive_seed(self.seed, "search", number) % 2**32
@@ -212,8 +217,7 @@ def _read_seeds(plan: SearchPlan, runs: Mapping[str, str]) -> dict[str, Values]:
     values: dict[str, Values] = {}
     for seed, folder in runs.items():
         with contextlib.suppress(HarnessError):
-            record = read_record(Path(folder))
-            values[seed] = tuple(objective.value(record) for objective in plan.objectives)
+            values[seed] = plan.read_values(folder)
     return values
 
 

@@ -49,7 +49,7 @@ class EndpointTrust:
     def __init__(self, spec: ServerSpec, served: ServedModel, tokenizer: TextTokenizer | None) -> None:
         self.spec, self.served, self.tokenizer = spec, served, tokenizer
         self.infos: dict[int, ServerInfo] = {}  # index of an endpoint → the information it gave about itself
-        self._reports: dict[str, dict[int, ProbeReport]] = {}  # decoder → endpoint → what the probe found
+        self._reports: dict[str, ProbeReport] = {}  # decoder → what the probe found at the first endpoint
         self._last = ""
         self.answers_as: str | None = None  # the model that its first reply named
         self.change: str | None = None  # how its replies show that it has changed since
@@ -92,7 +92,8 @@ class EndpointTrust:
             "probe      %s: a few prompts with known answers, and samples that must fit its log-probabilities; one "
             "request per sample where the server takes no n (model.probe=false leaves it out)", self.spec.title
         )  # fmt: skip
-        reports = await asyncio.gather(*(self._make_probe(client, i, decoder).run() for i in endpoints))
+        probes = [Probe(self.open_session(client, [i]), decoder, self.infos[i].context) for i in endpoints]
+        reports = await asyncio.gather(*(probe.run() for probe in probes))
         for endpoint, report in zip(endpoints, reports, strict=True):
             if report.faults:
                 raise DataError(
@@ -114,12 +115,9 @@ class EndpointTrust:
             first.unseen.append("whether the endpoints serve one model (no log-probabilities listed)")
         elif same:
             first.passed.append("one model at all endpoints")
-        self._reports[name] = dict(zip(endpoints, reports, strict=True))
-        log.info("probed     %-34s %s", self.spec.title, reports[0].line())
+        self._reports[name] = first
+        log.info("probed     %-34s %s", self.spec.title, first.line())
         return endpoints
-
-    def _make_probe(self, client: Client, endpoint: int, decoder: Decoder | None) -> Probe:
-        return Probe(self.open_session(client, [endpoint]), decoder, self.infos[endpoint].context)
 
     async def _fetch_infos(self, client: Client) -> dict[int, ServerInfo]:
         """Fetch the information of all endpoints; wait until one of them answers, with the pauses of a retry."""
@@ -147,7 +145,7 @@ class EndpointTrust:
         if not self.infos:
             return {}
         s, facts = self.spec, self.infos[min(self.infos)]
-        report = next(iter(self._reports.get(self._last, {}).values()), None)
+        report = self._reports.get(self._last)
         probed = report.line() if report is not None else "not probed"
         header = f"{s.title}: {facts.title} answered, asked in the dialect {s.dialect}"
         notes = [f"{header}; probe: {probed}; its texts are not reproducible bit for bit"]

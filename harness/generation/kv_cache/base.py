@@ -42,7 +42,6 @@ class CacheRunner(ABC):
 
     def __init__(self, lm: CausalModel, rows: int) -> None:
         self._lm, self._device = lm, lm.device
-        self._is_batch_invariant = lm.device.type == "cpu"
         self.lengths = np.zeros(rows, dtype=np.int64)
         """Positions that each row holds."""
 
@@ -81,7 +80,7 @@ class CacheRunner(ABC):
 
     def _round_up_count(self, count: int) -> int:
         """Return the number of tokens or rows to run for a requested number."""
-        return max(round_up_to_tiles(count, TILE), FLOOR) if self._is_batch_invariant else count
+        return max(round_up_to_tiles(count, TILE), FLOOR) if self._device.type == "cpu" else count
 
 
 def round_up_to_tiles(rows: int, tile: int) -> int:

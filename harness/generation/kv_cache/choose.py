@@ -65,7 +65,7 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
                     lm.spec.title, family,
                 )  # fmt: skip
             RUNNER_KINDS[lm.model] = kind
-            return RUNNER_KINDS[lm.model]
+            return kind
         reasons.append(f"logits of single steps differ from those of one pass by {difference:.2g} of their norm")
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 

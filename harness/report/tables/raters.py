@@ -106,7 +106,7 @@ def build_rater_frame(
         *([make_column("ties", "ties", 2)] if pairs else []), make_column("top_answer", "top answer", 2),
         *([make_column("side_a", "side A", 2), make_column("side_p", "p", 3)] if pairs else []),
         ("controls",
-         [make_cell(words=f"{passed:.0f}/{n:.0f}") if n else make_cell() for passed, n in seen]),
+         [f"{passed:.0f}/{n:.0f}" if n else make_cell() for passed, n in seen]),
         make_column("with_rest", "agrees with the rest" if pairs else "ρ with the rest", 2),
     ]  # fmt: skip
     read = _READ[0].format(_READ[1] if pairs else "")

@@ -133,7 +133,7 @@ def _build_difference_frame(
     goal = "it" if difference is None else f"{difference:g}"
     heads: tuple[Cell | str, ...] = (
         "difference", "test",
-        make_quantity("", "p_value", "p", decimals=4, is_p=True),
+        make_quantity("", "p_value", "p", decimals=4),
         make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
         make_quantity("", "resolved", "resolves"), make_quantity("", "needed", f"more samples for {goal}", decimals=0),
     )  # fmt: skip

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from openended.harness.core import OUT_OF_DOMAIN, describe_out_of_domain, find_member, parse_signature
-from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Note
+from openended.harness.core import describe_out_of_domain, find_member, parse_signature
+from openended.harness.report.tables.frame import BOLD, DAGGER, LEGEND, BoldRule, Note, is_out_of_domain
 from openended.harness.results import SystemValue
 
 OWN_STD = "metric's own std"
@@ -137,9 +137,11 @@ class Table:
 
     def caveats(self) -> list[str]:
         """Return all warnings, beginning with those about scoring models out of their domain."""
-        signatures = dict.fromkeys(cell.signature for cell in self.iterate_cells() if OUT_OF_DOMAIN in cell.signature)
+        signatures = dict.fromkeys(cell.signature for cell in self.iterate_cells() if is_out_of_domain(cell.signature))
         fields = map(parse_signature, signatures)
-        roles = [(role, value.partition("@")[0]) for f in fields for role, value in f.items() if OUT_OF_DOMAIN in value]
+        roles = [
+            (role, value.partition("@")[0]) for f in fields for role, value in f.items() if is_out_of_domain(value)
+        ]
         names: dict[str, dict[str, None]] = {}
         for role, name in roles:
             names.setdefault(name, {})[role] = None
