@@ -8,7 +8,7 @@ import math
 import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -336,10 +336,11 @@ def build_signature(spec: Any, facts: Mapping[str, str]) -> str:  # noqa: ANN401
     return "|".join([*parts, *(f"{name}:{render_option(value)}" for name, value in fields.items())])
 
 
-def parse_signature(text: str) -> dict[str, str]:
+@lru_cache(maxsize=10_000)  # values, cells and notes of a report ask for the fields of few signatures
+def parse_signature(text: str) -> Mapping[str, str]:
     """Split a signature into its fields; the metric's name is under `metric`."""
     name, *rest = text.split("|")
-    return {"metric": name, **dict(part.split(":", 1) for part in rest)}
+    return pytypes.MappingProxyType({"metric": name, **dict(part.split(":", 1) for part in rest)})
 
 
 def compare_signatures(a: str, b: str) -> list[str]:

@@ -165,6 +165,8 @@ class MetricResult:
     """Standard deviation of a value over the metric's own repetitions (for example clustering seeds)."""
     intervals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name → the fields of its `Interval`; some values have none."""
+    no_interval: Mapping[str, str] = field(default_factory=dict)
+    """Name of a value → why an interval was asked for and it has none."""
     draws: Mapping[str, F64] = field(default_factory=dict, metadata=IN_MEMORY)
     """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
     unranked: tuple[str, ...] = ()
@@ -185,6 +187,13 @@ class MetricResult:
     """Which interval over examples is valid: `bootstrap`, `halves`, `subsample` or `none`."""
     artifact: str | None = None
     """Store entry (`stage/ab/key`) of its arrays; None if nothing was computed."""
+
+    def describe_missing_intervals(self) -> list[str]:
+        """Return a line per reason why values have no interval."""
+        names: dict[str, list[str]] = {}
+        for key, reason in self.no_interval.items():
+            names.setdefault(reason, []).append(key)
+        return [f"no interval of {', '.join(keys)}: {reason}" for reason, keys in names.items()]
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value:.6g}" for name, value in self.values.items())

@@ -52,7 +52,7 @@ def read_study_texts(
     values = [
         replace(v, axes={a: x for a, x in v.axes.items() if not {a, measured.get_parent_axis(a)} & {*_NOT_OF_TEXTS}})
         for v in results.values
-        if v.axes.get("decoder") != "rated"  # judgments by themselves
+        if not v.is_judged_alone
     ]
     texts: dict[str, dict[str, str]] = {}
     prompts: dict[str, str] = {}

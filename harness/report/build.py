@@ -19,6 +19,7 @@ from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
+from openended.metrics.judgments import is_simulated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,7 +135,7 @@ def build_report(
     ability_layout = next((loaded for _, loaded in layouts if loaded.analysis == "abilities"), Layout())
     tables: list[Table] = []
     rest: Results | None = results
-    if any(item.axes.get("decoder") == selection.RATED for item in results.values):
+    if any(item.is_judged_alone for item in results.values):
         from openended.harness.report.tables.judgments import build_ability_frames, drop_abilities
 
         rated = selection.TablePart(results, results.values, "abilities", {}, ())
@@ -314,10 +315,11 @@ def _name_invented(table: Table) -> Table:
     """Return a table whose title and caption say that nobody judged: by example judgments or simulated raters."""
     fields = [parse_signature(signature) for signature in table.signatures()]
     files = {field.get("judgments", "").partition("@")[0] for field in fields}
-    is_simulated = any(field.get("raters", "").endswith("simulated raters") for field in fields)
+    raters = {field["raters"] for field in fields if "raters" in field}
     titles = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
+    is_unsaid = any(is_simulated(who) and who not in titles for who in raters)
     notes = ["invented judgments"] if files & {*selection.INVENTED} else []
-    notes += ["simulated raters"] if is_simulated and "simulated raters" not in titles else []
+    notes += ["simulated raters"] if is_unsaid else []
     title, caption = (text and ", ".join([text, *notes]) for text in (table.title, table.caption))
     return replace(table, title=title, caption=caption)
 

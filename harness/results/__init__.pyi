@@ -6,6 +6,7 @@ from .frame import (
     count_prompts as count_prompts,
     filter_results as filter_results,
     find_interval as find_interval,
+    find_results as find_results,
     join_results as join_results,
     load_replicates as load_replicates,
     parse_filters as parse_filters,

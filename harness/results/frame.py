@@ -209,7 +209,7 @@ def filter_results(results: Results, where: Mapping[str, str], *, every: bool = 
             names = set().union(*fields[~others]) - {"metric"}
             if option not in names:
                 raise DataError(f"no option {option!r} of {metric} in these runs{suggest(option, names)}")
-            frame = frame[others | fields.str.get(option).isin(values)]
+            frame = frame[others | fields.map(dict).str.get(option).isin(values)]
             continue
         check_axes(results, [name])
         cells = results.frame[name].map(format_axis_value)
@@ -358,13 +358,19 @@ def read_replicates(arrays: Mapping[str, Any], key: str, prompts: int) -> core.R
     return core.Replicates(np.asarray(arrays[f"draws/{key}"], dtype=np.float64), repeats, share, prompts)
 
 
-def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
-    """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
+def find_results(results: Results, item: SystemValue) -> list[core.MetricResult]:
+    """Return the recorded results behind a value, one per seed; empty for values that were read from a table."""
     identity = (item.system, item.metric, item.signature)
     rows = []
     for at, artifact in item.sources:
         candidates = (row for row in results.runs[at].results if row.artifact == artifact)
         rows += [row for row in candidates if (row.system, row.metric, row.signature) == identity][:1]
+    return rows
+
+
+def find_interval(results: Results, item: SystemValue) -> core.Interval | None:
+    """Return the interval of a value over examples: the recorded one for one seed, else that of the mean over seeds."""
+    rows = find_results(results, item)
     if len(rows) == 1:
         interval = rows[0].intervals.get(item.key)
         return core.Interval(**interval) if interval else None

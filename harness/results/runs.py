@@ -39,6 +39,7 @@ class Run:
     inputs: Mapping[str, str]  # name of a stage's artifact → `stage/ab/key` in the store
     results: Sequence[MetricResult]
     notes: tuple[str, ...]  # caveats about its texts
+    skipped: tuple[str, ...] = ()  # lines about records of its data that were skipped
     archive: str = ""  # imported archive that it is from; empty for a run of this machine
     command: tuple[str, ...] = ()  # arguments of the command line that started it
     metrics: Mapping[str, Any] = field(default_factory=dict)  # name → options, as in the record's spec
@@ -188,6 +189,7 @@ def read_run(path: Path) -> Run:
         inputs=record.inputs,
         results=record.results,
         notes=(*record.notes, *describe_reused_artifacts(record)),
+        skipped=tuple(record.describe_skipped()),
         archive=archive,
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
         metrics=_get_mapping(record.spec.get("metric")),

@@ -93,6 +93,16 @@ class SystemValue:
         return self.metric, self.key
 
     @property
+    def fields(self) -> Mapping[str, str]:
+        """The fields of its signature."""
+        return parse_signature(self.signature)
+
+    @property
+    def is_judged_alone(self) -> bool:
+        """Whether it is of a file of judgments that was scored without texts."""
+        return bool(self.axes.get("judgments")) and not self.axes.get("decoder")
+
+    @property
     def reach(self) -> tuple[float, float]:
         """Lengths of an error bar: the interval for one seed, else one `sd`, within the bounds of the value."""
         if self.interval is not None:
@@ -118,8 +128,7 @@ class System:
         """
         matches = [i for i in self.items if i.pair == (metric, key)]
         if len(matches) > 1:
-            first, second = (parse_signature(i.signature) for i in matches[:2])
-            differ = describe_differences(first, second, ", ")
+            differ = describe_differences(matches[0].fields, matches[1].fields, ", ")
             raise SpecError(f"{self.name} has several values of {metric}, which differ in {differ}; select fewer runs")
         return matches[0] if matches else None
 
@@ -387,7 +396,7 @@ def label_system(item: SystemValue, axes: Sequence[str], *, several_models: bool
     """Label a row by its decoder, its model if there are several, and the other axes that differ."""
     base, is_model = "human", item.system == "model"
     if is_model:
-        model, decoder = item.titles
+        model, decoder = item.titles[0], "rated" if item.is_judged_alone else item.titles[1]
         imported = model if item.axes.get("decoder") == "imported" else ""  # has its own name
         names = f"{model if several_models else ''} {decoder}".strip()
         base = imported or names or model or item.axes.get("system", "") or "model"
@@ -475,7 +484,7 @@ def group_by_task_and_options(items: Sequence[SystemValue], metric: str) -> dict
 
 def find_differing_options(items: Sequence[SystemValue], ignored: Sequence[str] = FACTS) -> dict[str, dict[str, str]]:
     """Return signature → the fields in which the systems' values differ, except those in `ignored`."""
-    fields = {i.signature: {k: v for k, v in parse_signature(i.signature).items() if k not in ignored} for i in items}
+    fields = {i.signature: {k: v for k, v in i.fields.items() if k not in ignored} for i in items}
     differ = find_differing_fields([fields[i.signature] for i in items if i.system == "model"])
     return {signature: {k: values.get(k, "none") for k in differ} for signature, values in fields.items()}
 

@@ -49,7 +49,7 @@ def collect_axes(
             out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
             out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
     if judged:
-        out |= {"model": None, "decoder": "rated"}
+        out |= {"model": None, "decoder": None}
     out |= {f"training.{name}": value for name, value in settings.training.items()}
     if settings.prompting is not None:
         out |= {"prompting": settings.prompting.form, **collect_option_axes("prompting", settings.prompting, ["form"])}

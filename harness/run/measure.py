@@ -248,22 +248,22 @@ def add_intervals(
     metric: core.Metric, features: core.Features, result: core.MetricResult, plan: core.Plan,
     prepared: Any = None,  # noqa: ANN401 - of the metric
 ) -> core.MetricResult:  # fmt: skip
-    """Add replicates of the values and their intervals; if that fails, add a note and a log line."""
+    """Add replicates of the values and their intervals, or why there are none; a failure is logged."""
     if result.status != "ok" or not plan.count:
         return result
     if max(len(features.human), len(features.model)) > core.MOST:
-        return replace(result, notes=(*result.notes, f"no interval: more than {core.MOST:,} texts"))
+        return replace(result, no_interval=dict.fromkeys(result.values, f"more than {core.MOST:,} texts"))
     if not plan.has_enough_prompts(features.model.ids):
         return result
     try:
         replicates = dict(metric.replicates(features, result, plan, prepared))
     except core.UndefinedMetric:
-        return replace(result, notes=(*result.notes, f"no interval: {_NO_VALUE}"))
+        return replace(result, no_interval=dict.fromkeys(result.values, _NO_VALUE))
     except (Exception, SystemExit) as err:
-        note = f"no interval: {type(err).__name__}: {core.shorten_error(err)}"
-        log.warning("metric %s: %s", metric.name, note)
+        reason = f"{type(err).__name__}: {core.shorten_error(err)}"
+        log.warning("metric %s: no interval: %s", metric.name, reason)
         log.debug("%s", "".join(traceback.format_exception(err)))
-        return replace(result, notes=(*result.notes, note))
+        return replace(result, no_interval=dict.fromkeys(result.values, reason))
     values, prompts = result.values, result.arrays.get("prompts")
     count = min(len(set(side.ids)) for side in (features.human, features.model))
     defined = {k: replace(r, prompts=count) for k, r in replicates.items() if math.isfinite(values.get(k, math.nan))}
@@ -277,15 +277,12 @@ def add_intervals(
         interval = core.estimate_interval(r, values[k], bounds, rows, prompts, is_share=is_share)
         if interval is not None:
             intervals[k] = asdict(interval)
-    without = [k for k in sound if k not in intervals]
-    flat = [k for k in without if too_few or not sound[k].varies]
+    few = f"fewer than {core.LEAST_DIFFERENT} texts differ from the others"
     reasons = {
-        too_few or "no variation seen": flat,
-        f"fewer than {core.LEAST_DIFFERENT} texts differ from the others": [k for k in without if k not in flat],
-        _NO_VALUE: [k for k in defined if k not in sound],
-    }
-    notes = [f"no interval of {', '.join(names)}: {reason}" for reason, names in reasons.items() if names]
-    return replace(result, draws=core.pack_replicates(sound), intervals=intervals, notes=(*result.notes, *notes))
+        k: _NO_VALUE if k not in sound else too_few or (few if sound[k].varies else "no variation seen")
+        for k in defined if k not in intervals
+    }  # fmt: skip
+    return replace(result, draws=core.pack_replicates(sound), intervals=intervals, no_interval=reasons)
 
 
 def _build_undefined_result(

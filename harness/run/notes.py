@@ -35,8 +35,6 @@ def list_notes(
     if models.chat_model is not None:
         title = models.chat_model.title
         notes.append(f"{title} read its prompts through its chat template; scorer and embedder read them without it")
-    skipped: dict[str, int] = executor.get(dataset.examples).meta["skipped"]
-    notes += [f"{count:,} records skipped ({reason})" for reason, count in skipped.items()]
     meta = executor.get(model_rows.step).meta
     notes += [*meta.get("notes", ()), *remark_on_batches(models.model, meta), *filter(None, [meta.get("answers")])]
     empty = sum(not text.strip() for text in sides[0].each("text"))

@@ -126,7 +126,7 @@ def run(
     folder = write_record(
         settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=settings.spec(),
         axes=collect_axes(settings, texts.decoder, fingerprint=task, texts=human), decoder=texts.decoder, task=task,
-        notes=notes, overrides=overrides,
+        notes=notes, overrides=overrides, skipped=executor.get(dataset.examples).meta["skipped"],
     )  # fmt: skip
     write_explanations(folder, session.store.root, results, executor.locate(texts.human_rows), texts.path)
     broken = [result for result in results if result.status == "failed"]

@@ -49,6 +49,7 @@ class Outcome:
 def write_record(
     runs: Path, executor: Executor, results: Sequence[MetricResult], *, spec: dict[str, Json],
     axes: dict[str, Json], decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
+    skipped: Mapping[str, int] | None = None,
 ) -> Path:  # fmt: skip
     """Write the run record into a folder of `runs` unless an equal one exists; return that folder."""
     if decoder is not None and isinstance(spec["decoder"], dict):
@@ -61,7 +62,7 @@ def write_record(
         created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
         command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
         provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
-        results=tuple(results),
+        skipped=skipped or {}, results=tuple(results),
     )  # fmt: skip
     # A lock, because a greedy decoder with two seeds is one run of two jobs.
     with executor.session.store.hold_lock(f"run-{key}", f"run {key}"):

@@ -54,8 +54,13 @@ class RunRecord:
     """The store's folder, relative to the record's; None: the artifacts are not available."""
     notes: tuple[str, ...] = ()
     """Notes on the texts for readers of a table."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Why records of the task's data were skipped → their number."""
     results: tuple[core.MetricResult, ...]
     """One row per metric and system."""
+
+    def describe_skipped(self) -> list[str]:
+        return [f"{count:,} records skipped ({reason})" for reason, count in self.skipped.items()]
 
 
 def read_record(path: Path) -> RunRecord:

@@ -162,12 +162,17 @@ def format_raters_fact(raters: Iterable[str], calibration: str) -> str:
     return " and ".join(parts) if judges or simulated else ""
 
 
+def is_simulated(fact: str) -> bool:
+    """Return whether a fact of `format_raters_fact` says that nobody rated anything."""
+    return fact.endswith("simulated raters")
+
+
 def add_raters_fact(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
     """Add the kind of raters to the facts of a signature, unless all are people; also return a note about it."""
     fact = format_raters_fact(raters, calibration)
     if not fact:
         return features, []
-    note = f"rated by {fact}" + (": nobody rated anything" if fact.endswith("simulated raters") else "")
+    note = f"rated by {fact}" + (": nobody rated anything" if is_simulated(fact) else "")
     return dataclasses.replace(features, facts={**features.facts, "raters": fact}), [note]
 
 

@@ -127,7 +127,8 @@ def distort(side: Side, source: Side, rng: np.random.Generator) -> Side:
 def check_intervals(metric: Metric, features: Features) -> int:
     """Check that values and intervals are in range, and that no interval ends at an inner value; return their number."""
     result = add_intervals(metric, features, metric.compute(features), Plan(20))
-    assert not any(re.search("Error|Undefined", note) for note in result.notes), result.notes
+    reasons = result.notes + tuple(result.no_interval.values())
+    assert not any(re.search("Error|Undefined", reason) for reason in reasons), reasons
     for key, value in result.values.items():
         least, most = metric.bounds_of(key, result)
         assert np.isnan(value) or least - 1e-9 <= value <= most + 1e-9, f"{key}: {value} outside [{least}, {most}]"

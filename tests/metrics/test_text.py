@@ -189,7 +189,7 @@ def test_the_share_of_texts_at_the_limit_has_an_interval_without_any_such_text()
     assert set(made.intervals) == {"hit_limit"}
     assert (made.intervals["hit_limit"]["method"], made.intervals["hit_limit"]["low"]) == ("wilson", 0.0)
     assert made.intervals["hit_limit"]["high"] == pytest.approx(3.8415 / 43.8415, abs=1e-4)  # z^2 / (n + z^2)
-    assert made.notes[-1] == "no interval of length, length_sd, length_median: no variation seen"
+    assert made.no_interval == dict.fromkeys(("length", "length_sd", "length_median"), "no variation seen")
 
 
 def test_blocks_of_compression_are_compressed_after_what_precedes_them():

@@ -58,10 +58,11 @@ def format_run(folder: Path, texts: int) -> Iterator[str]:
     changed = ", changed since" if record.git.get("dirty") else ""
     yield f"code       {commit}{changed}; {record.hardware.get('accelerator') or record.hardware.get('processor')}"
     yield f"time       {', '.join(f'{stage} {seconds:.1f} s' for stage, seconds in record.timings.items())}"
-    yield from (f"note       {note}" for note in record.notes)
+    yield from (f"note       {note}" for note in (*record.notes, *record.describe_skipped()))
     for row in record.results:
         values = ", ".join(f"{key} {_format_number(value)}" for key, value in row.values.items())
-        reason = f" ({'; '.join(row.notes)})" if row.notes else ""
+        remarks = [*row.notes, *row.describe_missing_intervals()]
+        reason = f" ({'; '.join(remarks)})" if remarks else ""
         yield f"{row.system:10} {row.metric}: {values}{reason}"
         yield f"           {row.signature}"
     inputs = record.inputs.items()

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from openended.harness.core import SpecError, parse_signature, write_json
+from openended.harness.core import SpecError, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
@@ -173,7 +173,7 @@ def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
                 break
             if a.signature != b.signature:
                 outcome = UNLIKE
-                differ = describe_differences(parse_signature(a.signature), parse_signature(b.signature), ", ")
+                differ = describe_differences(a.fields, b.fields, ", ")
                 break
             looks.append(_look(part, plan.looks[number], a, b))
             outcome = find_outcome(plan, comparison, looks)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from openended.harness import results as measured
-from openended.harness.core import parse_signature
 from openended.harness.results import CREATED, FACTS, STAGE, STEP, TRAINING, SystemValue
 
 FIELDS = {"num_examples": "n", "max_new_tokens": "length", "embedder.max_length": "embedder"}  # of the signature
@@ -35,7 +34,7 @@ def group_into_lines(
         varying = (axis, *(name for item in items[:1] for name in item.axes if name.split(".")[0] == "model"))
     groups: dict[tuple[tuple[str, str], ...], dict[float, SystemValue]] = {}
     for item in items:
-        fields = parse_signature(item.signature)
+        fields = item.fields
         swept = item.axes if not axis.startswith("option.") else {axis: fields.get(axis.removeprefix("option."), "")}
         text = swept.get(axis, "")
         value = parse_number(text) if not order else order.index(text) if text in order else None

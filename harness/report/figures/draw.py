@@ -13,7 +13,7 @@ from openended.harness.report.analysis.lines import LEAST
 from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
-from openended.harness.report.tables.selection import RATED, name_files
+from openended.harness.report.tables.selection import name_files
 from openended.harness.results import Layout, Results, SearchResult, SystemValue
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Seq
     if declaration.parts == "task":
         return {(task,): part for task, part in measured.group_by_data(values).items()}
     members = [i for i in values if i.metric == declaration.parts]
-    if members and all(i.axes.get("decoder") == RATED for i in members):  # each file of ratings would be a task
+    if members and all(i.is_judged_alone for i in members):  # each file of ratings would be a task
         return {("", options): part for options, part in measured.group_by_options(members, declaration.parts).items()}
     return measured.group_by_task_and_options(values, declaration.parts)
 

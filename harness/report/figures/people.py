@@ -7,10 +7,10 @@ from typing import Any, cast
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import F64, parse_signature
+from openended.harness.core import F64
 from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
 from openended.harness.report.tables.pictures import COLORS
-from openended.harness.report.tables.selection import RATED, name_files
+from openended.harness.report.tables.selection import name_files
 from openended.harness.results import Results, System, SystemValue
 from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, draw_curve
 
@@ -26,7 +26,7 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
     arrays = next(iter(results.list_arrays(value)), {})
     if value is None or not {"ratings", "log_probs", "lengths"} <= arrays.keys():
         return None
-    fields = parse_signature(value.signature)
+    fields = value.fields
     floor = fields.get("log_prob_floor", "none")
     rule = Rule(
         k=int(fields["k"]), ties=cast("Ties", fields["ties"]), vote_tie=cast("VoteTie", fields["vote_tie"]),
@@ -90,7 +90,7 @@ def show_parts(part: Part) -> Plot | None:
 
 def find_task(value: SystemValue) -> str:
     """Return the task of rated texts: that of the run, or of texts rated alone the beginning of their file's name."""
-    if value.axes.get("decoder") != RATED:
+    if not value.is_judged_alone:
         return value.axes.get("task", "")
     stem = (
         re.sub(r"\.\w+$", "", value.axes.get("judgments", "") or value.titles[0]).rpartition("/")[2].rpartition(":")[2]
@@ -102,9 +102,7 @@ def find_temperature(value: SystemValue) -> str:
     """Return the temperature of a system: its option, or what its name says."""
     if option := value.axes.get("decoder.temperature"):
         return option
-    names = " ".join(
-        (*value.titles, parse_signature(value.signature).get("system", ""), value.axes.get("judgments", ""))
-    )
+    names = " ".join((*value.titles, value.fields.get("system", ""), value.axes.get("judgments", "")))
     text = match[1] if (match := TEMPERATURE.search(names)) else ""
     return f"{text[0]}.{text[1:]}" if text.isdecimal() and len(text) > 1 else text  # `t07` is 0.7
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from openended.harness.core import SpecError, parse_signature, suggest
+from openended.harness.core import SpecError, suggest
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import Layout, Pair, Results, SystemValue
 
@@ -147,7 +147,7 @@ def matches(axes: Mapping[str, str], where: Mapping[str, Any]) -> bool:
 
 def list_axes(item: SystemValue) -> dict[str, str]:
     """Return the axes of a value, its metric, and the metric's options as `option.name`."""
-    options = {f"option.{name}": text for name, text in parse_signature(item.signature).items()}
+    options = {f"option.{name}": text for name, text in item.fields.items()}
     return {**options, "metric": ".".join(item.pair), **item.axes}
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import parse_signature
 from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers
 from openended.harness.report.figures.plot import FAR, MOST, Panel, Part, Plot, Series, list_axes
 from openended.harness.report.tables.frame import arrow
@@ -105,7 +104,7 @@ def show_sweeps(part: Part) -> Mapping[str, Plot]:
     }
     for metric in dict.fromkeys(i.metric for i in models):
         # Facts of the data (`n`) are axes already.
-        fields = [parse_signature(s) for s in dict.fromkeys(i.signature for i in models if i.metric == metric)]
+        fields = [i.fields for i in {i.signature: i for i in models if i.metric == metric}.values()]
         options = [name for name in fields[0] if name not in ("v", "n")]
         for option in options:
             if has_enough_numbers([f.get(option, "") for f in fields]):

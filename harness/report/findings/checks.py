@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from openended.harness.core import F64, parse_signature
+from openended.harness.core import F64
 from openended.harness.report.analysis.lines import Line, group_into_lines
 from openended.harness.report.analysis.uncertainty import DRAWS, Check, Outcome, Sample, format_number, join_components
 from openended.harness.results import Pair, SystemValue, get_parent_axis, group_by, group_systems, select_values
@@ -272,7 +272,7 @@ def _measure_agreement(sample: Sample, pair: Pair, field: str, axis: str) -> tup
     """Return (lowest rank correlation, number of values of the field, largest number of shared systems)."""
     tables: dict[str, dict[tuple[str, ...], SystemValue]] = {}
     for item in sample.select(pair):
-        fields = parse_signature(item.signature)
+        fields = dict(item.fields)
         value = fields.pop(field, "")
         fields.pop("texts", None)  # depends on the length through truncation; the tokenizer that truncates is an axis
         other_axes = (v for a, v in item.axes.items() if axis not in (a, get_parent_axis(a)) and a != "task.texts")

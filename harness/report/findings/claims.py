@@ -6,7 +6,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import Any, NamedTuple
 
-from openended.harness.core import parse_signature, parse_yaml, show_progress
+from openended.harness.core import parse_yaml, show_progress
 from openended.harness.report.analysis import uncertainty
 from openended.harness.report.analysis.uncertainty import LEVEL, Check, Errors
 from openended.harness.report.findings import checks
@@ -83,5 +83,5 @@ def _check_claim(claim: Claim, parts: Mapping[str, Sequence[SystemValue]], error
 
 def _is_invented(item: SystemValue) -> bool:
     """Return whether a value is based on the shipped example judgments."""
-    file = parse_signature(item.signature).get("judgments", "").partition("@")[0]
+    file = item.fields.get("judgments", "").partition("@")[0]
     return item.metric in ("huse", "bradley_terry") and bool({item.axes.get("task", ""), file} & set(INVENTED))

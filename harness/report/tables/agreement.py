@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import F64, DataError, SpecError, parse_signature
+from openended.harness.core import F64, DataError, SpecError
 from openended.harness.report.tables.frame import BLANK, Cell, Frame, build_frame, make_cell, make_notes, make_quantity
 from openended.harness.report.tables.selection import TablePart, check_signatures, select_pairs
 from openended.harness.report.tables.values import build_value_frames
@@ -180,7 +180,7 @@ def _iterate_option_sets(items: list[SystemValue], metrics: Sequence[str]) -> It
         }
         if len(option_sets) > 1:
             for where in option_sets:
-                of_set = (i.metric != metric or set(where) <= parse_signature(i.signature).items() for i in items)
+                of_set = (i.metric != metric or set(where) <= i.fields.items() for i in items)
                 words = measured.format_options(metric, dict(where))
                 yield words, [i for i, fits in zip(items, of_set, strict=True) if fits]
             return
@@ -266,7 +266,7 @@ def build_text_set_frames(part: TablePart, layout: Layout) -> list[Frame]:
 def build_tokens_per_word_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a frame of tokens per word of the same texts under each scorer's tokenizer (P&R, Table B.2)."""
     lengths = [i for i in part.items if i.system == "model" and i.pair == ("length", "length")]
-    units = {(i.axes["scorer"], parse_signature(i.signature).get("unit")): i.mean for i in lengths}
+    units = {(i.axes["scorer"], i.fields.get("unit")): i.mean for i in lengths}
     scorers = [scorer for scorer, unit in units if unit == "tokens" and (scorer, "words") in units]
     if not scorers:
         raise DataError(f"table {part.stem}: no lengths in tokens and in words; set metric.length.unit=tokens,words")

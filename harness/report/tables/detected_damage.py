@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from openended.harness.core import DataError, escape_csv_cell, parse_signature, write_text
+from openended.harness.core import DataError, escape_csv_cell, write_text
 from openended.harness.imported import Damage, list_damages, parse_damage
 from openended.harness.report.analysis.paired import LEVEL, Z, correct_by_holm
 from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
@@ -89,7 +89,7 @@ def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[D
         if start is None:
             continue
         undamaged = _read_value(results, start, 0)
-        has_embedder = "embedder" in parse_signature(start.signature)
+        has_embedder = "embedder" in start.fields
         names = [start.axes.get(axis, "") for axis in ("embedder", "embedder.pooling") if has_embedder]
         embedder = "/".join(filter(None, names))
         for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from openended.harness.core import OUT_OF_DOMAIN
 from openended.harness.report.analysis.paired import LEVEL, compute_margin_p_value, correct_by_holm
-from openended.harness.results import group_by, orient
+from openended.harness.results import orient
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DASH = "–"
 MOST_DECIMALS = 8
+MAX_LISTED = 4  # systems that a note names
 CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
 RULE = (
     "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
@@ -29,6 +30,7 @@ RULE = (
 ARROWS = {"higher": "↑", "lower": "↓", "match_human": "≈", "none": ""}
 LEGEND = {"higher": "↑ higher", "lower": "↓ lower", "match_human": "≈ closer to human"}
 DAGGER = "†"  # marks the headings of columns that should not be trusted
+NoteKind = Literal["warning", "remark", "rule"]
 BoldRule = Literal["", "tests", "intervals", "printed", "reference", "seeds"]
 BOLD: Mapping[BoldRule, str] = {
     "tests": "best, or not separated from it by a paired test (Holm over all pairs, p ≥ 0.05)",
@@ -90,20 +92,23 @@ Filled = tuple[Cell | str, Iterable[Any]]
 class Note(NamedTuple):
     """A line under a table: a reason to doubt values, how to read them, or a rule that only some readers ask for."""
 
-    kind: Literal["warning", "remark", "rule"]
+    kind: NoteKind
     text: str
-    about: tuple[str, ...] = ()  # the tasks that it is about; empty: all
+    systems: tuple[str, ...] = ()  # that it is about; empty: all
+    tasks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.text} ({', '.join(self.about)})" if self.about else self.text
+        more = f" and {len(self.systems) - MAX_LISTED} more" if len(self.systems) > MAX_LISTED else ""
+        about = f"{', '.join(self.systems[:MAX_LISTED])}{more}", ", ".join(self.tasks)
+        return " ".join([self.text, *(f"({names})" for names in about if names)])
 
 
 def make_notes(
-    remarks: Iterable[str] = (), warnings: Iterable[str] = (), rules: Iterable[str] = ()
+    remarks: Iterable[str | Note] = (), warnings: Iterable[str | Note] = (), rules: Iterable[str | Note] = ()
 ) -> tuple[Note, ...]:
     """Return lines of the three kinds as notes."""
-    kinds = (("warning", warnings), ("remark", remarks), ("rule", rules))
-    return tuple(Note(kind, text) for kind, texts in kinds for text in texts)  # type: ignore[arg-type]
+    kinds: dict[NoteKind, Iterable[str | Note]] = {"warning": warnings, "remark": remarks, "rule": rules}
+    return tuple(n if isinstance(n, Note) else Note(kind, n) for kind, notes in kinds.items() for n in notes)
 
 
 def make_quantity(
@@ -221,13 +226,11 @@ def join_tasks(frames: Mapping[str, Frame], name: str, title: str) -> Frame:
         cell | {"task": task, "typed": {"task": task, **cell["typed"]}, "decimals": decimals[cell["metric"]]}
         for task, frame in frames.items() for cell in frame.cells
     )  # fmt: skip
-    tasks = group_by(
-        ((note, task) for task, frame in frames.items() for note in frame.notes), lambda entry: entry[0][:2]
-    )
-    notes = []
-    for (kind, text), entries in tasks.items():
-        about = tuple(dict.fromkeys(task for _, task in entries))
-        notes.append(Note(kind, text, about if len(about) < len(frames) else ()))
+    tasks: dict[Note, dict[str, None]] = {}
+    for task, frame in frames.items():
+        for note in frame.notes:
+            tasks.setdefault(note, {})[task] = None
+    notes = [note._replace(tasks=tuple(of) if len(of) < len(frames) else ()) for note, of in tasks.items()]
     first = next(iter(frames.values()))
     return replace(
         first, name=name, title=title, cells=cells, notes=tuple(notes), rows=("task", *first.rows),

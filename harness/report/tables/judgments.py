@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import HUMAN, parse_signature
+from openended.harness.core import HUMAN
 from openended.harness.report.analysis.paired import Z
 from openended.harness.report.tables.frame import (
     BLANK,
@@ -21,7 +21,7 @@ from openended.harness.report.tables.frame import (
     make_notes,
     make_quantity,
 )
-from openended.harness.report.tables.selection import RATED, TablePart
+from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, SystemValue
 from openended.harness.storage import MODEL_STAGES
 
@@ -46,7 +46,7 @@ KINDS = {
 def build_ability_frames(part: TablePart, layout: Layout) -> list[Frame]:
     """Build a frame of players × criteria per set of comparisons, sorted by the first criterion."""
     # Only runs on judgments alone have the scores of all players.
-    rated = (i for i in part.results.values if i.system == "model" and i.axes.get("decoder") == RATED)
+    rated = (i for i in part.results.values if i.system == "model" and i.is_judged_alone)
     scores = (i for i in rated if i.metric in _RATED_BY and i.key != i.metric)
     sets = measured.group_by(scores, lambda item: (item.signature, tuple(sorted(item.axes.items()))))
     many = len(sets) > 1
@@ -59,7 +59,7 @@ def build_ability_frames(part: TablePart, layout: Layout) -> list[Frame]:
 def drop_abilities(results: Results) -> Results | None:
     """Return the results without those that ability tables show; None if no value of a system is left."""
     frame = results.frame
-    frame = frame[~frame["metric"].isin(_RATED_BY) | (frame["decoder"] != RATED)]
+    frame = frame[~frame["metric"].isin(_RATED_BY) | frame["decoder"].notna()]
     return replace(results, frame=frame) if (frame["system"] == "model").any() else None
 
 
@@ -80,7 +80,7 @@ def _build_ability_frame(items: Sequence[SystemValue], name: str, layout: Layout
         margin = Z * item.metric_error
         return make_cell(item.mean, n=1, interval=(item.mean - margin, item.mean + margin))
 
-    fields = parse_signature(items[0].signature)
+    fields = items[0].fields
     columns = []
     for criterion, by_player in scores.items():
         title = criterion.replace("_", " ") or ("preferred" if metric == PREFERENCES else "mean rating")

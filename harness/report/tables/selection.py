@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openended.harness import results as measured
-from openended.harness.core import SpecError, compare_signatures, load_entry, parse_signature
+from openended.harness.core import SpecError, compare_signatures, load_entry
 from openended.harness.results import Layout, Pair, Results, Run, SystemValue
 
 # Values that must be shown with a primary value: perplexity means little without diversity, precision without recall,
@@ -28,7 +28,6 @@ DATA_AXES = ("task", "num_examples", "max_new_tokens", "samples", "scorer", "emb
 DIGESTS = ("reference", "generations", "judgments", "texts", "digest", "weights")  # ends of axes that nobody reads
 MAX_LISTED_VALUES = 5  # of more values, only the first and last are listed
 MAX_COMMANDS = 3
-RATED = "rated"  # decoder of runs on judgments alone
 INVENTED = ("example_ratings.csv", "example_pairs.csv")  # shipped example judgments, which are not from people
 
 
@@ -141,7 +140,7 @@ def check_signatures(results: Results, items: Iterable[SystemValue], table: str,
     items = list(items)
     for item in (i for i in items if i.signature != items[0].signature):
         first = items[0]
-        left, right = parse_signature(first.signature), parse_signature(item.signature)
+        left, right = first.fields, item.fields
         if not (differ := [k for k in compare_signatures(first.signature, item.signature) if k not in allow]):
             continue
         filters = []  # that keep the values with one value of a field
@@ -202,7 +201,7 @@ def collect_commands(runs: Sequence[Run]) -> list[str]:
 def _describe_data(runs: Sequence[Run]) -> str:
     """Describe the task and the number and length of texts; of judgments alone, only their file."""
     judgments = format_axis_values(runs, "judgments")
-    if all(run.axes.get("decoder") == RATED for run in runs):
+    if judgments and not any(run.axes.get("decoder") for run in runs):
         return f"Judgments {judgments}."
     names = ("task", "num_examples", "samples", "max_new_tokens", "seed")
     task, examples, samples, lengths, seeds = (format_axis_values(runs, name) for name in names)

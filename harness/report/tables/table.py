@@ -138,13 +138,10 @@ class Table:
     def caveats(self) -> list[str]:
         """Return all warnings, beginning with those about scoring models out of their domain."""
         signatures = dict.fromkeys(cell.signature for cell in self.iterate_cells() if is_out_of_domain(cell.signature))
-        fields = map(parse_signature, signatures)
-        roles = [
-            (role, value.partition("@")[0]) for f in fields for role, value in f.items() if is_out_of_domain(value)
-        ]
         names: dict[str, dict[str, None]] = {}
-        for role, name in roles:
-            names.setdefault(name, {})[role] = None
+        for role, value in (field for signature in signatures for field in parse_signature(signature).items()):
+            if is_out_of_domain(value):
+                names.setdefault(value.partition("@")[0], {})[role] = None
         doubts = [describe_out_of_domain(" and ".join(of), name) for name, of in names.items()]
         return [*(f"{DAGGER} {doubt}" for doubt in doubts), *self.list_notes("warning")]
 

@@ -1,13 +1,12 @@
 """Tables of systems × metrics, built from aggregated values."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from openended.harness import core, results as measured
-from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_signature, parse_yaml
+from openended.harness.core import DataError, SpecError, compare_signatures, find_member, parse_yaml
 from openended.harness.report.analysis.paired import compute_equality_p_value, describe_estimates
 from openended.harness.report.analysis.power import compute_resolution
 from openended.harness.report.tables import selection
@@ -15,6 +14,8 @@ from openended.harness.report.tables.frame import (
     RULE,
     Cell,
     Frame,
+    Note,
+    NoteKind,
     choose_column_decimals,
     fill_column,
     format_fixed,
@@ -38,12 +39,9 @@ NOT_MEASURED = "Not measured for this system."
 NO_VARIATION = "No variation seen: all replicates of this value are equal, so there is no interval."
 NOT_COMPARABLE = "not comparable"
 LEAST_COVERED, MOST_COVERED = 92, 98  # percent; outside, a line says so
-MAX_LISTED = 4  # systems that one line names
 CEILING = "Human ceiling: two disjoint sets of human text against each other"
 UNSHARED = "The two human sets of a ceiling have different prompts, so a system can score above this ceiling."
 
-SKIPPED = re.compile(r"\brecords? skipped\b")
-NO_INTERVAL = re.compile(r"no interval(?: of ([^:]*))?: (.*)")
 RowKey = tuple[str, ...]
 Label = Callable[[SystemValue], str]
 
@@ -127,20 +125,19 @@ class _ValueFrame:
         counts = " or ".join(map(str, sorted({i.seeds for i in models if i.seeds > 1})))
         means = [f"Means over {counts} seeds."] if counts else []
         means += [] if layout.decimals or layout.significant else [RULE]
-        notes = list_run_notes(models, results, label)
-        alarms = [note for note in notes if core.DO_NOT_REPORT in note]
-        skipped = [note for note in notes if SKIPPED.search(note)]  # what a grid said before its table
+        of_runs = group_by(list_run_notes(models, results, label), lambda note: note.kind)
         remarks = (
             *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
-            *(note for note in notes if note not in (*alarms, *skipped)),
+            *of_runs.get("remark", ()),
         )  # fmt: skip
+        with_intervals = results if layout.uncertainty == "interval" else None
         warnings = (
-            *alarms, *list_warnings(models, part.items, label, intervals=layout.uncertainty == "interval"),
-            *self.list_unknown_keys(),
+            *of_runs.get("warning", ()), *list_caveats(models, label, with_intervals),
+            *warn_of_human_counts(models, part.items), *self.list_unknown_keys(),
         )  # fmt: skip
         rules = (
-            *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part), *skipped,
-            *self.describe_ceilings(), *means, *signatures,
+            *describe_classifier_errors(models, label), *estimates, *describe_resolution(columns, part),
+            *of_runs.get("rule", ()), *self.describe_ceilings(), *means, *signatures,
         )  # fmt: skip
         title = ", ".join([f"{layout.title}{part.tasks}", *self.name_model(), *_name_options(part.where)])
         return Frame(part.stem, title, printed_cells, make_notes(remarks, warnings, rules), heads={"system": "System"})
@@ -225,8 +222,7 @@ class _ValueFrame:
         for item in models:
             other = filled.setdefault(key := self.get_row(item), item)
             if other is not item:
-                first_fields, fields = (parse_signature(i.signature) for i in (other, item))
-                differ = measured.describe_differences(first_fields, fields)
+                differ = measured.describe_differences(other.fields, item.fields)
                 what = f"{item.metric} has several values of one system, which differ in {differ}"
                 raise SpecError(f"table {self.part.stem}: {what}")
             cells[key] = self.build_cell(item, references, gap=gap)
@@ -319,7 +315,7 @@ def _build_human_cell(
 
 def build_ceiling_cell(item: SystemValue, column: Cell) -> Cell:
     """Build the cell of the human ceiling; its value moves to the note if its number of texts differs."""
-    n, n_systems = (parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
+    n, n_systems = (core.parse_signature(s).get("n", "") for s in (item.signature, column["signature"]))
     if n != n_systems and column["signature"]:
         value = format_fixed(item.mean, int(column["decimals"]))
         missing = f"No human ceiling with as many texts as the systems (n {n_systems})."
@@ -343,9 +339,7 @@ def mark_other_sizes(values: Mapping[RowKey, SystemValue], cells: Mapping[RowKey
 
     They say so, and do not compete.
     """
-    sizes = {
-        key: parse_signature(item.signature).get("n", "") for key, item in values.items() if item.mean == item.mean
-    }
+    sizes = {key: item.fields.get("n", "") for key, item in values.items() if item.mean == item.mean}
     if len(set(sizes.values())) < 2:
         return {}
     metric = find_member("metric", next(iter(values.values())).metric)
@@ -361,7 +355,7 @@ def mark_other_sizes(values: Mapping[RowKey, SystemValue], cells: Mapping[RowKey
 
 def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
     """Return a cell that says "not comparable" and in which fields its signature differs from the column's."""
-    fields, usual = parse_signature(item.signature), parse_signature(column.signature)
+    fields, usual = item.fields, column.fields
     names = compare_signatures(item.signature, column.signature)
     differ = "; ".join(f"{name} ({fields.get(name)}, the column has {usual.get(name)})" for name in names)
     return make_cell(words=NOT_COMPARABLE, note=f"Not comparable: its signature differs in {differ}.", source=item)
@@ -370,36 +364,30 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
 # Warnings and remarks -------------------------------------------------------------------------------------------------
 
 
-def list_warnings(
-    models: Sequence[SystemValue], items: Sequence[SystemValue], label: Label, *, intervals: bool = False
-) -> tuple[str, ...]:
-    """Return the caveats about values, and remarks on human values of another number of texts than the systems'.
+def list_caveats(models: Sequence[SystemValue], label: Label, results: Results | None = None) -> list[Note]:
+    """Return the caveats about values, one line for all metrics and systems; with results, also missing intervals."""
+    titles: dict[str, dict[str, set[str]]] = {}  # caveat → metric, or title of a value → systems
+    for item in (i for i in models if math.isfinite(i.mean)):
+        caveats = [(item.note, item.metric)] if item.note else []
+        rows = measured.find_results(results, item) if results is not None else []
+        reasons = (row.no_interval[item.key] for row in rows if item.key in row.no_interval)
+        caveats += [(f"no interval: {reason}", item.title) for reason in reasons]
+        for caveat, title in caveats:
+            titles.setdefault(caveat, {}).setdefault(title, set()).add(label(item))
+    about = {f"{', '.join(names)}: {caveat}": set().union(*names.values()) for caveat, names in titles.items()}
+    return name_systems({("warning", text): names for text, names in about.items()}, models, label)
 
-    Missing intervals are named if intervals are printed. One line tells a caveat of all metrics and systems.
-    """
-    kinds: dict[str, dict[str, set[str]]] = {}  # caveat → metric or title of a value → systems
-    for item in (i for i in models if i.note and math.isfinite(i.mean)):
-        others = []
-        for part in item.note.split("; "):
-            missing = NO_INTERVAL.fullmatch(part)
-            if missing is None:
-                others.append(part)
-            elif intervals and (missing[1] is None or item.key in missing[1].split(", ")):
-                kinds.setdefault(f"no interval: {missing[2]}", {}).setdefault(item.title, set()).add(label(item))
-        if others:
-            kinds.setdefault("; ".join(others), {}).setdefault(item.metric, set()).add(label(item))
-    notes = {f"{', '.join(names)}: {caveat}": set().union(*names.values()) for caveat, names in kinds.items()}
+
+def warn_of_human_counts(models: Sequence[SystemValue], items: Sequence[SystemValue]) -> list[str]:
+    """Return a line for each number of human texts that is not that of the systems."""
     pairs = [(find_human_value(items, m), m) for m in models if m.direction == "match_human"]
-    counts = {tuple(parse_signature(i.signature).get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
-    return (
-        *_join_notes(notes, {label(i) for i in models}),
-        *(
-            f"The human values are based on {human} texts, those of the systems on {model}. Values that depend "
-            "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) are not comparable."
-            for human, model in sorted(counts)
-            if model not in (human, "0")
-        ),
-    )
+    counts = {tuple(i.fields.get("n", "") for i in (h, m)) for h, m in pairs if h is not None}
+    return [
+        f"The human values are based on {human} texts, those of the systems on {model}. Values that depend "
+        "on the number of texts (distinct n-grams, Self-BLEU, Zipf, …) are not comparable."
+        for human, model in sorted(counts)
+        if model not in (human, "0")
+    ]
 
 
 def describe_coverage(columns: Iterable[Sequence[Cell]]) -> tuple[str, ...]:
@@ -467,25 +455,29 @@ def name_equal_systems(models: Sequence[SystemValue], label: Label) -> tuple[str
     return (f"{head}: {'; '.join(equal)}.",) if equal else ()
 
 
-def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> tuple[str, ...]:
+def list_run_notes(models: Sequence[SystemValue], results: Results, label: Label) -> list[Note]:
     """Return the notes of the runs behind a table, without the warning that its marked headings repeat."""
-    notes: dict[str, set[str]] = {}
+    about: dict[tuple[NoteKind, str], set[str]] = {}
     for item in models:
-        for note in (n for at, _ in item.sources for n in results.runs[at].notes):
+        for run in (results.runs[at] for at, _ in item.sources):
             # Notes of naive systems begin with their name, which the list of systems says.
-            notes.setdefault(note.removeprefix(f"{item.axes.get('model')}: "), set()).add(label(item))
-    fields = dict.fromkeys(field for item in models for field in parse_signature(item.signature).items())
-    for role, model in fields:
+            notes = [note.removeprefix(f"{item.axes.get('model')}: ") for note in run.notes]
+            of_run: list[tuple[NoteKind, str]] = [("rule", line) for line in run.skipped]
+            of_run += [("warning" if core.DO_NOT_REPORT in note else "remark", note) for note in notes]
+            for note in of_run:
+                about.setdefault(note, set()).add(label(item))
+    for role, model in dict.fromkeys(field for item in models for field in item.fields.items()):
         if core.OUT_OF_DOMAIN in model:
-            notes.pop(core.describe_out_of_domain(role, model.partition("@")[0]), None)
-    return tuple(_join_notes(notes, {label(i) for i in models}))
+            about.pop(("remark", core.describe_out_of_domain(role, model.partition("@")[0])), None)
+    return name_systems(about, models, label)
 
 
-def _join_notes(notes: Mapping[str, set[str]], systems: set[str]) -> list[str]:
-    """Return one line per note, with the systems that it is about unless it is about all of them."""
-    lines = []
-    for note, names in sorted(notes.items()):
-        ordered = sorted(names, key=measured.make_natural_sort_key)
-        more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
-        lines.append(note if names == systems else f"{note} ({', '.join(ordered[:MAX_LISTED])}{more})")
-    return lines
+def name_systems(
+    about: Mapping[tuple[NoteKind, str], set[str]], models: Sequence[SystemValue], label: Label
+) -> list[Note]:
+    """Return notes by kind and text, each with the systems that it is about unless it is about all of them."""
+    systems = {label(item) for item in models}
+    return [
+        Note(kind, text, tuple(sorted(names, key=measured.make_natural_sort_key)) if names != systems else ())
+        for (kind, text), names in sorted(about.items())
+    ]

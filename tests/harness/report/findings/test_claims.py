@@ -30,7 +30,7 @@ def items(folder, decoders, **more):
 
 def test_the_lowest_correlation_is_that_of_every_draw(monkeypatch):
     """Three systems under each of three values of an option; the three correlations, with two draws each, are given."""
-    items = [SimpleNamespace(signature=f"m|v:1|k:{k}", axes={"decoder": d}) for k in (3, 4, 5) for d in "abc"]
+    items = [SimpleNamespace(fields={"k": str(k)}, axes={"decoder": d}) for k in (3, 4, 5) for d in "abc"]
     sample = SimpleNamespace(select=lambda pair: items, means=lambda item: np.zeros(3))
     found = iter(np.array([[0.9, 0.2, 1.0], [0.5, 0.8, 1.0], [0.7, 0.7, 0.6]]))
     monkeypatch.setattr(checks, "correlate_ranks", lambda *_: next(found))

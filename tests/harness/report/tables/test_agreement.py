@@ -205,7 +205,7 @@ def test_two_signatures_of_one_value_are_refused(monkeypatch):
     def make_item(version, percent):
         return SimpleNamespace(
             system="model", axes={"model": f"damage:truncation:{percent}" if percent else "damage:none"}, direction="higher", metric="kid", key="kid",
-            title="KID", signature=f"kid|v:{version}", mean=0.0,
+            title="KID", signature=f"kid|v:{version}", fields={}, mean=0.0,
         )  # fmt: skip
 
     items = [make_item(2, percent) for percent in (0, 10)]

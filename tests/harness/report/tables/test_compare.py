@@ -76,7 +76,7 @@ def test_scores_of_players_stand_beside_the_published_ones_of_every_question(tmp
     scores = {"bradley_terry": 9.0, "human_like/gpt2-xl nucleus": 9.0, "sensible/gpt2-xl nucleus": 8.0}
     lines = [result(side, "bradley_terry", values, direction="higher")
              for side, values in (("model", scores), ("human", {"human_like/human": 40.0}))]  # fmt: skip
-    write_run(tmp_path, "rated", 0, results=lines)
+    write_run(tmp_path, None, 0, results=lines)
     found = cells(build_comparison(read_results([tmp_path]), "mauve2021_bt/table13"))
     assert found["human like: human"] == pytest.approx([47.251038, 40.0, -7.251038])
     name = "gpt2-xl nucleus p=0.95 [gpt2-xl nucleus]"

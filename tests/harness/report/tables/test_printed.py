@@ -237,7 +237,7 @@ def write_players(folder, players, criteria):
         f"{c}/{player}": 10.0 * at + n for n, c in enumerate(criteria) for at, player in enumerate(reversed(players))
     }
     line = result("model", "bradley_terry", scores, direction="higher", facts="judgments:j.csv@1")
-    write_run(folder, "rated", None, results=[line], axes={"task": "j.csv", "judgments": "j.csv"})
+    write_run(folder, None, None, results=[line], axes={"task": "j.csv", "judgments": "j.csv"})
 
 
 @pytest.mark.parametrize("plan", ["published", "docs"])
@@ -264,7 +264,7 @@ def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
     for at, file in enumerate(list(layout.names["task"])[: len(facts["columns"])]):
         line = result("model", "huse", {"huse": 0.5 - at / 100, "huse_q": 0.5, "huse_d": 1 - at / 100}, direction="higher",
                       titles=load_members("metric")["huse"].titles, facts=f"judgments:{file}@1")  # fmt: skip
-        write_run(tmp_path, "rated", None, results=[line], axes={"task": file, "judgments": f"{file}@1"})
+        write_run(tmp_path, None, None, results=[line], axes={"task": file, "judgments": f"{file}@1"})
     check(make_tables(read_results([tmp_path]), layout, "huse_table1")[0], facts)
 
 

@@ -367,45 +367,32 @@ def test_the_human_ceiling_is_the_target_of_a_value_of_two_sides(tmp_path):
 # Remarks and warnings -------------------------------------------------------------------------------------------------
 
 
-def label(item):
-    return item.axes["decoder"]
-
-
-def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", **more):
+def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", skipped=None, **more):
     lines = [result("model", "mauve", {"mauve": 0.5}, direction="higher", notes=list(notes), **more)]
-    change_record(write_run(folder, decoder, 0, results=lines, model=model), notes=list(run_notes))
+    run = write_run(folder, decoder, 0, results=lines, model=model)
+    change_record(run, notes=list(run_notes), skipped=skipped or {})
 
 
-def test_a_caveat_names_its_systems_unless_it_is_about_all(tmp_path):
-    write_noted(tmp_path, "greedy", notes=["few texts"], run_notes=["5 records skipped"])
-    write_noted(tmp_path, "nucleus", run_notes=["5 records skipped"])
+def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is_about_all(tmp_path):
+    missing = {"no_interval": {"mauve": "no variation seen", "mauve_star": "no variation seen"}}
+    run_notes = ["naive:unigram: no model", "DO NOT REPORT: not drawn from Q"]
+    write_noted(tmp_path, "greedy", ["few texts"], run_notes, "naive:unigram", skipped={"empty": 5}, **missing)
+    write_noted(tmp_path, "nucleus", [], ["naive:mirror: no model"], "naive:mirror", skipped={"empty": 5}, **missing)
     results = read_results([tmp_path])
-    assert value_tables.list_warnings(results.values, results.values, label) == ("mauve: few texts (greedy)",)
-    assert value_tables.list_run_notes(results.values, results, label) == ("5 records skipped",)
-    (table,) = make_tables(results, Layout(), "t")
-    assert not any("power" in remark for remark in table.list_notes("remark")), "without replicates nothing is said"
-
-
-def test_caveats_of_one_kind_are_one_line_about_what_is_printed(tmp_path):
-    missing = "no interval of mauve, mauve_star: no variation seen"
-    notes = ["few texts", missing]
-    write_noted(tmp_path, "greedy", notes=notes, model="naive:unigram", run_notes=["naive:unigram: no model"])
-    write_noted(tmp_path, "nucleus", notes=[missing], model="naive:mirror", run_notes=["naive:mirror: no model"])
-    results = read_results([tmp_path])
-    items = results.values
-    assert value_tables.list_warnings(items, items, label) == ("mauve: few texts (greedy)",), "no intervals are printed"
-    missing = "MAUVE: no interval: no variation seen"
-    assert value_tables.list_warnings(items, items, label, intervals=True) == (missing, "mauve: few texts (greedy)")
-    other = [replace(item, key="other", title="Other") for item in items]
-    assert value_tables.list_warnings(other, items, label, intervals=True) == ("mauve: few texts (greedy)",)
-    assert value_tables.list_run_notes(items, results, label) == ("no model",)
+    system = "naive:unigram greedy"
+    plain, spans = (make_tables(results, Layout(uncertainty=name), "t")[0] for name in ("all", "interval"))
+    warnings = [f"DO NOT REPORT: not drawn from Q ({system})", f"mauve: few texts ({system})"]
+    assert plain.list_notes("warning") == warnings, "no intervals are printed"
+    assert spans.list_notes("warning") == [warnings[0], "MAUVE: no interval: no variation seen", warnings[1]]
+    assert plain.list_notes("remark") == ["no model"], "without replicates nothing is said of power"
+    assert plain.list_notes("rule")[0] == "5 records skipped (empty)"
 
 
 def test_the_warning_of_a_marked_heading_is_not_repeated_as_a_note(tmp_path):
     note = describe_out_of_domain("embedder", "docs-m")
     write_noted(tmp_path, "greedy", run_notes=[note], facts=f"embedder:docs-m@1/last ({OUT_OF_DOMAIN})|task:webtext@1")
     results = read_results([tmp_path])
-    assert value_tables.list_run_notes(results.values, results, label) == ()
+    assert make_tables(results, Layout(), "t")[0].list_notes("remark") == []
 
 
 # The human side -------------------------------------------------------------------------------------------------------
