@@ -22,7 +22,7 @@ import pytest
 from openended.harness.core import Features, Metric, Need, Ragged, Side
 from openended.harness.decoders.base import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.models import EmbedderSpec, ModelSpec
-from openended.harness.models.backend import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
+from openended.harness.models.requests import EmbeddingRequest, QStatisticsRequest, ScoringRequest, TextVectors
 from openended.harness.models.score import embed_rows
 from openended.harness.run.settings import Settings, build_settings
 

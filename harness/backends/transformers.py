@@ -15,10 +15,6 @@ from openended.harness.models import LanguageModel, ModelSpec, QStatisticsReques
 class TransformersBackend(LanguageModel):
     """A language model in memory as a `Backend`."""
 
-    score = models.compute_token_nll
-    sketch_gradients = models.sketch_gradients
-    embed_and_score = models.embed_and_score
-
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         return generation.compute_q_statistics(self, request, advance)
 

@@ -42,7 +42,6 @@ from .errors import (
 from .interfaces import (
     SIMULATED as SIMULATED,
     UNNAMED as UNNAMED,
-    CausalModel as CausalModel,
     Direction as Direction,
     Family as Family,
     Features as Features,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,11 @@ from numpy.typing import NDArray
 from openended.harness.core.errors import DataError, SpecError
 from openended.harness.core.resampling import REPEATS, SHARE, Ids, Plan, Replicates, Weights, average
 from openended.harness.core.spec import Spec, build_signature, option
-from openended.harness.core.terminal import Advance
 from openended.harness.core.types import F64, HUMAN, Example, Json, MetricResult, SourceFile
-
-if TYPE_CHECKING:
-    import torch
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Pool = Any  # `models.forward.Pool`
 Direction = Literal["higher", "lower", "match_human"]
 Best = Literal[Direction, "target", "none"]
 Family = Literal["text", "scored", "two_sample", "teacher_forced", "human"]
@@ -384,45 +379,6 @@ class ModelInfo(Protocol):
     @property
     def dtype(self) -> str: ...
     def identity(self) -> dict[str, Json]: ...
-
-
-class CausalModel(Protocol):
-    """A loaded causal language model.
-
-    `model`: the PyTorch module, in eval mode; `device`: of inputs and outputs; `eos_ids`: ids of the end-of-text
-    tokens, may be empty; `vocab_size`: size of the logits, which may exceed the tokenizer's; `context_length`: number
-    of positions, None if unlimited; `spec`: the options that it was loaded with; `start_id`: the token that
-    precedes an empty prompt; `encode`: without special tokens; `decode`: without clean-up of spaces; `continuation`:
-    the text that ids add after a prompt; `bos_prefix`: the BOS prefix that the model expects before these token ids;
-    `forward`: see `models.forward.run_forward`.
-    """
-
-    @property
-    def model(self) -> Any: ...  # noqa: ANN401 - a transformers module
-    @property
-    def tokenizer(self) -> Tokenizer: ...
-    @property
-    def device(self) -> "torch.device": ...
-    @property
-    def dtype(self) -> "torch.dtype": ...
-    @property
-    def eos_ids(self) -> tuple[int, ...]: ...
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def context_length(self) -> int | None: ...
-    @property
-    def spec(self) -> ModelInfo: ...
-    @property
-    def start_id(self) -> int: ...
-    def encode(self, text: str) -> list[int]: ...
-    def decode(self, ids: Sequence[int]) -> str: ...
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str: ...
-    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]: ...
-    def forward(
-        self, jobs: Sequence[Any], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
-        advance: Advance | None = None,
-    ) -> None: ...  # fmt: skip
 
 
 UNNAMED = "model"  # the system of a file of judgments that names none

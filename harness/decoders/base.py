@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from openended.harness.core import Advance, CausalModel, Generation, ModelInfo, Spec, SpecError, digest, ranged
+from openended.harness.core import Advance, Generation, ModelInfo, Spec, SpecError, digest, ranged
 from openended.harness.decoders.descending_logits import DescendingLogits, Truncation
 from openended.harness.decoders.truncation_rules import keep_all
 
@@ -45,7 +45,7 @@ class GenerationRequest:
     min_new_tokens: int = 0  # the end of text is forbidden before this many tokens; 0: always allowed
     continue_after_end: bool = False  # an end token does not end a text: each gets `max_new_tokens` tokens
     batch_size: int  # texts at once; changes no text (exact on a CPU in float32)
-    companions: Mapping[str, CausalModel] = field(default_factory=dict)
+    companions: Mapping[str, Any] = field(default_factory=dict)
     """Loaded models that the decoder needs besides the one under test (`Decoder.companions`), by name."""
 
 
@@ -120,7 +120,7 @@ class Decoder(Spec):
                 f"{context_length} positions; at most {context_length - max(longest_prompt, 1)}"
             )
 
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ARG002
+    def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401, ARG002 - a `models.LanguageModel`
         """Continue the prompts of a request that names this decoder; see `generation.generate.generate_texts`."""
         raise TypeError(f"{type(self).__name__} does not run {len(request.prompts)} prompts on {lm.spec.title}")
 

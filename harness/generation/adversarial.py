@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, SpecError, copy_to_device, decoder, ranged, row_uniforms
+from openended.harness.core import I64, Advance, SpecError, copy_to_device, decoder, ranged, row_uniforms
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, decode_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.models import LanguageModel
 
 
 @decoder
@@ -42,7 +44,7 @@ class Adversarial(Decoder):
         """Return the decoder with the measured target filled in."""
         return dataclasses.replace(self, human_ppl=float(human_ppl))
 
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    def run(self, lm: "LanguageModel", request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts; one forward pass a step, all tokens compared at once."""
         if self.human_ppl is None:
             raise SpecError("decoder.adversarial.human_ppl: expected a perplexity; call resolve(human_ppl) first")
@@ -54,7 +56,7 @@ class Adversarial(Decoder):
 class _PerplexityChooser(TokenChooser):
     """Random tokens and running losses of the rows."""
 
-    def __init__(self, lm: CausalModel, target: float, random: int, count: int, seed: int) -> None:
+    def __init__(self, lm: "LanguageModel", target: float, random: int, count: int, seed: int) -> None:
         import torch
 
         self._ends, self._size, self._target, self._seed = lm.eos_ids, lm.vocab_size, target, seed

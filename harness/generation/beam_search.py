@@ -20,6 +20,8 @@ from openended.harness.generation.token_loop import build_generation, find_end_t
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from openended.harness.models import LanguageModel
+
 LOW = -1.0e9
 
 
@@ -56,7 +58,7 @@ class Beam(Decoder):
         """Return the log-probabilities that hypotheses sum up, (n, V) after penalties; a cut leaves `least` tokens."""
         return log_probs
 
-    def run(self, lm: core.CausalModel, request: GenerationRequest, emit: Emit, advance: core.Advance) -> None:
+    def run(self, lm: LanguageModel, request: GenerationRequest, emit: Emit, advance: core.Advance) -> None:
         import torch
 
         with torch.inference_mode():
@@ -101,7 +103,7 @@ class _Search:
     """Texts, num_beams rows each."""
 
     def __init__(
-        self, lm: core.CausalModel, spec: Beam, request: GenerationRequest, emit: Emit, advance: core.Advance
+        self, lm: LanguageModel, spec: Beam, request: GenerationRequest, emit: Emit, advance: core.Advance
     ) -> None:
         import torch
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import I64, Advance, CausalModel, ModelInfo, SpecError, copy_to_device, decoder, ranged
+from openended.harness.core import I64, Advance, ModelInfo, SpecError, copy_to_device, decoder, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, forbid_end
 from openended.harness.generation.slots import BatchSlots
 from openended.harness.generation.token_loop import TokenChooser, add_tokens, decode_rows
@@ -18,6 +18,8 @@ from openended.harness.models import ModelSpec, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.models import LanguageModel
 
 
 @decoder
@@ -41,7 +43,7 @@ class ContrastiveSearch(Decoder):
     alpha: float = ranged(0.6, "[0, 1]", "a number in [0, 1]")
     """Su et al. 2022."""
 
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    def run(self, lm: LanguageModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Search texts."""
         import torch
 
@@ -53,7 +55,7 @@ class _Search:
     """Texts of contrastive search, k rows each: one for each candidate."""
 
     def __init__(
-        self, lm: CausalModel, spec: ContrastiveSearch, request: GenerationRequest, emit: Emit, advance: Advance
+        self, lm: LanguageModel, spec: ContrastiveSearch, request: GenerationRequest, emit: Emit, advance: Advance
     ) -> None:
         self.lm, self.alpha, self.k = lm, spec.alpha, min(spec.k, lm.vocab_size)
         self.request, self.emit, self.advance = request, emit, advance
@@ -171,7 +173,7 @@ class ContrastiveDecoding(Decoder):
                 f"({len(amateur_vocabulary)} and {len(expert_vocabulary)} tokens); both need the same one"
             )
 
-    def run(self, lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+    def run(self, lm: LanguageModel, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
         """Decode texts."""
         if "amateur" not in request.companions:
             raise SpecError(f"decoder.{self.name} needs its amateur loaded; give generate its companions")
@@ -186,7 +188,7 @@ class ContrastiveDecoding(Decoder):
 
 
 class _DifferenceChooser(TokenChooser):
-    def __init__(self, lm: CausalModel, alpha: float, temperature: float) -> None:
+    def __init__(self, lm: LanguageModel, alpha: float, temperature: float) -> None:
         self._eos_ids, self._alpha, self._temperature = lm.eos_ids, alpha, temperature
 
     def choose(self, logits: list[Tensor], slots: BatchSlots) -> tuple[Tensor, I64]:

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from openended.harness.core import Advance, CausalModel, Generation, SpecError, shorten_error
+from openended.harness.core import Advance, Generation, SpecError, shorten_error
 from openended.harness.decoders import Emit, GenerationRequest, QDecoder
 from openended.harness.generation.token_loop import QChooser, decode_rows
 from openended.harness.models import check_retry, free_memory
@@ -13,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def generate_texts(
-    lm: CausalModel, request: GenerationRequest, emit: Emit, advance: Advance | None = None,
+    lm: Any, request: GenerationRequest, emit: Emit, advance: Advance | None = None,  # noqa: ANN401
     run: Callable[..., None] | None = None,
 ) -> None:  # fmt: skip
     """Continue every prompt of a request.
@@ -22,7 +23,7 @@ def generate_texts(
     the prompts or which of them are left after a resume (exact on CPU in float32).
 
     Args:
-        lm: The model.
+        lm: The model: one of transformers, or another one with `run`.
         request: What to make. A finished text frees its slot for the next; the batch size is halved when memory runs
             out.
         emit: Gets rows as soon as they are finished, in any order, each once.
@@ -32,11 +33,7 @@ def generate_texts(
     decoder = request.decoder
     if request.batch_size < 1:
         raise SpecError(f"runtime.batch_size: expected at least 1, got {request.batch_size}")
-    if decoder.needs_human_ppl:
-        raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
-    prompts = [replace(p, token_ids=(*lm.bos_prefix(p.token_ids), *p.token_ids)) for p in request.prompts]
-    longest = max((len(p.token_ids) for p in prompts), default=0)
-    decoder.check_context_length(lm.context_length, request.max_new_tokens, longest)
+    request = lm.check_request(request, lm.context_length)
     advance = advance or (lambda _: None)
     done: set[tuple[str, int]] = set()
 
@@ -44,7 +41,6 @@ def generate_texts(
         done.update((g.example_id, g.sample) for g in rows)
         emit(rows)
 
-    request = replace(request, prompts=prompts)
     while request.prompts:
         size = min(request.batch_size, len(request.prompts))
         try:

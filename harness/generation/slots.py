@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import I64, CausalModel, DataError, copy_to_device, copy_to_host
+from openended.harness.core import I64, DataError, copy_to_device, copy_to_host
 from openended.harness.decoders import GenerationRequest, PenalizingDecoder, Prompt, apply_penalties, forbid_end
 from openended.harness.models import are_finite, check_logits, describe_broken_weights
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from openended.harness.generation.kv_cache.base import CacheRunner
+    from openended.harness.models import LanguageModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def sort_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
 class BatchSlots:
     """The running texts, each on `width` adjacent rows of every model."""
 
-    def __init__(self, lms: Sequence[CausalModel], request: GenerationRequest, width: int = 1) -> None:
+    def __init__(self, lms: Sequence[LanguageModel], request: GenerationRequest, width: int = 1) -> None:
         from openended.harness.generation.kv_cache.choose import make_runner
 
         prompts, self._request, self._lms = request.prompts, request, lms

@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, DataError, NextToken, Ragged, copy_to_device, copy_to_host
+from openended.harness.core import I64, Advance, DataError, NextToken, Ragged, copy_to_device, copy_to_host
 from openended.harness.decoders import LogitChunk, QDecoder, QStatistics, QTable, TextPosition, read_dense_q, read_q
-from openended.harness.models import QStatisticsRequest, TextRequest
+from openended.harness.models import LanguageModel, QStatisticsRequest, TextRequest
 
 CHUNK_CPU, CHUNK_GPU = 2**18, 2**26  # logits held at a time: 1 MiB of float32 stays in a core's cache
 BATCH_TOKENS = 16384  # positions of one forward pass at most
@@ -20,7 +20,7 @@ SHARED = 3  # from this number of truncations on, whole rows are ordered at once
 
 
 def compute_q_statistics(
-    lm: CausalModel, request: QStatisticsRequest, advance: Advance | None = None
+    lm: LanguageModel, request: QStatisticsRequest, advance: Advance | None = None
 ) -> list[NextToken]:
     """Score human continuations token by token under each decoder's Q, in one pass.
 
@@ -94,7 +94,7 @@ def iterate_batches(before: I64, scored: I64, batch_size: int) -> Iterator[list[
 
 
 def iterate_logits(
-    lm: CausalModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int = 0
+    lm: LanguageModel, request: TextRequest, rows: Sequence[int], min_new_tokens: int = 0
 ) -> Iterator[tuple[I64, LogitChunk]]:
     """Yield the logits that the continuations of some rows are drawn from, from one forward pass, chunk by chunk.
 

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import decoders
-from openended.harness.core import I64, Advance, CausalModel, Generation, Stop, copy_to_device, row_uniforms
+from openended.harness.core import I64, Advance, Generation, Stop, copy_to_device, row_uniforms
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QDecoder
 from openended.harness.generation.slots import BatchSlots
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.models import LanguageModel
 
 
 class TokenChooser(ABC):
@@ -41,7 +43,7 @@ class TokenChooser(ABC):
 
 
 def decode_rows(
-    lms: Sequence[CausalModel], request: GenerationRequest, emit: Emit, advance: Advance, chooser: TokenChooser
+    lms: Sequence[LanguageModel], request: GenerationRequest, emit: Emit, advance: Advance, chooser: TokenChooser
 ) -> None:
     """Continue the request's prompts; the texts are of the first model, the others give logits too."""
     import torch
@@ -65,7 +67,7 @@ def decode_rows(
 
 
 def add_tokens(
-    lm: CausalModel, request: GenerationRequest, slots: BatchSlots, tokens: I64, emit: Emit,
+    lm: LanguageModel, request: GenerationRequest, slots: BatchSlots, tokens: I64, emit: Emit,
     chooser: TokenChooser | None = None,
 ) -> None:  # fmt: skip
     """Add the next tokens (n,) to the texts of the slots in use; emit the finished ones and free their slots."""
@@ -119,7 +121,7 @@ def build_generation(
 class QChooser(TokenChooser):
     """Draws each token from the Q of a `QDecoder`; keeps uniforms, log-probability and state of each slot."""
 
-    def __init__(self, lm: CausalModel, decoder: QDecoder, request: GenerationRequest) -> None:
+    def __init__(self, lm: LanguageModel, decoder: QDecoder, request: GenerationRequest) -> None:
         import torch
 
         self._lm, self._decoder, self._request = lm, decoder, request

@@ -1,11 +1,4 @@
-from .backend import (
-    Backend as Backend,
-    EmbeddingRequest as EmbeddingRequest,
-    GradientRequest as GradientRequest,
-    QStatisticsRequest as QStatisticsRequest,
-    ScoringRequest as ScoringRequest,
-    TextRequest as TextRequest,
-)
+from .backend import Backend as Backend, Engine as Engine
 from .chat import Turns as Turns, load_template as load_template, split_into_turns as split_into_turns
 from .classifier import finetune_classifier as finetune_classifier
 from .embedder import EmbedderSpec as EmbedderSpec
@@ -13,7 +6,6 @@ from .failures import (
     are_finite as are_finite,
     check_cuda as check_cuda,
     check_device as check_device,
-    check_finite as check_finite,
     check_logits as check_logits,
     check_retry as check_retry,
     describe_broken_weights as describe_broken_weights,
@@ -46,11 +38,16 @@ from .reasoning import (
     ReasoningCounts as ReasoningCounts,
     split_reasoning as split_reasoning,
 )
+from .requests import (
+    EmbeddingRequest as EmbeddingRequest,
+    GradientRequest as GradientRequest,
+    QStatisticsRequest as QStatisticsRequest,
+    ScoringRequest as ScoringRequest,
+    TextRequest as TextRequest,
+)
 from .score import (
-    compute_token_nll as compute_token_nll,
     embed_and_score as embed_and_score,
     embed_texts as embed_texts,
-    plan_scoring as plan_scoring,
     sketch_gradients as sketch_gradients,
     split_columns as split_columns,
 )
@@ -67,7 +64,6 @@ from .spec import (
 from .tokenizer import (
     LengthLimit as LengthLimit,
     TextTokenizer as TextTokenizer,
-    TokenizedModel as TokenizedModel,
     check_ids as check_ids,
     cut_continuation as cut_continuation,
     decode_continuation as decode_continuation,

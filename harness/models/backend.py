@@ -1,107 +1,98 @@
-"""The interface of model backends: requests, and the methods of a model that is ready."""
+"""The interface of engines, which run a model, and what every model can do because of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import Advance, NextToken, Ragged, Tokenizer
-from openended.harness.decoders import Emit, GenerationRequest, QDecoder
-from openended.harness.models.embedder import EmbedderSpec
+from openended.harness.core import F64, Advance, NextToken, SpecError
+from openended.harness.decoders import Emit, GenerationRequest
+from openended.harness.models.forward import ForwardRow, Pool
+from openended.harness.models.requests import GradientRequest, QStatisticsRequest
+from openended.harness.models.score import compute_token_nll, embed_and_score, embed_rows
+from openended.harness.models.tokenizer import decode_continuation
 
 
-class TextVectors(NamedTuple):
-    """Vectors of texts, and how many texts were truncated."""
+class Engine:
+    """A model that is ready: transformers in this process or in Ray's workers, vLLM, or a server.
 
-    vectors: NDArray[np.float32]
-    """Shape (n, d), rows in the order of the texts. A text without tokens is replaced by the model's start token."""
-    truncated: int  # number of texts that were cut on the right
+    It overrides the methods of the `abilities` that its spec declares. `advance` gets what was just done.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TextRequest:
-    """Texts that are given, as token ids under the model's own tokenizer."""
-
-    prompts: Ragged  # one row per text; rows may be empty
-    continuations: Ragged  # the tokens that follow, whose losses or statistics count; as many rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoringRequest(TextRequest):
-    """Texts whose tokens a model scores by -log p."""
-
-    include_prompt: bool = False  # score the prompt's tokens too
-    bos: bool = False  # put the model's start token before a text where the model does not read one anyway
-    ranks: bool = False  # give each token's rank too: the scores then have shape (tokens, 2)
-    window: int | None = None  # tokens read at once; None: the model's context
-    stride: int | None = None  # tokens that each later window scores; None: half a window
-    batch_size: int  # batch size; affects only float noise and time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GradientRequest(TextRequest):
-    """Texts for which the gradient of the mean token loss is sketched."""
-
-    size: int  # numbers per sketch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QStatisticsRequest(TextRequest):
-    """Human texts that are scored under the distribution Q of each decoder."""
-
-    decoders: Sequence[QDecoder]  # decoders whose Q is computed; all from the logits of one pass
-    min_new_tokens: int = 0  # as in generation: Q gives the end of text nothing before this many tokens
-    entropy: bool = False  # compute the entropy of Q too, from its whole distribution
-    batch_size: int  # rows of one forward pass at most
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EmbeddingRequest(TextRequest):
-    """Texts, prompt and continuation together, that a model turns into vectors."""
-
-    embedder: EmbedderSpec  # layer, pooling, and the maximum length at which texts are truncated on the right
-    include_prompt: bool = False  # where tokens are scored in the same pass: score the prompt's too
-    ranks: bool = False  # where tokens are scored in the same pass: give their ranks too
-    batch_size: int  # batch size; affects only float noise (1e-5) and time
-
-    def make_scoring_request(self) -> ScoringRequest:
-        """Return the request that scores the tokens of the same texts."""
-        return ScoringRequest(
-            prompts=self.prompts, continuations=self.continuations, include_prompt=self.include_prompt,
-            ranks=self.ranks, batch_size=self.batch_size,
-        )  # fmt: skip
-
-
-class Backend(Protocol):
-    """A model that is ready. Rows are token ids under its own tokenizer; `advance` gets what was just done."""
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer of the rows' ids; None where the model reads text."""
-
-    @property
-    def device(self) -> Any:  # noqa: ANN401 - torch's, or a stand-in for a remote device
-        """Device for the record; its `type` is `cpu` where the batch size changes digits."""
+    spec: Any  # a `BackendSpec`
+    tokenizer: Any  # a `TextTokenizer`; None for a server that reads text
+    device: Any  # torch's, or a stand-in for a remote device; its `type` is `cpu` where the batch size changes digits
+    eos_ids: tuple[int, ...]  # tokens that end a text
+    context_length: int | None  # positions of a text that is given; None: no limit
 
     def provenance(self) -> dict[str, Any]:
-        """Return facts about the backend for the manifests of artifacts; `notes` are shown under tables."""
+        """Return facts about the engine for the manifests of artifacts; `notes` are shown under tables."""
+        return {}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; `emit` gets each finished row once, in any order."""
+        self._refuse(request, emit, advance)
 
-    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """Return -log p of the continuations' tokens in nats, float64, under the full softmax, and ranks if needed."""
-
-    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
-        """Sketch the gradient of each text's mean token loss, shape (texts, size)."""
+    def forward(
+        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+        advance: Advance | None = None,
+    ) -> None:  # fmt: skip
+        """Read texts: fill `nll` with -log p of tokens in nats, under the full softmax, and `pool.vectors`."""
+        self._refuse(jobs, rows, pool, nll, batch_size, advance)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q on the continuations."""
+        self._refuse(request, advance)
 
-    def embed(self, request: EmbeddingRequest, advance: Advance | None = None) -> TextVectors:
-        """Embed the texts, truncated at the embedder's maximum length."""
+    def sketch_gradients(self, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+        """Sketch the gradient of each text's mean token loss, shape (texts, size)."""
+        self._refuse(request, advance)
 
-    def embed_and_score(self, request: EmbeddingRequest, advance: Advance | None = None) -> tuple[TextVectors, Ragged]:
-        """Embed the texts and score their tokens in one pass, where this model is the embedder's too."""
+    def _refuse(self, *_: object) -> NoReturn:
+        raise SpecError(f"model {self.spec.title}: the backend {self.spec.name} cannot do this")
+
+
+class Backend(Engine):
+    """The rules of a prompt, and reading of texts, the same for every engine."""
+
+    score = compute_token_nll
+    embed = embed_rows
+    embed_and_score = embed_and_score
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids))
+
+    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
+        return decode_continuation(self.tokenizer, prompt, ids)
+
+    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
+        prefix: tuple[int, ...] = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
+        return () if tuple(ids[: len(prefix)]) == prefix else prefix
+
+    @property
+    def start_id(self) -> int:
+        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
+        bos: int | None = self.tokenizer.bos_id
+        return next(iter(self.eos_ids), 0) if bos is None else bos
+
+    def read_ids(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
+        """Return what the model reads for a prompt: its ids with the beginning-of-text token; never empty."""
+        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
+
+    def check_request(self, request: GenerationRequest, positions: int | None) -> GenerationRequest:
+        """Refuse lengths that a model of so many positions cannot hold; return prompts with what precedes them."""
+        decoder = request.decoder
+        if decoder.needs_human_ppl:
+            raise SpecError(f"decoder.{decoder.name} needs the human perplexity; call resolve(human_ppl) first")
+        prompts = [replace(p, token_ids=(*self.bos_prefix(p.token_ids), *p.token_ids)) for p in request.prompts]
+        longest = max((len(p.token_ids) for p in prompts), default=0)
+        decoder.check_context_length(positions, request.max_new_tokens, longest)
+        return replace(request, prompts=prompts)

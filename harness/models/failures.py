@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openended.harness.core import I64, Advance, CausalModel, DataError, Floats, shorten_error
+from openended.harness.core import I64, Advance, DataError, Floats, shorten_error
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from openended.harness.models.backend import Engine
 
 
 log = logging.getLogger(__name__)
@@ -17,7 +19,7 @@ _SAID = ("out of memory", "not enough memory", "can't allocate memory", "alloc_f
 _LOST = ("cuda error", "hip error", "device-side assert", "cublas_status", "cudnn_status", "device is lost")
 
 
-def check_logits(logits: "Tensor", lm: CausalModel) -> "Tensor":
+def check_logits(logits: "Tensor", lm: "Engine") -> "Tensor":
     """Return the logits (…, V) as they are."""
     if not bool(are_finite(logits)):
         raise DataError(describe_broken_weights(lm, "its logits are not finite"))
@@ -33,7 +35,7 @@ def are_finite(logits: "Tensor") -> "Tensor":
     return logits.sum(-1).isfinite().all()
 
 
-def describe_broken_weights(lm: CausalModel, what: str) -> str:
+def describe_broken_weights(lm: "Engine", what: str) -> str:
     """Return an error message with what is wrong and what to do."""
     advice = "its weights are broken" if lm.spec.dtype == "float32" else "its weights are broken, or try dtype=float32"
     return f"model {lm.spec.title}: {what} in {lm.spec.dtype}; {advice}"

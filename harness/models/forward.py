@@ -17,12 +17,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, CausalModel, DataError, SpecError, copy_to_device
+from openended.harness.core import F64, I64, Advance, DataError, SpecError, copy_to_device
 from openended.harness.models.failures import run_in_batches
 from openended.harness.models.families import get_body, rescale_logits
 
 if TYPE_CHECKING:
     import torch
+
+    from openended.harness.models.transformers import LanguageModel
 
 
 Pooling = Literal["last", "first", "mean"]
@@ -57,7 +59,7 @@ class Pool:
 
 
 def run_forward(
-    lm: CausalModel, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+    lm: LanguageModel, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
     advance: Advance | None = None,
 ) -> None:  # fmt: skip
     """Run the model over all jobs; fills `pool.vectors` and `nll` in place."""
@@ -86,7 +88,7 @@ def run_forward(
         run_in_batches(lengths, batch_size, step, advance, most_tokens=most_tokens)
 
 
-def is_batch_invariant(lm: CausalModel) -> bool:
+def is_batch_invariant(lm: LanguageModel) -> bool:
     """Return whether the result of a sequence does not depend on its batch, bit for bit."""
     from openended.harness.models.onednn import is_packed
 
@@ -94,7 +96,7 @@ def is_batch_invariant(lm: CausalModel) -> bool:
 
 
 def _pad(
-    lm: CausalModel, batch: Sequence[ForwardRow], width: int, *, causal: bool
+    lm: LanguageModel, batch: Sequence[ForwardRow], width: int, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     filler = max(getattr(lm.model.config, "pad_token_id", None) or 0, 0)  # -1 in some configs: none
     shape = (len(batch), width)
@@ -107,7 +109,7 @@ def _pad(
 
 
 def _forward(
-    lm: CausalModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool
+    lm: LanguageModel, ids: torch.Tensor, mask: torch.Tensor, layer: int, *, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the last states, and the states of `layer`."""
     model = get_body(lm.model) if causal else lm.model.base_model
@@ -153,7 +155,7 @@ def _keep_vectors(pool: Pool, states: torch.Tensor, batch: Sequence[ForwardRow],
     pool.vectors[0][targets] = pooled.cpu().numpy()
 
 
-def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], nll: F64) -> None:
+def _score(lm: LanguageModel, states: torch.Tensor, batch: Sequence[ForwardRow], nll: F64) -> None:
     """Write -log p of the scored tokens; logits are made for them alone, a bounded number at a time."""
     import torch
 
@@ -183,7 +185,7 @@ def _score(lm: CausalModel, states: torch.Tensor, batch: Sequence[ForwardRow], n
 _CHECKED: MutableMapping[Any, bool] = WeakKeyDictionary()  # model → whether its logits are those that are scored
 
 
-def check_output_layer(lm: CausalModel) -> None:
+def check_output_layer(lm: LanguageModel) -> None:
     """Refuse a model whose logits are not its output layer on the last states, scaled and capped as is known here."""
     import torch
 

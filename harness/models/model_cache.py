@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-from openended.harness.core import CausalModel, Json, Runtime, canonicalize, digest, show_progress
+from openended.harness.core import Json, Runtime, canonicalize, digest, show_progress
 from openended.harness.decoders import Decoder
 from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
@@ -42,10 +42,10 @@ class ModelCache:
         finally:
             self._models.pop(key, None)
 
-    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, CausalModel]:
+    def companions(self, decoder: Decoder, runtime: Runtime) -> dict[str, Backend]:
         """Return the models that a decoder needs in addition to the model under test."""
         specs = cast("Mapping[str, BackendSpec]", decoder.companions())
-        return {name: cast("CausalModel", self.model(spec, runtime)) for name, spec in specs.items()}
+        return {name: self.model(spec, runtime) for name, spec in specs.items()}
 
     def embedder(self, spec: EmbedderSpec, runtime: Runtime) -> Any:  # noqa: ANN401 - each kind has its own class
         """Return an embedder, loading it if needed; a causal embedder and a scorer of the same model share weights."""

@@ -8,37 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, I64, Advance, CausalModel, DataError, Ragged, SpecError
-from openended.harness.models.backend import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
+from openended.harness.core import F64, I64, Advance, DataError, Ragged, SpecError
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_finite
 from openended.harness.models.forward import ForwardRow, Integers, Pool, as_ids
+from openended.harness.models.requests import EmbeddingRequest, GradientRequest, ScoringRequest, TextVectors
 
 if TYPE_CHECKING:
     import torch
+
+    from openended.harness.models.backend import Backend
+    from openended.harness.models.transformers import LanguageModel
 
 log = logging.getLogger(__name__)
 _CHUNK = 1 << 22  # parameters hashed at once
 
 
-class Reader(Protocol):
-    """The properties of a scorer that decide which tokens are scored."""
-
-    @property
-    def context_length(self) -> int | None: ...
-
-    @property
-    def start_id(self) -> int: ...
-
-    def bos_prefix(self, ids: I64) -> tuple[int, ...]: ...
-
-
-def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
+def compute_token_nll(lm: Backend, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
     """Score texts: -log p(token | preceding tokens), in nats.
 
     The continuation is conditioned on the prompt; its tokens are scored and counted, the end of text is not. A first
@@ -57,7 +48,7 @@ def compute_token_nll(lm: CausalModel, request: ScoringRequest, advance: Advance
 
 
 def embed_and_score(
-    lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None
+    lm: Backend, request: EmbeddingRequest, advance: Advance | None = None
 ) -> tuple[TextVectors, Ragged]:
     """Do what `embed_rows` and `token_nll` do in one pass, where scorer and embedder are one causal model."""
     spec = request.embedder
@@ -73,7 +64,7 @@ def embed_and_score(
     return collect_vectors(lm.spec.title, pool, lengths, limit), out
 
 
-def plan_scoring(lm: Reader, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
+def plan_scoring(lm: Backend, request: ScoringRequest) -> tuple[list[ForwardRow], Ragged]:
     """Return the sequences to run and the array that their scores fill."""
     prompts, continuations = request.prompts, request.continuations
     start = (lm.start_id,) if request.bos else ()
@@ -129,12 +120,12 @@ def _split_into_windows(
     return jobs
 
 
-def embed_rows(lm: CausalModel, request: EmbeddingRequest, advance: Advance | None = None) -> TextVectors:
+def embed_rows(lm: Backend, request: EmbeddingRequest, advance: Advance | None = None) -> TextVectors:
     """Embed prompt + continuation, cut on the right at the embedder's maximum length."""
     spec = request.embedder
     limit = spec.limit(lm.context_length)
     causal = spec.traits.kind == "causal"
-    before, after = ((), ()) if causal else (lm.model.openended_before, lm.model.openended_after)
+    before, after = ((), ()) if causal else cast("LanguageModel", lm).added_ids
     special = len(before) + len(after)
 
     rows = join_rows(request.prompts, request.continuations, lm.bos_prefix if causal else lambda _: ())
@@ -191,7 +182,9 @@ def join_rows(prompts: Ragged, continuations: Ragged, find_prefix: Callable[[I64
     return Ragged.from_rows((np.concatenate([find_prefix(row), row]) for row in whole), dtype)
 
 
-def sketch_gradients(lm: CausalModel, request: GradientRequest, advance: Advance | None = None) -> NDArray[np.float32]:
+def sketch_gradients(
+    lm: LanguageModel, request: GradientRequest, advance: Advance | None = None
+) -> NDArray[np.float32]:
     """Sketch the gradient of the mean token loss of each text, one text at a time: a random projection.
 
     Parameter i is added to number h(i) of the sketch with sign s(i), both by a fixed hash of i (a CountSketch), so that

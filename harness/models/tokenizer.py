@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import (
@@ -225,39 +224,6 @@ def tokenize_pairs(tokenizer: Tokenizer, prompts: Sequence[str], texts: Iterable
         return before, tokenize_texts(tokenizer, texts)
     rows = zip(prompts, before, texts, strict=True)
     return before, Ragged.from_rows((tokenize_continuation(tokenizer, p, b.tolist(), t) for p, b, t in rows), np.int64)
-
-
-class TokenizedModel:
-    """The rules of a prompt, the same for every engine; `tokenizer` is None for a server that reads text."""
-
-    tokenizer: Any
-    eos_ids: tuple[int, ...]
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text)
-        return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(ids))
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`: keeps the space that some tokenizers drop at a start."""
-        return decode_continuation(self.tokenizer, prompt, ids)
-
-    def bos_prefix(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return the tokens that precede a text of these ids: the beginning-of-text token, unless the text has it."""
-        prefix: tuple[int, ...] = self.tokenizer.bos_prefix if self.tokenizer is not None else ()
-        return () if tuple(ids[: len(prefix)]) == prefix else prefix
-
-    @property
-    def start_id(self) -> int:
-        """The token before an empty prompt: the beginning-of-text token, else the end-of-text token, else 0."""
-        bos: int | None = self.tokenizer.bos_id
-        return next(iter(self.eos_ids), 0) if bos is None else bos
-
-    def read_ids(self, ids: Sequence[int] | NDArray[Any]) -> tuple[int, ...]:
-        """Return what the model reads for a prompt: its ids with the beginning-of-text token; never empty."""
-        return (*self.bos_prefix(ids), *map(int, ids)) or (self.start_id,)
 
 
 def find_bos_prefix(spec: ModelSpec, inner: Any) -> tuple[int, ...]:  # noqa: ANN401 - of tokenizers or of transformers

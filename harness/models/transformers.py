@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from openended.harness.core import DataError, DeviceMap, ExtraNotInstalled, require_package, shorten_error
 from openended.harness.models import tokenizer as tokenizers
+from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_cuda
 from openended.harness.models.families import choose_attention
 from openended.harness.models.forward import run_forward
 from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS
-from openended.harness.models.score import embed_rows
+from openended.harness.models.score import sketch_gradients
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.tokenizer import TextTokenizer, TokenizedModel, check_ids, load_tokenizer
+from openended.harness.models.tokenizer import TextTokenizer, check_ids, load_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -130,7 +131,7 @@ def is_output_layer(name: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel(TokenizedModel):
+class LanguageModel(Backend):
     """A model in memory, ready to score and to generate."""
 
     model: Any  # A transformers causal LM in eval mode
@@ -141,9 +142,10 @@ class LanguageModel(TokenizedModel):
     vocab_size: int  # size of the logits, which may exceed the tokenizer's
     context_length: int | None
     spec: ModelSpec
+    added_ids: tuple[Sequence[int], Sequence[int]] = (), ()  # special tokens that an encoder puts around a text
 
     forward = run_forward
-    embed = embed_rows
+    sketch_gradients = sketch_gradients
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> LanguageModel:
@@ -255,7 +257,7 @@ def load_embedder(spec: EmbedderSpec, *, device: str = "cpu") -> Module:
 
 
 def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
-    """Load the body of a masked language model; `openended_before` and `openended_after` hold its special tokens."""
+    """Load the body of a masked language model."""
     import torch
     from transformers import AutoModel
 
@@ -268,10 +270,10 @@ def load_masked(spec: ModelSpec, *, device: str = "cpu") -> LanguageModel:
     limits = [n for n in (spec.context_length(), slow.model_max_length) if n is not None and n < 10**9]
     model = model.to(device).eval().requires_grad_(requires_grad=False)
     pack_layers(model)
-    model.openended_before, model.openended_after = tokenizers.find_added_ids(slow)
     tokenizer = load_tokenizer(spec)
     check_ids(spec.path, tokenizer.vocabulary(), int(model.get_input_embeddings().weight.shape[0]))
     return LanguageModel(
         model=model, tokenizer=tokenizer, device=torch.device(device), dtype=getattr(torch, spec.dtype), spec=spec,
         eos_ids=tokenizer.eos_ids, vocab_size=int(model.config.vocab_size), context_length=min(limits, default=None),
+        added_ids=tokenizers.find_added_ids(slow),
     )  # fmt: skip

@@ -28,10 +28,10 @@ from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
-from openended.harness.models.backend import EmbeddingRequest
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.forward import ForwardRow, Pool, run_forward
 from openended.harness.models.onednn import OnednnConv1D, OnednnLinear, pack_layers
+from openended.harness.models.requests import EmbeddingRequest
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.transformers import LanguageModel, TextTokenizer, load_model
 from openended.metrics.eps_ppl import eps_ppl

@@ -18,18 +18,19 @@ from openended.harness.models import (
     LanguageModel,
     ModelSpec,
     Turns,
-    compute_token_nll,
     load_model,
     load_template,
     load_tokenizer,
     tokenize_texts,
 )  # fmt: skip
+from openended.harness.models.score import compute_token_nll
 from openended.harness.models.transformers import load_embedder
 from openended.metrics.vendi import vendi
 from tests.helpers import embed_one, generation, ragged, scoring
 from tests.lazy import torch
 
 MODELS = ("smollm2", "gemma3")
+
 TOKENIZERS = ("deepseek_v3", "gemma3", "gptoss", "llama2", "llama3", "llama3_1", "qwen3")
 TEXTS = (
     "Hello world.\n\n  It is 12,345 naïve words — 漢字 and 😀.", " a leading space", "def f(x):\n\treturn x  # tab", "a", "",

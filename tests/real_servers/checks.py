@@ -10,7 +10,7 @@ import torch
 
 from openended.harness.backends.vllm.rows import TextSampler, make_group, make_order
 from openended.harness.decoders.base import Prompt
-from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
+from openended.harness.models.requests import QStatisticsRequest, ScoringRequest
 
 NOISE, TRIALS = 1e-5, 512
 """How far logits are moved (the engine's depart from the reference's by 6e-6), and how often."""

@@ -22,7 +22,7 @@ from openended.harness.core import Generation, Ragged, load_members
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Dry, Greedy, MinP, Mirostat, Nucleus, TopK, Typical
 from openended.harness.models import ModelSpec
-from openended.harness.models.backend import QStatisticsRequest, ScoringRequest
+from openended.harness.models.requests import QStatisticsRequest, ScoringRequest
 from openended.harness.storage.rows import Row, RowFile
 from tests.real_servers.checks import Table, compare_losses, compare_statistics, is_near_tie
 

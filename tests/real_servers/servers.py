@@ -28,7 +28,7 @@ from openended.harness.backends.transformers import load_backend
 from openended.harness.core import DataError, Generation, Ragged
 from openended.harness.decoders.base import GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.sampling import Ancestral, Greedy, MinP, Nucleus
-from openended.harness.models.backend import ScoringRequest
+from openended.harness.models.requests import ScoringRequest
 from openended.harness.models.spec import ModelSpec, find_assets_folder
 from tests.real_servers.checks import Table, compare_losses
 

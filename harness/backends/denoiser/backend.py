@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openended.harness import models
 from openended.harness.backends.denoiser.denoising import DenoisingDecoder, Llada, Mdlm
-from openended.harness.core import Advance, CausalModel, DataError, DeviceMap, Json, SpecError, model, option, ranged
+from openended.harness.core import Advance, DataError, DeviceMap, Json, SpecError, model, option, ranged
 from openended.harness.decoders import Decoder, Emit, GenerationRequest
 from openended.harness.generation import generate_texts
 from openended.harness.models import Ability, ModelSpec, load_tokenizer, tokenizer_digest
@@ -131,7 +131,7 @@ def find_mask_id(spec: DenoiserSpec) -> int | None:
     return vocabulary[names[0]] if names else None
 
 
-class DenoiserBackend(models.TokenizedModel):
+class DenoiserBackend(models.Backend):
     """A denoiser in memory."""
 
     def __init__(self, spec: DenoiserSpec, model: Any, device: str) -> None:  # noqa: ANN401 - a torch module
@@ -189,7 +189,7 @@ class DenoiserBackend(models.TokenizedModel):
                 )
             before, after = (tuple(self.tokenizer.encode(part)) for part in parts)
             prompts[number] = replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
-        generate_texts(cast("CausalModel", self), replace(request, prompts=prompts), emit, advance, denoise_texts)
+        generate_texts(self, replace(request, prompts=prompts), emit, advance, denoise_texts)
 
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:

@@ -7,7 +7,7 @@ step.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -20,38 +20,22 @@ from openended.harness.decoders import Emit, GenerationRequest, Prompt, forbid_e
 from openended.harness.generation import build_generation
 from openended.harness.models import describe_broken_weights
 
+if TYPE_CHECKING:
+    from openended.harness.backends.denoiser.backend import DenoiserBackend
+
 _LOGITS = 1 << 23  # numbers of float64 held at once: 64 MiB
 _LANE, _GUMBEL_LANE = "denoise", "denoise-gumbel"
-
-
-class Denoiser(Protocol):
-    """A model that proposes a token for every position from all others."""
-
-    device: torch.device
-    """Device of ids and logits."""
-    vocab_size: int
-    """Size of the logits."""
-    mask_id: int
-    """The mask token; -1 for models without one."""
-    context_length: int | None
-    """Number of positions; None if unlimited."""
-    eos_ids: tuple[int, ...]
-    """Ids of the end-of-text tokens."""
-    block_size: int | None
-    """Tokens of a block, if the model reads the blocks up to the present one alone."""
-
-    def denoise(self, ids: Tensor, noise_level: float) -> Tensor:
-        """Return the logits (B, L, V) of token ids (B, L); `noise_level` is -log alpha."""
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`."""
 
 
 class Canvas:
     """The texts of a batch while they are filled; all have prompts and suffixes of equal lengths."""
 
     def __init__(
-        self, lm: Denoiser, decoder: denoising.DenoisingDecoder, prompts: Sequence[Prompt], request: GenerationRequest
+        self,
+        lm: "DenoiserBackend",
+        decoder: denoising.DenoisingDecoder,
+        prompts: Sequence[Prompt],
+        request: GenerationRequest,
     ) -> None:
         self.lm, self.decoder, self._prompts, self._seed = lm, decoder, prompts, request.seed
         self._min_length, length = request.min_new_tokens, request.max_new_tokens
@@ -135,9 +119,7 @@ class Canvas:
         """Return drawn tokens and their probabilities on the CPU; raise if their logits are not finite."""
         arrays = core.copy_to_host(tokens, probs, is_broken)
         if arrays[2].any():
-            raise core.DataError(
-                describe_broken_weights(cast("core.CausalModel", self.lm), "its logits are not finite")
-            )
+            raise core.DataError(describe_broken_weights(self.lm, "its logits are not finite"))
         return torch.from_numpy(arrays[0]), torch.from_numpy(arrays[1])
 
     def propose(self, logits: Tensor) -> Tensor:
@@ -275,10 +257,10 @@ STEPS: Mapping[type[denoising.DenoisingDecoder], Callable[[Canvas, int, int], No
 
 
 def denoise_texts(
-    model: object, decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit, advance: core.Advance
-) -> None:
+    lm: "DenoiserBackend", decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit,
+    advance: core.Advance,
+) -> None:  # fmt: skip
     """Fill the texts of a request; prompts and suffixes stay as they are."""
-    lm = cast("Denoiser", model)  # decoders are typed for causal models
     length = request.max_new_tokens
     do_step = STEPS[type(decoder)]
     with torch.inference_mode():

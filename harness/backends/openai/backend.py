@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from openended.harness import core, models
 from openended.harness.backends.openai import replies
@@ -22,9 +22,9 @@ from openended.harness.backends.openai.dialects import CompletionRequest, Sampli
 from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
-from openended.harness.core import Advance, DataError, DeviceMap, Generation, Ragged, SpecError
+from openended.harness.core import Advance, DataError, DeviceMap, Generation, SpecError
 from openended.harness.decoders import Decoder, Emit, GenerationRequest, Prompt
-from openended.harness.models import TextTokenizer, load_tokenizer, plan_scoring
+from openended.harness.models import ForwardRow, Pool, TextTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     import httpx
@@ -46,8 +46,8 @@ class RemoteDevice:
 class EndpointTrust:
     """Identity and probe results of the endpoints of one served model."""
 
-    def __init__(self, spec: ServerSpec, served: ServedModel, tokenizer: TextTokenizer | None) -> None:
-        self.spec, self.served, self.tokenizer = spec, served, tokenizer
+    def __init__(self, lm: "ServerBackend") -> None:
+        self.lm, self.spec = lm, lm.spec
         self.infos: dict[int, ServerInfo] = {}  # index of an endpoint → the information it gave about itself
         self._reports: dict[str, ProbeReport] = {}  # decoder → what the probe found at the first endpoint
         self._last = ""
@@ -58,12 +58,6 @@ class EndpointTrust:
     def context(self) -> int | None:
         """Context length of the model; None if no endpoint reports it."""
         return min((f.context for f in self.infos.values() if f.context is not None), default=None)
-
-    def open_session(self, client: Client, endpoints: Sequence[int]) -> ServerSession:
-        """Return the session for requests to these endpoints."""
-        return ServerSession(
-            client, self.spec.server_dialect, self.served, endpoints, self.tokenizer, note_model=self.note_model
-        )
 
     def note_model(self, name: object) -> None:
         """Note the model that a reply names; mark the texts where replies name two."""
@@ -92,7 +86,7 @@ class EndpointTrust:
             "probe      %s: a few prompts with known answers, and samples that must fit its log-probabilities; one "
             "request per sample where the server takes no n (model.probe=false leaves it out)", self.spec.title
         )  # fmt: skip
-        probes = [Probe(self.open_session(client, [i]), decoder, self.infos[i].context) for i in endpoints]
+        probes = [Probe(ServerSession(client, self.lm, [i]), decoder, self.infos[i].context) for i in endpoints]
         reports = await asyncio.gather(*(probe.run() for probe in probes))
         for endpoint, report in zip(endpoints, reports, strict=True):
             if report.faults:
@@ -162,7 +156,7 @@ class EndpointTrust:
         return {"served": server_facts, "notes": notes}
 
 
-class ServerBackend(models.TokenizedModel):
+class ServerBackend(models.Backend):
     """A model that runs in a server."""
 
     def __init__(self, spec: ServerSpec, *, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
@@ -182,11 +176,14 @@ class ServerBackend(models.TokenizedModel):
             sends_ids=spec.server_dialect.takes_ids and not as_text, vocab_size=self.vocab_size, listed=spec.listed,
             end_ids=self.eos_ids,
         )  # fmt: skip
-        self.trust = EndpointTrust(spec, self.served, self.tokenizer)
+        self.trust = EndpointTrust(self)
 
     @property
-    def context_length(self) -> int | None:
+    def context_length(self) -> int | None:  # type: ignore[override] # of the engine that answers
         """Maximum length of a scored text: the server appends one token, which needs a position too."""
+        self.spec.demand("score")
+        if not self.trust.infos:
+            self._run_with_server(None)
         positions = self.trust.context
         return positions - 1 if positions is not None else None
 
@@ -208,8 +205,7 @@ class ServerBackend(models.TokenizedModel):
                 advance(max(len(generation.token_ids), 1))
 
         async def work(server: ServerSession) -> None:
-            longest = max((len(self.bos_prefix(p.token_ids)) + len(p.token_ids) for p in prompts), default=0)
-            decoder.check_context_length(self.trust.context, request.max_new_tokens, longest)
+            self.check_request(request, self.trust.context)
             await run_concurrently(prompts, partial(generate_text, server), server.workers)
 
         self._run_with_server(decoder, work)
@@ -240,36 +236,34 @@ class ServerBackend(models.TokenizedModel):
             prompt.example_id, prompt.sample, written.text, written.ids, written.stop, float("nan"), written.reasoning
         )
 
-    def score(self, request: models.ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """Return -log p of the continuations' tokens in nats, from the server's log-probabilities of a given text."""
-        self.spec.demand("score")
-        results: list[Ragged] = []
+    def forward(
+        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: core.F64 | None, batch_size: int,
+        advance: Advance | None = None,
+    ) -> None:  # fmt: skip
+        """Read texts: `nll` gets -log p of the tokens from the server's log-probabilities of given texts."""
+        del rows, pool, batch_size  # a server batches by itself, and embeds nothing
 
-        async def work(server: ServerSession) -> None:
-            jobs, out = plan_scoring(self, request)
+        def record_row(number: int, log_probs: core.F64) -> None:
+            job = jobs[number]
+            scored = -log_probs[job.first :]
+            cast("core.F64", nll)[job.out : job.out + len(scored)] = scored
+            if advance is not None and job.row >= 0:
+                advance(1)
 
-            def record_row(number: int, log_probs: core.F64) -> None:
-                job = jobs[number]
-                scored = -log_probs[job.first :]
-                out.values[job.out : job.out + len(scored)] = scored
-                if advance is not None and job.row >= 0:
-                    advance(1)
+        ids = [tuple(job.ids.tolist()) for job in jobs]
+        self._run_with_server(None, lambda server: server.read_rows(ids, record_row))
 
-            rows = [tuple(job.ids.tolist()) for job in jobs]
-            await server.read_rows(rows, record_row)
-            results.append(out)
-
-        self._run_with_server(None, work)
-        return results[0]
-
-    def _run_with_server(self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]]) -> None:
+    def _run_with_server(
+        self, decoder: Decoder | None, work: Callable[[ServerSession], Awaitable[None]] | None = None
+    ) -> None:
         """Run `work` with the checked endpoints in a separate thread, because the caller may have an event loop."""
         from anyio.from_thread import start_blocking_portal
 
         async def main() -> None:
             async with self.client() as client:
                 endpoints = await self.trust.check_endpoints(client, decoder)
-                await work(self.trust.open_session(client, endpoints))
+                if work is not None:
+                    await work(ServerSession(client, self, endpoints))
 
         with start_blocking_portal() as portal:
             portal.call(main)

@@ -5,14 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness.backends.openai import replies
 from openended.harness.backends.openai.client import Client, clean_line, run_concurrently
-from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest, Dialect, ServedModel
+from openended.harness.backends.openai.dialects import DIALECTS, CompletionRequest
 from openended.harness.backends.openai.replies import Listing, Reply, Token, read_reply
 from openended.harness.core import F64, DataError, Json
-from openended.harness.models import TextTokenizer, TokenizedModel
+
+if TYPE_CHECKING:
+    from openended.harness.backends.openai.backend import ServerBackend
 
 Reader = Callable[[Reply], Any]
 COPIES = 256  # maximum number of draws per request
@@ -104,23 +106,20 @@ def _clean_name(value: Any) -> str | None:  # noqa: ANN401
 
 
 @dataclass
-class ServerSession(TokenizedModel):
+class ServerSession:
     """Sends requests to one endpoint, or to several in order when the first fails."""
 
     client: Client
-    dialect: Dialect
-    served: ServedModel
+    lm: "ServerBackend"
     endpoints: Sequence[int]
-    tokenizer: TextTokenizer | None = None
     copies: bool = True
     """The server honors the number of draws per request; set to false once it refused it or a reply had fewer."""
     most: int | None = None
     """Maximum number of tokens that the server lists; None until the first listing was requested."""
     named: bool = False  # replies have no token ids, so tokens are read from the listings
-    note_model: Callable[[Any], None] = lambda _: None  # takes the model that each reply names
 
     def __post_init__(self) -> None:
-        self.eos_ids = self.served.end_ids
+        self.served, self.tokenizer, self.dialect = self.lm.served, self.lm.tokenizer, self.lm.spec.server_dialect
 
     @property
     def workers(self) -> int:
@@ -132,7 +131,7 @@ class ServerSession(TokenizedModel):
 
     def encode_prompt(self, text: str) -> tuple[int, ...]:
         """Return the token ids of a text with the prefix that the model expects; empty without a tokenizer."""
-        return self.read_ids(self.encode(text)) if self.tokenizer is not None else ()
+        return self.lm.read_ids(self.lm.encode(text)) if self.tokenizer is not None else ()
 
     async def send(
         self, request: CompletionRequest, endpoints: Sequence[int] | None = None, read: Reader = lambda reply: reply
@@ -141,7 +140,7 @@ class ServerSession(TokenizedModel):
 
         def check(value: Any) -> Any:  # noqa: ANN401 - JSON
             reply = read_reply(self.dialect, self.served, request, value)
-            self.note_model(reply.json.get("model"))
+            self.lm.trust.note_model(reply.json.get("model"))
             return read(reply)
 
         return await self.client.post(
@@ -211,7 +210,7 @@ class ServerSession(TokenizedModel):
 
         async def read_row(number: int) -> None:
             ids = rows[number]
-            inside = ids[0 if self.bos_prefix(ids) else len(self.bos_prefix(())) :]
+            inside = ids[0 if self.lm.bos_prefix(ids) else len(self.lm.bos_prefix(())) :]
             text = self.tokenizer.decode(inside) if self.tokenizer is not None and not self.served.sends_ids else ""
             request = CompletionRequest(ids=ids, text=text, max_tokens=1, echo=True)
             read = partial(replies.read_prompt_log_probs, self.dialect, self.served, request)

@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from logging.handlers import BufferingHandler
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,12 +123,8 @@ class Worker:
     def describe_model(self, model: RemoteModelRef) -> dict[str, Any]:
         """Return the fields of a `LanguageModel` that are known without its weights."""
         lm = self._load(model)
-        stand_in = SimpleNamespace(
-            **{name: list(getattr(lm.model, name, ())) for name in ("openended_before", "openended_after")}
-        )
-        facts: dict[str, Any] = getattr(lm, "provenance", dict)()
-        names = ("device", "dtype", "eos_ids", "vocab_size", "context_length")
-        return {"model": stand_in, "facts": facts, **{name: getattr(lm, name) for name in names}}
+        names = ("device", "dtype", "eos_ids", "vocab_size", "context_length", "added_ids")
+        return {"model": None, "facts": lm.provenance(), **{name: getattr(lm, name) for name in names}}
 
     def generate(
         self, model: RemoteModelRef, companions: Mapping[str, RemoteModelRef], request: GenerationRequest

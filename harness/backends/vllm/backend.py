@@ -5,20 +5,20 @@ import logging
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from openended.harness import core, models
 from openended.harness.backends.vllm.rows import KEY, TextOrder, make_group, make_order
 from openended.harness.backends.vllm.spec import VllmSpec, find_version
-from openended.harness.core import Advance, DataError, NextToken, Ragged, SpecError
+from openended.harness.core import F64, Advance, DataError, NextToken, SpecError
 from openended.harness.decoders import Emit, GenerationRequest, Prompt, QTable
 from openended.harness.generation import build_generation, build_next_token, check_rows
-from openended.harness.models import QStatisticsRequest, ScoringRequest
+from openended.harness.models import ForwardRow, Pool, QStatisticsRequest
 
 log = logging.getLogger(__name__)
 _ADAPTER = "openended.harness.backends.vllm._adapter"
@@ -37,7 +37,7 @@ _RESUME = "finished texts are kept; repeat the command to resume"
 class EngineRequest(NamedTuple):
     """A sequence for the engine."""
 
-    ids: tuple[int, ...]  # token ids that it reads; never empty
+    ids: Sequence[int]  # token ids that it reads; never empty
     max_tokens: int = 1  # tokens to make at most
     end_ids: tuple[int, ...] = ()  # tokens that end it
     order: TextOrder | None = None  # what the logits processor does with it; None: nothing
@@ -196,7 +196,7 @@ def build_engine_options(spec: VllmSpec, names: set[str]) -> dict[str, Any]:
     return options | dict(spec.engine)
 
 
-class VllmBackend(models.TokenizedModel):
+class VllmBackend(models.Backend):
     """A model that vLLM runs; an engine starts when it is first needed, and is kept."""
 
     def __init__(self, spec: VllmSpec, device: str) -> None:
@@ -218,7 +218,7 @@ class VllmBackend(models.TokenizedModel):
         return self._engines[0]
 
     @property
-    def context_length(self) -> int | None:
+    def context_length(self) -> int | None:  # type: ignore[override] # of the engine that answers
         """Maximum length of a scored text: vLLM makes one token after it, which needs a position too."""
         return self.engine.context_length - 1
 
@@ -234,9 +234,7 @@ class VllmBackend(models.TokenizedModel):
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
         """Continue every prompt; a text depends on (seed, example id, sample), prompt, decoder and the logits."""
         self.spec.demand("generate", request.decoder)
-        prompts = [replace(p, token_ids=self.read_ids(p.token_ids)) for p in request.prompts]
-        longest = max((len(p.token_ids) for p in prompts), default=0)
-        request.decoder.check_context_length(self.engine.context_length, request.max_new_tokens, longest)
+        prompts = self.check_request(request, self.engine.context_length).prompts
         group = make_group(request, self.eos_ids)
 
         def finish(number: int, result: EngineResult) -> None:
@@ -246,27 +244,27 @@ class VllmBackend(models.TokenizedModel):
             if advance is not None:
                 advance(len(result.ids) + result.ended)
 
-        orders = (
-            EngineRequest(p.token_ids, request.max_new_tokens, self.eos_ids, make_order(group, p)) for p in prompts
-        )
+        texts = (make_order(group, replace(p, token_ids=self.read_ids(p.token_ids))) for p in prompts)
+        orders = (EngineRequest(order["prompt"], request.max_new_tokens, self.eos_ids, order) for order in texts)
         self._run(orders, finish)
         self._wrote = True
 
-    def score(self, request: ScoringRequest, advance: Advance | None = None) -> Ragged:
-        """Return -log p of the continuations' tokens in nats, from the log-probabilities of given tokens."""
+    def forward(
+        self, jobs: Sequence[ForwardRow], *, rows: int, pool: Pool | None, nll: F64 | None, batch_size: int,
+        advance: Advance | None = None,
+    ) -> None:  # fmt: skip
+        """Read texts: `nll` gets -log p of the tokens from vLLM's log-probabilities of given texts."""
+        del rows, pool, batch_size  # vLLM batches by itself, and embeds nothing
         self._wrote = False
-        jobs, out = models.plan_scoring(self, request)
 
         def finish(number: int, result: EngineResult) -> None:
             job = jobs[number]
             values = result.log_probs[job.first - 1 :]
-            out.values[job.out : job.out + len(values)] = [-value for value in values]
+            cast("F64", nll)[job.out : job.out + len(values)] = [-value for value in values]
             if advance is not None and job.row >= 0:
                 advance(1)
 
-        self._run((EngineRequest(tuple(job.ids.tolist()), score=True) for job in jobs), finish)
-        models.check_finite(out.values, f"token losses of {self.spec.title}")
-        return out
+        self._run((EngineRequest(job.ids.tolist(), score=True) for job in jobs), finish)
 
     def q_statistics(self, request: QStatisticsRequest, advance: Advance | None = None) -> list[NextToken]:
         """Compute the statistics of each decoder's Q: the human tokens are forced, and whole rows of logits read."""

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openended.harness.core import I64, CausalModel, copy_to_device
-from openended.harness.models import check_logits, rescale_logits
+from openended.harness.core import I64, copy_to_device
+from openended.harness.models import LanguageModel, check_logits, rescale_logits
 
 TILE = 4
 """Rows are filled up to a multiple of it on CPU."""
@@ -40,7 +40,7 @@ class CacheRunner(ABC):
     ragged = True
     """True where rows may have different lengths; else all rows are started together, with prompts of one length."""
 
-    def __init__(self, lm: CausalModel, rows: int) -> None:
+    def __init__(self, lm: LanguageModel, rows: int) -> None:
         self._lm, self._device = lm, lm.device
         self.lengths = np.zeros(rows, dtype=np.int64)
         """Positions that each row holds."""

@@ -13,11 +13,17 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from openended.harness.core import CausalModel, DataError, shorten_error
+from openended.harness.core import DataError, shorten_error
 from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
 from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
-from openended.harness.models import check_device, describe_broken_weights, is_batch_invariant, is_out_of_memory
+from openended.harness.models import (
+    LanguageModel,
+    check_device,
+    describe_broken_weights,
+    is_batch_invariant,
+    is_out_of_memory,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +39,12 @@ CHECKED = 16  # room for the check of a model before it is first run
 TRIED = (3, 40)  # rows with which the logits of one alone are compared
 
 
-def make_runner(lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
+def make_runner(lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
     """Make a runner for `rows` sequences of at most `length` positions; with `once` they are never extended."""
     return _make_runner_of_kind(choose_runner_kind(lm), lm, rows, length, once=once)
 
 
-def choose_runner_kind(lm: CausalModel) -> Kind:
+def choose_runner_kind(lm: LanguageModel) -> Kind:
     """Return the first kind of runner whose steps agree with the model's full pass; the answer is cached."""
     if lm.model in RUNNER_KINDS:
         return RUNNER_KINDS[lm.model]
@@ -70,7 +76,7 @@ def choose_runner_kind(lm: CausalModel) -> Kind:
     raise DataError(f"model {lm.spec.title}: the family {family} cannot be run from left to right: {reasons[-1]}")
 
 
-def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
+def _make_runner_of_kind(kind: Kind, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
     if kind == "reread":
         return RereadRunner(lm, rows, length)
     if kind == "fixed" and takes_ragged_rows(lm.model):
@@ -78,7 +84,7 @@ def _make_runner_of_kind(kind: Kind, lm: CausalModel, rows: int, length: int, *,
     return SameLengthRunner(lm, rows, length, once=once)
 
 
-def _run_full_pass(lm: CausalModel) -> tuple[Tensor, Tensor]:
+def _run_full_pass(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     """Return test tokens (1, t) and the float32 logits of the model's own forward pass over them (t, V)."""
     size = _FIRST + _STEPS if lm.context_length is None else min(_FIRST + _STEPS, lm.context_length)
     # Distinct tokens across the vocabulary; the first ids are often special tokens.
@@ -91,7 +97,7 @@ def _run_full_pass(lm: CausalModel) -> tuple[Tensor, Tensor]:
     return ids, logits
 
 
-def measure_difference(lm: CausalModel, runner: CacheRunner, ids: Tensor, full_logits: Tensor) -> float:
+def measure_difference(lm: LanguageModel, runner: CacheRunner, ids: Tensor, full_logits: Tensor) -> float:
     """Return the distance between logits of single steps and of one pass, relative to the norm of the centered logits.
 
     Float32 uses the maximum over positions. In half precision, rounding can flip a near-tie (for example of a router)
@@ -107,7 +113,7 @@ def measure_difference(lm: CausalModel, runner: CacheRunner, ids: Tensor, full_l
     return float(value) if bool(torch.isfinite(differences).all()) else float("inf")
 
 
-def depends_on_batch(lm: CausalModel) -> bool:
+def depends_on_batch(lm: LanguageModel) -> bool:
     """Return whether a text can depend on the other texts of its batch.
 
     On an accelerator always: attention is padded, and its kernels change with the number of rows. On a CPU never where

@@ -16,9 +16,8 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, grouped_mm_expe
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from openended.harness.core import CausalModel
 from openended.harness.generation.kv_cache import base
-from openended.harness.models import get_body
+from openended.harness.models import LanguageModel, get_body
 
 Module = Any  # a model of transformers, or a layer of one
 NAME = "openended_rows"  # name of our attention and our experts in transformers' registries
@@ -45,7 +44,7 @@ def takes_ragged_rows(model: Module) -> bool:
 class GeneralRunner(base.CacheRunner):
     """Runs any model of transformers with our attention, on rows of any lengths."""
 
-    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         super().__init__(lm, rows)
         layers = lm.model.config.get_text_config(decoder=True).num_hidden_layers
         self.keys = base.KeyValues(layers, rows, length, padded=lm.device.type != "cpu", once=once)

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from openended.harness.core import CausalModel, copy_to_device
+from openended.harness.core import copy_to_device
 from openended.harness.generation.kv_cache.base import CacheRunner
-from openended.harness.models import get_body
+from openended.harness.models import LanguageModel, get_body
 
 
 class RereadRunner(CacheRunner):
     """Reads the whole text again at each step; keeps the token ids and nothing else."""
 
-    def __init__(self, lm: CausalModel, rows: int, length: int) -> None:
+    def __init__(self, lm: LanguageModel, rows: int, length: int) -> None:
         super().__init__(lm, rows)
         self._body = get_body(lm.model)
         self._ids = torch.zeros((rows, length), dtype=torch.int64, device=self._device)
@@ -60,7 +60,7 @@ class SameLengthRunner(CacheRunner):
 
     ragged = False
 
-    def __init__(self, lm: CausalModel, rows: int, length: int, *, once: bool = False) -> None:
+    def __init__(self, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> None:
         super().__init__(lm, rows)
         self._once, self._room, self._body = once, length, get_body(lm.model)
         self._cache: Any = None

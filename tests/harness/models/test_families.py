@@ -18,7 +18,8 @@ from openended.harness.generation.contrastive import ContrastiveSearch
 from openended.harness.generation.kv_cache import choose
 from openended.harness.generation.kv_cache.choose import make_runner
 from openended.harness.generation.kv_cache.general import GeneralRunner
-from openended.harness.models import ModelSpec, compute_token_nll, families, load_model
+from openended.harness.models import ModelSpec, families, load_model
+from openended.harness.models.score import compute_token_nll
 from tests.harness.generation.models import wrap
 from tests.harness.models.tiny_families import how, table, tiny_config, tiny_family
 from tests.helpers import generation, q_request, ragged, scoring, tiny_model

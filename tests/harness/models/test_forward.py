@@ -12,9 +12,9 @@ from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import DataError, ExtraNotInstalled, Ragged, SpecError
 from openended.harness.models import embedder as f, failures, finetune_classifier, score, tokenizer as tokenizers_
-from openended.harness.models.backend import GradientRequest, ScoringRequest
 from openended.harness.models.failures import check_finite, check_logits
 from openended.harness.models.forward import ForwardRow, Pool, is_batch_invariant, run_forward
+from openended.harness.models.requests import GradientRequest, ScoringRequest
 from openended.harness.models.score import plan_scoring, sketch_gradients, split_columns
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer
@@ -61,9 +61,7 @@ def masked() -> Any:
         vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=CONTEXT,
     )  # fmt: skip
-    made = _wrap(BertModel(config))
-    made.model.openended_before, made.model.openended_after = [1], [2]
-    return made
+    return replace(_wrap(BertModel(config)), added_ids=([1], [2]))
 
 
 def nll_of(lm: Any, prompts: Ragged, texts: Ragged, **options: Any) -> Ragged:

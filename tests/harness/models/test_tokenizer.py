@@ -300,7 +300,7 @@ def test_a_masked_embedder_reads_texts_without_the_padding_of_its_file(tmp_path)
     vectors = []
     for embedder in (clean, saved):
         lm = load_embedder(embedder)
-        assert (lm.model.openended_before, lm.model.openended_after) == ([], [])
+        assert lm.added_ids == ([], [])
         rows = tokenization.tokenize_texts(lm.tokenizer, ["a", "a text of more than four tokens"])
         vectors.append(embed_one(lm, embedder, ragged([[], []]), rows, batch_size=2).vectors)
     np.testing.assert_array_equal(*vectors)

@@ -46,7 +46,7 @@ def probe(fake, decoder, work=None, *, direct=True, **options):
 
     async def main() -> ProbeReport:
         async with backend.client() as client:
-            server = kind(client, backend.spec.server_dialect, backend.served, [0], backend.tokenizer)
+            server = kind(client, backend, [0])
             server.fake = fake  # type: ignore[attr-defined]
             made = Probe(server, decoder, 512)
             await (made.run() if work is None else work(made))
