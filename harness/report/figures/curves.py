@@ -9,7 +9,7 @@ import numpy as np
 
 from openended.harness.core import F64
 from openended.harness.report.analysis.paired import Z
-from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first
 from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR
 from openended.harness.results import Results, System, SystemValue, find_human_value, group_systems
 
@@ -39,8 +39,6 @@ def show_divergence(part: Part) -> Plot | None:
                 name = part.name("label", system.name)
                 curves.append((f"{name} ({value.mean:.3f})", value, average_curves(stored)))
                 break
-    if len(curves) > MOST:  # the best ones
-        curves = sorted(curves, key=lambda c: -c[1].mean)[:MOST]
     series = []
     for label, value, (x, mean, sd) in curves:
         common: dict[str, Any] = {"axes": value.axes, "like": value, "style": label}
@@ -76,7 +74,7 @@ def show_rank_frequency(part: Part) -> Plot | None:
         arrays = next(_read_arrays(part.results, value, "log_rank", "log_frequency"), None)
         return np.exp(np.stack(arrays)) if arrays is not None else None
 
-    values = [(s.name, value) for s in group_systems(part.values)[:MOST] if (value := s.value("zipf", "zipf"))]
+    values = [(s.name, value) for s in group_systems(part.values) if (value := s.value("zipf", "zipf"))]
     lines = [(name, value, points) for name, value in values if (points := read_points(value)) is not None]
     sides = {human.sources[0]: human for _, value, _ in lines if (human := find_human_value(part.values, value))}
     humans = [points for human in sides.values() if (points := read_points(human)) is not None]
@@ -92,7 +90,7 @@ def show_rank_frequency(part: Part) -> Plot | None:
 def show_entropy(part: Part) -> Plot | None:
     """Show the mean entropy of Q at each token of a text, with intervals of 95 % over prompts, averaged over seeds."""
     series = []
-    for system in group_systems(part.values)[:MOST]:
+    for system in group_systems(part.values):
         value = system.value("q_entropy", "q_entropy")
         stored = list(_read_arrays(part.results, value, "mean", "std_error", "texts"))
         size = min((len(mean) for mean, _, _ in stored), default=0)
@@ -108,7 +106,7 @@ def show_entropy(part: Part) -> Plot | None:
 
 def show_pr_curves(part: Part) -> Plot | None:
     """Show the precision-recall curve of every system, next to its divergence curve where MAUVE was measured."""
-    systems = [s for s in group_systems(part.values) if _read_pr_curve(part.results, s) is not None][:MOST]
+    systems = [s for s in group_systems(part.values) if _read_pr_curve(part.results, s) is not None]
     panels = []
     for name, read in (("precision-recall", _read_pr_curve), ("divergence", _read_divergence_curve)):
         curves = [(s, points) for s in systems if (points := read(part.results, s)) is not None]
@@ -123,7 +121,7 @@ def show_f_scores(part: Part) -> Plot | None:
     """Show F1/8 and F8 of both curves, and precision and recall by nearest neighbors, system by system."""
     from openended.metrics._mauve.scores import best_f
 
-    systems = [s for s in group_systems(part.values) if s.value(PR_CURVE, "f8") is not None][:MOST]
+    systems, note = keep_first([s for s in group_systems(part.values) if s.value(PR_CURVE, "f8") is not None])
 
     def read_means(metric: str, *keys: str) -> list[list[float]]:
         return [[value.mean if (value := s.value(metric, key)) else math.nan for key in keys] for s in systems]
@@ -152,7 +150,7 @@ def show_f_scores(part: Part) -> Plot | None:
             for column, (label, marker, line, color) in enumerate((QUALITY, DIVERSITY))
         ]  # fmt: skip
         panels.append(Panel(series, name, {"xticklabels": labels}))
-    return Plot(panels)
+    return Plot(panels, note)
 
 
 def _read_pr_curve(results: Results, system: System) -> tuple[F64, F64] | None:

@@ -10,7 +10,16 @@ from typing import Any
 
 from openended.harness import core, results as measured
 from openended.harness.report.analysis.lines import LEAST
-from openended.harness.report.figures.plot import Analysis, Declaration, Part, Plot, list_axes, matches
+from openended.harness.report.figures.plot import (
+    Analysis,
+    Declaration,
+    Part,
+    Plot,
+    drop_embedders,
+    limit_systems,
+    list_axes,
+    matches,
+)
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import name_files
@@ -65,7 +74,9 @@ def load_analysis(declaration: Declaration) -> Analysis:
 def split_values(results: Results, declaration: Declaration) -> Mapping[Any, Sequence[SystemValue]]:
     """Return what distinguishes the figures of a declaration → the values of each."""
     where = declaration.where
-    values = [i for i in results.values if not where or i.system != "model" or matches(list_axes(i), where)]
+    values = drop_embedders(
+        [i for i in results.values if not where or i.system != "model" or matches(list_axes(i), where)]
+    )
     if declaration.parts == "all":
         return {(): values}
     if declaration.parts == "task":
@@ -82,7 +93,8 @@ def build_plots(name: str, results: Results, layout: Layout, declaration: Declar
     plots: list[tuple[tuple[str, ...], Mapping[str, Plot]]] = []
     for key, values in split_values(results, declaration).items():
         shows = analysis(Part(results, layout, values, declaration))
-        plots += [(key, shows if isinstance(shows, Mapping) else {"": shows})] if shows else []
+        named = shows if isinstance(shows, Mapping) else {"": shows} if shows is not None else {}
+        plots += [(key, {end: limit_systems(plot) for end, plot in named.items()})] if named else []
     differ = [at for at, words in enumerate(zip(*(key for key, _ in plots), strict=True)) if len(set(words)) > 1]
     stems = name_files(name, [[key[at] for at in differ] for key, _ in plots])
     return {f"{stem}{end}": plot for stem, (_, ends) in zip(stems, plots, strict=True) for end, plot in ends.items()}

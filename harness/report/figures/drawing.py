@@ -109,13 +109,12 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
         _set_options(where, panel.options)
         if index % declaration.per_row == 0 and "outer" in panel.options:
             where.set_ylabel(escape_mathtext(panel.options["outer"]))
-    if plot.note:
+    has_legend = declaration.legend > 0 and add_legend(figure, declaration.legend, plot.note)
+    if plot.note and not has_legend:
         figure.supxlabel(plot.note, fontsize=7 if len(plot.note) < 200 else 5.5)
-    if declaration.legend:
-        add_legend(figure, declaration.legend)
     for panel, where in zip(panels, axes, strict=True):
         labels = [
-            (text, float(s.x[at]), float(s.y[at]), str({**looks.get(_identify(s), {}), **s.look}["color"]))
+            (text, float(s.x[at]), float(s.y[at]), str({**looks.get(s.identity, {}), **s.look}["color"]))
             for s in panel.series for at, text in s.texts
         ]  # fmt: skip
         if labels:
@@ -123,13 +122,9 @@ def draw_plot(plot: Plot, declaration: Declaration, styles: SystemStyles) -> Fig
     return figure
 
 
-def _identify(series: Series) -> str:
-    return series.style or series.label
-
-
 def find_look(series: Series, looks: Mapping[str, Any], panel: Panel) -> dict[str, Any]:
     """Return color, marker, dash and other options of a series."""
-    look = {**looks.get(_identify(series), choose_style(0)), **series.look}
+    look = {**looks.get(series.identity, choose_style(0)), **series.look}
     if series.mark == "line" and len(series.x) > CROWDED:
         look["marker"] = ""
     if series.mark == "curve":
@@ -147,7 +142,7 @@ def choose_looks(panels: Sequence[Panel], styles: SystemStyles, axes: Sequence[s
     """
     firsts: dict[str, Series] = {}
     for series in (s for panel in panels for s in panel.series if "color" not in s.look):
-        firsts.setdefault(_identify(series), series)
+        firsts.setdefault(series.identity, series)
     likes = {name: s.like for name, s in firsts.items() if s.like is not None}
     chosen = dict(zip(likes, styles.choose(list(likes.values())), strict=True))
     looks = {name: chosen.get(name) or choose_style(index) for index, name in enumerate(firsts)}
@@ -323,8 +318,8 @@ def create_panels(
     return figure, axes[:count]
 
 
-def add_legend(figure: Figure, most: int = 3) -> None:
-    """Put the legend of all panels under the figure, in at most `most` columns; make room for it."""
+def add_legend(figure: Figure, most: int = 3, note: str = "") -> bool:
+    """Put the legend of all panels under the figure, in at most `most` columns; return whether there is one."""
     entries: dict[str, Any] = {}
     for panel in figure.axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -336,8 +331,12 @@ def add_legend(figure: Figure, most: int = 3) -> None:
         columns = max(1, min(most, len(labels), fitting))
         rows = math.ceil(len(labels) / columns)
         lines = max(sum(map(len, wrapped[start : start + rows])) for start in range(0, len(labels), rows))
-        figure.set_figheight(figure.get_figheight() + LINE * lines)
-        figure.legend(handles, list(map("\n".join, wrapped)), loc="outside lower center", ncols=columns)
+        figure.set_figheight(figure.get_figheight() + LINE * (lines + bool(note)))
+        labels = list(map("\n".join, wrapped))
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, title=note or None, title_fontsize=6.5
+        )
+    return bool(handles)
 
 
 def draw_labels(figure: Figure, panel: Axes, labels: Sequence[tuple[str, float, float, str]]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, escape_mathtext
-from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first
 from openended.harness.report.tables.pictures import COLUMN, PAGE
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import group_by_options, group_systems
@@ -54,7 +54,7 @@ def show_similarity(part: Part) -> Plot | None:
         for arrays in part.results.list_arrays(system.value(SIMILARITY, SIMILARITY))
         if arrays.keys() >= {"between", "own"}
     ]
-    visible = sorted({number for number, _, _ in text_sets})[:MOST]
+    visible, note = keep_first(sorted({number for number, _, _ in text_sets}))
     if len(visible) < 2:
         return None
     matrix = average_by_system(text_sets, visible)
@@ -64,7 +64,9 @@ def show_similarity(part: Part) -> Plot | None:
     texts = [[f"{cosine:.2f}" if math.isfinite(cosine) else "" for cosine in row] for row in matrix]
     labels = [textwrap.fill(systems[number].name, LABEL_CHARACTERS) for number in visible]
     look: dict[str, Any] = {"cmap": "viridis", "bar": {"shrink": 0.8, "label": "mean cosine on the same prompt"}}
-    return show_cells(matrix, texts, ~(matrix > middle), labels, labels, size=(min(PAGE, size + 0.6), size), look=look)
+    return show_cells(
+        matrix, texts, ~(matrix > middle), labels, labels, size=(min(PAGE, size + 0.6), size), look=look, note=note
+    )
 
 
 def average_by_system(text_sets: Sequence[tuple[int, int, F64]], systems: Sequence[int]) -> F64:

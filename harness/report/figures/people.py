@@ -1,23 +1,20 @@
-"""Figures of human judgments: the discriminator of HUSE, the two parts of HUSE, and its stability."""
+"""Figures of human judgments: the discriminator of HUSE, and its stability."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from openended.harness import results as measured
-from openended.harness.core import F64
-from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first
 from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import name_files
-from openended.harness.results import Results, System, SystemValue
+from openended.harness.results import Results, System
 from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, draw_curve
 
 GRID = 160  # points per side of the picture of the regions
 MANY = 2000  # examples: above, the stability curves take too long for a report
 SIDES = ((False, "reference", "#2166ac", "s"), (True, "model", "#b2182b", "o"))
-TEMPERATURE = re.compile(r"(?:^|[ _,(])(?:t|temperature)=?\s*(\d+(?:\.\d+)?)")
 
 
 def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
@@ -35,18 +32,20 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
     return PairRatings.from_arrays(arrays), rule
 
 
-def _read_all(part: Part) -> dict[str, tuple[System, PairRatings, Rule]]:
-    """Return label → each system with its rated texts."""
-    systems = measured.group_systems([i for i in part.values if i.metric == "huse"])[:MOST]
+def _read_all(part: Part) -> tuple[dict[str, tuple[System, PairRatings, Rule]], str]:
+    """Return label → each system with its rated texts, and a note where there are more."""
+    systems, note = keep_first(measured.group_systems([i for i in part.values if i.metric == "huse"]))
     order = list(part.declaration.names.get("label", ()))
-    systems.sort(key=lambda system: order.index(system.name) if system.name in order else len(order))
-    return {part.name("label", s.name): (s, *rated) for s in systems if (rated := read_ratings(part.results, s))}
+    systems = sorted(systems, key=lambda system: order.index(system.name) if system.name in order else len(order))
+    rated = ((system, read_ratings(part.results, system)) for system in systems)
+    return {part.name("label", system.name): (system, *both) for system, both in rated if both is not None}, note
 
 
 def show_regions(part: Part) -> Plot | None:
     """Show human judgment against log-probability, one panel per system (HUSE Fig. 4)."""
-    rated = {name: (pairs, rule) for name, (_, pairs, rule) in _read_all(part).items()}
-    return Plot(build_regions(rated)) if rated else None
+    systems, note = _read_all(part)
+    rated = {name: (pairs, rule) for name, (_, pairs, rule) in systems.items()}
+    return Plot(build_regions(rated), note) if rated else None
 
 
 def build_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> list[Panel]:
@@ -76,103 +75,22 @@ def build_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> list[Panel]:
     return panels
 
 
-def show_parts(part: Part) -> Plot | None:
-    """Show the parts of HUSE with lines of equal HUSE = HUSE-Q + HUSE-D − 1 (HUSE Fig. 3).
-
-    Of several tasks, each has a color and a region of dominated systems, and points are labeled by their temperature.
-    """
-    items = [item for item in part.values if item.metric == "huse"]
-    first, second = (name.partition(".")[2] for name in part.declaration.metrics)
-    both = measured.select_systems_with_both(items, ("huse", first), ("huse", second))[:MOST]
-    points = [(part.name("label", s.name), x.mean, y.mean, x) for s, x, y in both]
-    return build_parts(points, find_task) if points else None
-
-
-def find_task(value: SystemValue) -> str:
-    """Return the task of rated texts: that of the run, or of texts rated alone the beginning of their file's name."""
-    if not value.is_judged_alone:
-        return value.axes.get("task", "")
-    stem = (
-        re.sub(r"\.\w+$", "", value.axes.get("judgments", "") or value.titles[0]).rpartition("/")[2].rpartition(":")[2]
-    )
-    return TEMPERATURE.sub("", stem).strip(" _-")
-
-
-def find_temperature(value: SystemValue) -> str:
-    """Return the temperature of a system: its option, or what its name says."""
-    if option := value.axes.get("decoder.temperature"):
-        return option
-    names = " ".join((*value.titles, value.fields.get("system", ""), value.axes.get("judgments", "")))
-    text = match[1] if (match := TEMPERATURE.search(names)) else ""
-    return f"{text[0]}.{text[1:]}" if text.isdecimal() and len(text) > 1 else text  # `t07` is 0.7
-
-
-def build_parts(points: Sequence[tuple[str, float, float, SystemValue]], find: Any) -> Plot:  # noqa: ANN401
-    """Build the panel of systems (name, one part, the other part, value); `find` returns the task of a value."""
-    every = np.array([(q, d) for _, q, d, _ in points])
-    bottom, top = min(-0.02, float(every.min()) - 0.05), max(1.05, float(every.max()) + 0.05)
-    series = []
-    for value in np.arange(0.2, 1.01, 0.2):
-        # On this line HUSE-D = value + 1 − HUSE-Q; it is named outside the axes at its end, where nothing overlaps.
-        line: dict[str, Any] = {"color": "#999999", "linestyle": ":", "linewidth": 0.7, "marker": ""}
-        ends = [bottom, top], [value + 1 - bottom, value + 1 - top]
-        series.append(Series(x=ends[0], y=ends[1], look=line | {"end": f"HUSE {value:.1f}"}))
-    tasks = list(dict.fromkeys(find(value) for *_, value in points))
-    for index, task in enumerate(tasks):
-        members = [point for point in points if find(point[3]) == task]
-        if len(tasks) > 1:
-            color = {"color": COLORS[index % len(COLORS)]}
-            hull = find_dominated([(q, d) for _, q, d, _ in members])
-            series.append(Series(mark="region", x=hull[:, 0], y=hull[:, 1], look=color))
-            neural = [point for point in members if find_temperature(point[3])]
-            others = [point for point in members if point not in neural]
-            for marker, systems in (("o", neural), ("s", others)):
-                texts = [(at, f"t={t}") for at, (*_, value) in enumerate(systems) if (t := find_temperature(value))]
-                x, y = [q for _, q, _, _ in systems], [d for _, _, d, _ in systems]
-                label = task if systems in (neural or others,) else ""
-                look = color | {"marker": marker}
-                series += [Series(mark="dots", x=x, y=y, label=label, texts=texts, look=look)] if systems else []
-        else:
-            series += [Series(mark="dots", x=[q], y=[d], label=name, like=value) for name, q, d, value in members]
-    return Plot([Panel(series, options={"xlim": (bottom, top), "ylim": (bottom, top)})])
-
-
-def find_dominated(points: Sequence[tuple[float, float]]) -> F64:
-    """Return the corners of the region of worse HUSE in the same proportion of HUSE-D to HUSE-Q as the points.
-
-    On a ray from the origin HUSE falls toward it, so the region is between the origin and the outermost points.
-    """
-    corners = np.array([(0.0, 0.0), *points])
-    order = np.argsort(np.arctan2(corners[1:, 1], corners[1:, 0]), kind="stable")
-    hull: list[Any] = [corners[0]]
-    for corner in corners[1:][order]:
-        while len(hull) > 2 and _turn(hull[-2], hull[-1], corner) <= 0:
-            hull.pop()
-        hull.append(corner)
-    return np.array(hull)
-
-
-def _turn(a: F64, b: F64, c: F64) -> float:
-    """Return a positive number where the path turns left at b."""
-    return float((b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0]))
-
-
 def show_stability(part: Part) -> Mapping[str, Plot]:
     """Show HUSE against the number of texts and of ratings per text, with 90 % intervals (HUSE Fig. 5).
 
     With the option `together`, all systems are in one figure; else each has its own, with HUSE-Q.
     """
-    systems = {name: entry for name, entry in _read_all(part).items() if entry[1].n <= MANY}
+    rated_systems, note = _read_all(part)
+    systems = {name: entry for name, entry in rated_systems.items() if entry[1].n <= MANY}
     rated = {name: (pairs, rule) for name, (_, pairs, rule) in systems.items()}
     draws = int(part.declaration.options.get("draws", 20))
     if part.declaration.options.get("together"):
-        values = [system.value("huse", "huse") for system, *_ in systems.values()]
-        labels = [f"{find_task(v)}, t={t}" for v in values if v is not None and (t := find_temperature(v))]
-        if len(set(labels)) == len(rated):  # temperatures tell the systems of each task apart
+        labels = [", ".join(part.name_group(system.items[0])) for system, *_ in systems.values()]
+        if len(set(labels)) == len(rated):  # the declared axes tell the systems apart
             rated = dict(zip(labels, rated.values(), strict=True))
-        return {"": Plot(build_stability(rated, draws=draws))} if rated else {}
+        return {"": Plot(build_stability(rated, draws=draws), note)} if rated else {}
     ends = name_files("", [[name] for name in rated])
-    plots = (Plot(build_stability({name: both}, draws=draws)) for name, both in rated.items())
+    plots = (Plot(build_stability({name: both}, draws=draws), note) for name, both in rated.items())
     return dict(zip(ends, plots, strict=True))
 
 

@@ -3,12 +3,13 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from openended.harness.core import SpecError, suggest
-from openended.harness.report.tables.selection import select_pairs
-from openended.harness.results import Layout, Pair, Results, SystemValue
+from openended.harness.report.tables.selection import find_name, list_options, select_pairs
+from openended.harness.results import Layout, Pair, Results, SystemValue, get_parent_axis
 
+T = TypeVar("T")
 MOST = 20  # systems that one figure can show distinctly
 FAR = 20  # times the smallest value: an axis is logarithmic from there on
 Mark = Literal[
@@ -38,6 +39,11 @@ class Series:
     look: Mapping[str, Any] = field(default_factory=dict)  # of matplotlib
     z: Any = None  # the matrix of cells and planes
     cells: Any = None  # the texts of cells, and whether each is dark
+
+    @property
+    def identity(self) -> str:
+        """What it shares with the series of its system."""
+        return self.style or self.label
 
 
 class Panel(NamedTuple):
@@ -136,13 +142,56 @@ class Part(NamedTuple):
         """Return the declared name of a value of an axis."""
         return self.declaration.names.get(axis, {}).get(value, value)
 
+    def name_group(self, item: SystemValue) -> list[str]:
+        """Return what the figure or its layout calls a system on the axes in the option `groups`, level by level."""
+        words = []
+        for axis in self.declaration.options.get("groups", ()):
+            names = self.declaration.names.get(axis) or self.layout.names.get(axis, {})
+            titles = dict(zip(("model", "decoder"), item.titles, strict=True))
+            name = find_name(names, axis, item.axes)
+            text = titles.get(axis, item.axes.get(axis, "")) if name is None else names[name]
+            words += text.format_map(list_options(axis, item.axes)).split(" | ")
+        return list(filter(None, words))
+
 
 Analysis = Callable[[Part], "Plot | Mapping[str, Plot] | None"]
+
+
+def keep_first(systems: Sequence[T]) -> tuple[Sequence[T], str]:
+    """Return the systems that one figure can show, and a note for it where that is not all."""
+    return systems[:MOST], f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else ""
+
+
+def limit_systems(plot: Plot) -> Plot:
+    """Keep the series of the systems that one figure can show."""
+    every = dict.fromkeys(s.identity for panel in plot.panels for s in panel.series if s.like is not None)
+    first, note = keep_first([*every])
+    panels = [
+        panel._replace(series=[s for s in panel.series if s.identity in first or s.identity not in every])
+        for panel in plot.panels
+    ]
+    return plot._replace(panels=panels, note="; ".join(filter(None, (plot.note, note))))
 
 
 def matches(axes: Mapping[str, str], where: Mapping[str, Any]) -> bool:
     """Return whether axes have the accepted values."""
     return all(axes.get(axis, "") in str(values).split("|") for axis, values in where.items())
+
+
+def drop_embedders(items: Sequence[SystemValue], *, all_metrics: bool = False) -> Sequence[SystemValue]:
+    """Return the values of a grid over embedders, those of metrics that read none (or of all) without this axis.
+
+    Of values that are equal then, the first is kept.
+    """
+    if len({item.axes.get("embedder") for item in items}) < 2:
+        return items
+    values: dict[Any, SystemValue] = {}
+    for item in items:
+        is_read = "embedder" in item.fields and not all_metrics
+        axes = {a: v for a, v in item.axes.items() if is_read or "embedder" not in (a, get_parent_axis(a))}
+        key = item.system, item.pair, item.signature, tuple(axes.items())
+        values.setdefault(key, dataclasses.replace(item, axes=axes))
+    return list(values.values())
 
 
 def list_axes(item: SystemValue) -> dict[str, str]:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from openended.harness.report.figures.plot import MOST, Panel, Part, Plot, Series, list_axes
+from openended.harness.report.figures.plot import Panel, Part, Plot, Series, keep_first, list_axes
 from openended.harness.report.tables.pictures import COLORS, choose_style
 from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import group_systems, read_embeddings, select_values
@@ -15,9 +15,9 @@ GRAY = {"color": "#999999", "marker": ".", "markersize": 4, "markeredgewidth": 0
 def show_texts(part: Part) -> Plot | None:
     """Show human texts and each system's in the plane of their embeddings, then the systems' values (P&R Fig. 2)."""
     pairs = select_pairs(part.values, part.metrics)
-    systems = [s for s in group_systems(part.values) if s.value(*pairs[0])][:MOST] if pairs else []
+    systems, note = keep_first([s for s in group_systems(part.values) if s.value(*pairs[0])] if pairs else [])
     order = list(part.declaration.names.get("label", ()))
-    systems.sort(key=lambda system: order.index(system.name) if system.name in order else len(order))
+    systems = sorted(systems, key=lambda system: order.index(system.name) if system.name in order else len(order))
     sides = [(s, both) for s in systems if (both := read_embeddings(part.results, s.items[0])) is not None]
     if not sides:
         return None
@@ -45,4 +45,4 @@ def show_texts(part: Part) -> Plot | None:
         bars.append(Series(mark="columns", x=x, y=y, label=title, look=look, axes=list_axes(sides[0][0].items[0])))
     names = [part.name("label", system.name) for system, _ in sides]
     ticks = {"xticklabels": names, "yticks": np.linspace(0, 1, 6), "grid": "y"}
-    return Plot([*panels, Panel(bars, "values", ticks)])
+    return Plot([*panels, Panel(bars, "values", ticks)], note)

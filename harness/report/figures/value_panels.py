@@ -1,18 +1,19 @@
 """Figures of printed values: by system, along a setting, two against each other, and the best of N settings."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from openended.harness import results as measured
+from openended.harness.core import F64
 from openended.harness.report.analysis.lines import LEAST, Line, group_into_lines, has_enough_numbers
-from openended.harness.report.figures.plot import FAR, MOST, Panel, Part, Plot, Series, list_axes
+from openended.harness.report.figures.plot import FAR, Panel, Part, Plot, Series, drop_embedders, keep_first, list_axes
 from openended.harness.report.tables.frame import arrow
-from openended.harness.report.tables.pictures import HUMAN_COLOR, HUMAN_STAR
+from openended.harness.report.tables.pictures import COLORS, HUMAN_COLOR, HUMAN_STAR
 from openended.harness.report.tables.selection import make_slug, select_pairs
-from openended.harness.results import CREATED, STAGE, STEP, SystemValue, find_human_value, is_readable
+from openended.harness.results import CREATED, STAGE, STEP, System, SystemValue, find_human_value, is_readable
 
 TITLES = {
     "max_new_tokens": "maximum length (tokens)", "max_length": "maximum length (tokens of the embedder)",
@@ -28,20 +29,24 @@ def format_title(item: SystemValue) -> str:
 
 
 def show_metrics(part: Part) -> Plot | None:
-    """Show all primary values: each system's mean with its interval, and the human value as a line."""
+    """Show all primary values: each system's mean with its interval, and the human value as a line.
+
+    Metrics of embeddings have a panel per embedder.
+    """
     chosen = []  # values of the systems, all values with these options, and the options
     for metric, key in dict.fromkeys((*select_pairs(part.values), *part.targets)):
-        for options, items in measured.group_by_options(part.values, metric).items():
+        for options, items in _group_by_options(part.values, metric):
             values = [i for i in items if i.system == "model" and i.key == key and math.isfinite(i.mean)]
             chosen += [(values, items, options)] if values else []
-    systems = [s for s in measured.group_systems(part.values) if any(math.isfinite(i.mean) for i in s.items)]
-    if not chosen or not systems:
+    alike = drop_embedders([item for values, *_ in chosen for item in values], all_metrics=True)
+    systems, note = keep_first(measured.group_systems(alike))
+    if not systems:
         return None
-    names = [system.name for system in systems[:MOST]]
-    ranks = {tuple(system.items[0].axes.items()): rank for rank, system in enumerate(systems[:MOST])}
+    names = [system.name for system in systems]
+    ranks = {_identify(system.items[0]): rank for rank, system in enumerate(systems)}
     panels = []
     for values, items, options in chosen:
-        visible = {rank: value for value in values if (rank := ranks.get(tuple(value.axes.items()))) is not None}
+        visible = {rank: value for value in values if (rank := ranks.get(_identify(value))) is not None}
         sides = {rank: find_human_value(items, value) for rank, value in visible.items()}
         centers = {rank: human.mean for rank, human in sides.items() if human and math.isfinite(human.mean)}
         is_gap = part.layout.gaps and values[0].direction == "match_human"
@@ -61,10 +66,25 @@ def show_metrics(part: Part) -> Plot | None:
         head = f"|Δ {values[0].title}| {arrow('lower')}" if is_gap else head
         title = "\n".join(filter(None, (head, *options.split(", "))))
         panels.append(Panel(series, f"{values[0].metric}.{values[0].key}", {"title": title}))
-    note = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
-    note = "; ".join(filter(None, (note, f"the first {MOST} of {len(systems)} systems" if len(systems) > MOST else "")))
+    line = "dashed line: the human text" if any(s.mark == "cross" for p in panels for s in p.series) else ""
     common: dict[str, Any] = {"yticklabels": names, "ylim": (len(names) - 0.5, -0.5)}
-    return Plot(panels, note, {"height": 0.52 + 0.17 * len(names), "panel": common})
+    changes = {"height": 0.52 + 0.17 * len(names), "panel": common}
+    return Plot(panels, "; ".join(filter(None, (line, note))), changes)
+
+
+def _identify(item: SystemValue) -> tuple[tuple[str, str], ...]:
+    """Return what tells systems apart in panels of one embedder each."""
+    return tuple((a, v) for a, v in item.axes.items() if "embedder" not in (a, measured.get_parent_axis(a)))
+
+
+def _group_by_options(items: Sequence[SystemValue], metric: str) -> Iterator[tuple[str, Sequence[SystemValue]]]:
+    """Yield the options of a metric and its embedder, where they differ, and the values without that axis."""
+    for options, members in measured.group_by_options(items, metric).items():
+        firsts = {i.axes.get("embedder", ""): i for i in members}
+        labels = dict(zip(firsts, measured.label_axis(list(firsts.values()), "embedder"), strict=True))
+        for embedder, of in measured.group_by(members, lambda i: i.axes.get("embedder", "")).items():
+            name = f"embedder={labels[embedder]}" if len(firsts) > 1 else ""
+            yield ", ".join(filter(None, (options, name))), of
 
 
 def show_columns(part: Part) -> Plot | None:
@@ -73,11 +93,11 @@ def show_columns(part: Part) -> Plot | None:
     The option `over` names axes that count like seeds, such as the one of the human texts.
     """
     over = {*part.declaration.options.get("over", ()), "task.texts"}
-    panels = []
+    panels, notes = [], dict[str, None]()
     for pair in select_pairs(part.values, part.metrics):
         items = [i for s in measured.group_systems(part.values) if (i := s.value(*pair)) and math.isfinite(i.mean)]
         groups = measured.group_by(items, lambda i: tuple(v for a, v in i.axes.items() if a not in over))
-        firsts = [group[0] for group in groups.values()][:MOST]
+        firsts, note = keep_first([group[0] for group in groups.values()])
         names = [part.name("label", name) for name in measured.label_systems(firsts, skip=over)]
         series = []
         for rank, (name, first, group) in enumerate(zip(names, firsts, groups.values(), strict=False)):
@@ -87,7 +107,8 @@ def show_columns(part: Part) -> Plot | None:
             series.append(Series(mark="columns", like=first, style=name, axes=list_axes(first), **at))
         ticks: dict[str, Any] = {"xticklabels": names}
         panels += [Panel(series, ".".join(pair), ticks | {"title": format_title(firsts[0])})] if series else []
-    return Plot(panels) if panels else None
+        notes[note] = None
+    return Plot(panels, "".join(notes)) if panels else None
 
 
 def show_sweeps(part: Part) -> Mapping[str, Plot]:
@@ -148,7 +169,7 @@ def show_sweep(
         by_metric += [(".".join(pair), lines)] if lines else []
     if not by_metric:
         return None
-    labels = list(dict.fromkeys(line.label for _, lines in by_metric for line in lines))[:MOST]
+    several = len({line.label for _, lines in by_metric for line in lines}) > 1
     sides = [i for i in items if i.system == "human" or (i.system == "ceiling" and axis == STEP)]
     swept = [value for _, lines in by_metric for line in lines for value, _ in line.points]
     far = not names and min(swept) > 0 and max(swept) / min(swept) >= FAR
@@ -158,7 +179,7 @@ def show_sweep(
         is_gap = part.layout.gaps and like.direction == "match_human"
         series = []
         others: dict[str, dict[float, float]] = {"human": {}, "human ceiling": {}}
-        for line in (line for line in lines if line.label in labels):
+        for line in lines:
             x, y = [value for value, _ in line.points], np.array([i.mean for _, i in line.points])
             targets = [human.mean if (human := find_human_value(sides, i)) else math.nan for _, i in line.points]
             if is_gap:
@@ -169,7 +190,7 @@ def show_sweep(
             below, above = np.transpose([i.reach for _, i in line.points])
             first = line.points[0][1]
             title = part.declaration.names.get("metric", {}).get(name, like.title) if "metric" in declared else ""
-            label = ", ".join(filter(None, (title, line.label if len(labels) > 1 or not title else "")))
+            label = ", ".join(filter(None, (title, line.label if several or not title else "")))
             series.append(Series(x=x, y=y, below=below, above=above, label=label, axes=list_axes(first), like=first))
         for (side, values), dash in zip(others.items(), ("--", ":"), strict=True):
             at, look = sorted(values), {"color": HUMAN_COLOR, "linestyle": dash, "marker": ""}
@@ -208,51 +229,101 @@ def _is_ceiling(side: SystemValue, item: SystemValue) -> bool:
 
 
 def show_pairs(part: Part) -> Plot | None:
-    """Show one value against another, by system, with ellipses of two standard deviations over seeds (P&R Fig. 1)."""
-    first, second = (tuple(name.split(".")) for name in part.declaration.metrics)
-    systems = measured.select_systems_with_both(part.values, (first[0], first[1]), (second[0], second[1]))[:MOST]
-    series = []
-    for system, x, y in systems:
-        label = part.name("label", system.name)
-        common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
-        is_chat = x.axes.get("model.chat_template", "").lower() not in ("", "none", "false")
-        hollow: dict[str, Any] = {"look": {"markerfacecolor": "none"}} if is_chat else {}
-        series.append(Series(mark="dots", x=[x.mean], y=[y.mean], label=label, **common, **hollow))
-        points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
-        if len(points) >= 3:  # of two, the ellipse is a line
-            series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **common))
-            look: dict[str, Any] = {"marker": ".", "markersize": 1.5}
-            series.append(Series(mark="dots", x=points[:, 0], y=points[:, 1], look=look, **common))
-    return Plot([Panel(series)]) if series else None
+    """Show one value against another by system (P&R Fig. 1), with ellipses of two standard deviations over seeds.
 
-
-def show_quality_diversity(part: Part) -> Plot | None:
-    """Show generation perplexity against entropy; decoders of one kind are joined along their parameter."""
-    systems = measured.select_systems_with_both(part.values, ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"))
-    if len(systems) < 2:
+    The option `join` draws a line along the parameter of each decoder; `levels` draws the lines on which the sum of
+    both values, less 1, is constant, under this name. If the first of the axes in `groups` has several values, as
+    tasks, each has a color and a region of what its systems dominate, and points are named by the rest (HUSE Fig. 3),
+    with the `markers` of some of these words.
+    """
+    (metric, key), (other, other_key) = (name.split(".") for name in part.declaration.metrics)
+    systems = measured.select_systems_with_both(part.values, (metric, key), (other, other_key))
+    options = part.declaration.options
+    words = [part.name_group(x) for _, x, _ in systems]
+    is_grouped = len({of[0] for of in words if of}) > 1
+    if len(systems) < options.get("least", 1):
         return None
-    kinds = measured.group_by(  # joined are those that differ in the decoder's parameters alone
-        systems, lambda entry: tuple(v for a, v in entry[1].axes.items() if not a.startswith("decoder."))
-    )
-    series = []
-    for entries in list(kinds.values())[:MOST]:
-        system, value, _ = entries[0]
-        kind = value.axes.get("decoder", "")
-        name = system.name.replace(value.titles[1], kind) if len(entries) > 1 else system.name
-        # The ends of a line are named, without the option's name if that is the decoder's.
-        texts = [
-            (at, entries[at][1].titles[1].rpartition(" ")[2].removeprefix(f"{kind}="))
-            for at in ((0, len(entries) - 1) if len(entries) > 2 else ())
-        ]
-        x, y = [x.mean for _, x, _ in entries], [y.mean for _, _, y in entries]
-        series.append(Series(x=x, y=y, label=name, like=value, texts=texts, look={"linewidth": 0.9}))
-    sides = [(find_human_value(part.values, x), find_human_value(part.values, y)) for _, x, y in systems]
-    humans = dict.fromkeys((x.mean, y.mean) for x, y in sides if x and y and math.isfinite(x.mean + y.mean))
+
+    def find_group(at: int) -> tuple[str, ...]:
+        system, x, _ = systems[at]
+        if options.get("join"):  # systems that differ in the decoder's parameters alone
+            return tuple(v for a, v in x.axes.items() if not a.startswith("decoder."))
+        return tuple(words[at][:1]) if is_grouped else (system.name,)
+
+    groups = measured.group_by(range(len(systems)), find_group)
+    series = _draw_levels(systems, options["levels"]) if "levels" in options else []
+    for number, (group, members) in enumerate(groups.items()):
+        system, value, _ = systems[members[0]]
+        x, y = ([values[side].mean for values in map(systems.__getitem__, members)] for side in (1, 2))
+        common: dict[str, Any] = {"x": x, "y": y, "like": value, "axes": value.axes}
+        if options.get("join"):
+            kind = value.axes.get("decoder", "")
+            name = system.name.replace(value.titles[1], kind) if len(members) > 1 else system.name
+            # The ends of a line are named, without the option's name if that is the decoder's.
+            ends = (0, len(members) - 1) if len(members) > 2 else ()
+            titles = [systems[members[at]][1].titles[1].rpartition(" ")[2].removeprefix(f"{kind}=") for at in ends]
+            texts = list(zip(ends, titles, strict=True))
+            series.append(Series(label=name, texts=texts, look={"linewidth": 0.9}, **common))
+        elif is_grouped:
+            look: dict[str, Any] = {"color": COLORS[number % len(COLORS)]}
+            hull = find_dominated([*zip(x, y, strict=True)])
+            series.append(Series(mark="region", x=hull[:, 0], y=hull[:, 1], look=look))
+            for at, member in enumerate(members):
+                marker = next((options["markers"][w] for w in words[member] if w in options.get("markers", {})), "o")
+                point: dict[str, Any] = {"x": [x[at]], "y": [y[at]], "texts": [(0, ", ".join(words[member][1:]))]}
+                label = "" if at else group[0]
+                series.append(Series(mark="dots", label=label, like=value, look=look | {"marker": marker}, **point))
+        else:
+            series += _draw_system(part.name("label", system.name), *systems[members[0]][1:])
+    sides = [[find_human_value(part.values, value) for value in both] for _, *both in systems]
+    humans = dict.fromkeys((a.mean, b.mean) for a, b in sides if a and b and math.isfinite(a.mean + b.mean))
     if humans:  # systems of several lengths have several human sides
         xs, ys = zip(*humans, strict=True)
         series.append(Series(mark="dots", x=xs, y=ys, label="human", look=HUMAN_STAR))
         series.append(Series(mark="cross", x=xs, y=ys, look={"color": HUMAN_COLOR, "linewidth": 0.5, "linestyle": ":"}))
-    return Plot([Panel(series)])
+    return Plot([Panel(series, options=_choose_limits(systems) if "levels" in options else {})]) if systems else None
+
+
+def _draw_system(label: str, x: SystemValue, y: SystemValue) -> list[Series]:
+    """Draw the point of a system, hollow for a chat model, and the ellipse of its seeds."""
+    common: dict[str, Any] = {"like": x, "style": label, "axes": x.axes}
+    is_chat = x.axes.get("model.chat_template", "").lower() not in ("", "none", "false")
+    look: dict[str, Any] = {"markerfacecolor": "none"} if is_chat else {}
+    series = [Series(mark="dots", x=[x.mean], y=[y.mean], label=label, look=look, **common)]
+    points = np.array([[x.values[s], y.values[s]] for s in x.values if s in y.values])
+    if len(points) >= 3:  # of two, the ellipse is a line
+        series.append(Series(mark="ellipse", x=points[:, 0], y=points[:, 1], **common))
+        dots: dict[str, Any] = {"marker": ".", "markersize": 1.5}
+        series.append(Series(mark="dots", x=points[:, 0], y=points[:, 1], look=dots, **common))
+    return series
+
+
+def _choose_limits(systems: Sequence[tuple[System, SystemValue, SystemValue]]) -> dict[str, Any]:
+    """Return equal limits of both axes that show all points of values between 0 and 1."""
+    every = [value.mean for _, *both in systems for value in both]
+    limits = min(-0.02, min(every) - 0.05), max(1.05, max(every) + 0.05)
+    return {"xlim": limits, "ylim": limits}
+
+
+def _draw_levels(systems: Sequence[tuple[System, SystemValue, SystemValue]], name: str) -> list[Series]:
+    """Draw the lines y = value + 1 − x; each is named outside the axes at its end, where nothing overlaps."""
+    bottom, top = _choose_limits(systems)["xlim"]
+    look: dict[str, Any] = {"color": "#999999", "linestyle": ":", "linewidth": 0.7, "marker": ""}
+    return [
+        Series(x=[bottom, top], y=[v + 1 - bottom, v + 1 - top], look=look | {"end": f"{name} {v:.1f}"})
+        for v in (0.2, 0.4, 0.6, 0.8, 1.0)
+    ]
+
+
+def find_dominated(points: Sequence[tuple[float, float]]) -> F64:
+    """Return the corners of the region of worse sums in the same proportion as the points.
+
+    On a ray from the origin the sum falls toward it, so the region is between the origin and the outermost points.
+    """
+    from scipy.spatial import ConvexHull
+
+    corners = np.array([(0.0, 0.0), *points])
+    return corners[ConvexHull(corners).vertices] if np.linalg.matrix_rank(corners) > 1 else corners
 
 
 def show_best_of_n(part: Part) -> Plot | None:
@@ -261,14 +332,13 @@ def show_best_of_n(part: Part) -> Plot | None:
 
     pairs = select_pairs(part.values, part.metrics)
     by_pair = {pair: curves for pair in pairs if (curves := compute_curves(part.values, pair)[0])}
-    names = list(dict.fromkeys(curve.name for curves in by_pair.values() for curve in curves))[:MOST]
     first = {sweep.name: sweep.systems[0].items[0] for sweep in group_sweeps(part.values)}
     panels = []
     for pair, curves in by_pair.items():
         series = []
         most = min(c.settings for c in curves)
         x = range(1, most + 1)
-        for curve in (c for c in curves if c.name in names):
+        for curve in curves:
             fresh, half, seen = (np.array(values[:most]) for values in (curve.fresh, curve.half, curve.seen))
             common: dict[str, Any] = {"x": x, "like": first[curve.name], "style": curve.name}
             if math.isfinite(fresh[0]):

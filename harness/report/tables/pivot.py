@@ -14,6 +14,7 @@ from openended.harness.report.tables.frame import (
     is_out_of_domain,
     mark_best,
 )
+from openended.harness.report.tables.selection import find_name, list_options
 from openended.harness.report.tables.table import Column, Table, TableCell, TableRow
 from openended.harness.results import UNITS, Layout, describe_differences, group_by
 
@@ -149,7 +150,7 @@ class _Side:
         ranks = []
         for axis, value in zip(self.axes, self.locate(cell), strict=True):
             names = list(dict.fromkeys((*self.layout.order.get(axis, ()), *self.layout.names.get(axis, ()))))
-            name = _find_name(names, cell, axis)
+            name = find_name(names, axis, cell["axes"], cell["typed"])
             rank = names.index(name) if name is not None else len(names)
             if cell["role"] == "human" and (axis == "system" or axis not in cell["axes"]):
                 first = -1 if names else 0  # without names the frame says where it stands
@@ -173,8 +174,8 @@ class _Side:
         if axis not in cell["axes"]:  # a borrowed label, or nothing
             return self.layout.names.get("system" if value else axis, {}).get(value)
         names = self.layout.names.get(axis, {})
-        name = _find_name(names, cell, axis)
-        return None if name is None else names[name].format_map(_list_options(cell, axis))
+        name = find_name(names, axis, cell["axes"], cell["typed"])
+        return None if name is None else names[name].format_map(list_options(axis, cell["typed"]))
 
     def build_column(self, cells: Sequence[Cell], depth: int) -> Column:
         """Build the column of some cells; it says what they are if the measured values are the columns."""
@@ -226,29 +227,10 @@ def head_column(cell: Cell, title: str) -> Column:
     )  # fmt: skip
 
 
-def _list_keys(cell: Cell, axis: str) -> list[str]:
-    """Return the words under which a layout may name a cell's value of an axis."""
-    return [values[axis] for values in (cell["axes"], cell["typed"]) if axis in values]
-
-
-def _list_options(cell: Cell, axis: str) -> dict[str, str]:
-    return {k.removeprefix(f"{axis}."): v for k, v in cell["typed"].items() if k.startswith(f"{axis}.")}
-
-
-def _find_name(names: Iterable[str], cell: Cell, axis: str) -> str | None:
-    """Return the first key of some names that fits: the value, or the value and options of it (`beam num_beams=4`)."""
-    keys, options = _list_keys(cell, axis), _list_options(cell, axis)
-    for name in names:
-        word, *words = name.split(" ")
-        typed = dict(each.split("=", 1) for each in words if "=" in each)
-        if name in keys or (word in keys and len(typed) == len(words) > 0 and typed.items() <= options.items()):
-            return name
-    return None
-
-
 def _convert(cell: Cell, layout: Layout) -> Cell:
     """Return a cell with the unit, decimals and uncertainty that a layout asks for."""
-    names = [f"{cell['name']}.{cell['key']}", *_list_keys(cell, "metric"), "*"]
+    typed = [values["metric"] for values in (cell["axes"], cell["typed"]) if "metric" in values]
+    names = [f"{cell['name']}.{cell['key']}", *typed, "*"]
 
     def find(options: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an option of the layout
         return next((options[name] for name in names if name in options), None)

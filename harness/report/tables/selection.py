@@ -162,6 +162,28 @@ def check_signatures(results: Results, items: Iterable[SystemValue], table: str,
         )
 
 
+# Names of a layout ----------------------------------------------------------------------------------------------------
+
+
+def list_options(axis: str, row: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of the value of an axis, without its name."""
+    return {k.removeprefix(f"{axis}."): v for k, v in row.items() if k.startswith(f"{axis}.")}
+
+
+def find_name(names: Iterable[str], axis: str, *rows: Mapping[str, str]) -> str | None:
+    """Return the first of some names that fits the value of an axis in a row, or it and its options in the last row.
+
+    Such as `beam num_beams=4`.
+    """
+    keys, options = [row[axis] for row in rows if axis in row], list_options(axis, rows[-1])
+    for name in names:
+        word, *words = name.split(" ")
+        typed = dict(each.split("=", 1) for each in words if "=" in each)
+        if name in keys or (word in keys and len(typed) == len(words) > 0 and typed.items() <= options.items()):
+            return name
+    return None
+
+
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 

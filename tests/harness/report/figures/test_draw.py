@@ -4,7 +4,6 @@ import itertools
 import math
 import re
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from openended.harness.report.figures import draw as draw_module, drawing, matri
 from openended.harness.report.figures.draw import draw_all
 from openended.harness.report.figures.drawing import apply_style, draw_labels, draw_plot
 from openended.harness.report.figures.interactive import describe_plot
-from openended.harness.report.figures.plot import Declaration, Panel, Plot, Series
+from openended.harness.report.figures.plot import MOST, Declaration, Panel, Plot, Series
 from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.report.tables.pictures import COLORS, STYLES, SystemStyles, choose_style
@@ -147,7 +146,7 @@ def test_neighbors_differ_in_dash_and_coinciding_curves_in_the_position_of_their
     looks = [choose_style(index) for index in range(STYLES)]
     assert all(a["linestyle"] != b["linestyle"] for a, b in pairwise(looks))
     assert len({(look["color"], look["marker"]) for look in looks}) == STYLES == 49
-    assert STYLES >= people.MOST
+    assert STYLES >= MOST
     assert len(set(COLORS)) == len(COLORS)
     curves = [
         Series(mark="curve", x=np.zeros(n), y=np.zeros(n), label=name)
@@ -354,35 +353,37 @@ def test_the_shading_is_the_confidence_of_the_discriminator(rated):
     assert np.median(shares[0]) == -1
 
 
-def rated_value(name, temperature="1.0"):
-    """A value of a system of any task."""
-    items = read_results([FIXTURE], {"decoder": "greedy"}).values
-    axes = {**items[0].axes, "task": name, "decoder.temperature": temperature}
-    return replace(items[0], axes=axes)
+def draw_parts(folder, points, **figure):
+    """Draw the two parts of HUSE of systems, each of a task at a temperature."""
+    for task, temperature, quality, diversity in points:
+        line = result("model", "huse", {"huse_q": quality, "huse_d": diversity}, direction="higher")
+        write_run(folder, "temperature", 0, results=[line], options={"temperature": temperature}, title=f"t={temperature}",
+                  axes={"task": task})  # fmt: skip
+    (panel,) = draw("huse-parts", read_results([folder]), figure={"parts": "all", **figure})["huse-parts"].axes
+    return panel
 
 
-def test_each_task_has_a_color_a_region_and_temperatures():
-    points = [("a", 0.95, 0.58, "1.0"), ("b", 0.34, 0.92, "0.7"), ("c", 0.4, 0.4, "0.9")]
-    news = [(name, x, y, rated_value("news", t)) for name, x, y, t in points]
-    plot = people.build_parts([*news, ("d", 0.9, 0.15, rated_value("stories"))], people.find_task)
-    (panel,) = draw_plot(plot, draw_module.read_declarations()["huse-parts"], NO_STYLES).axes
-    dots = [line for line in panel.get_lines() if line.get_label() in ("news", "stories")]
-    assert [(line.get_label(), line.get_color(), line.get_marker()) for line in dots] == [
-        ("news", COLORS[0], "o"), ("stories", COLORS[1], "o"),
-    ]  # fmt: skip
-    assert {text.get_text() for text in panel.texts} >= {"t=1.0", "t=0.7", "t=0.9"}
+def test_each_task_has_a_color_a_region_and_temperatures(tmp_path):
+    points = [
+        ("news.csv", 1, 0.95, 0.58),
+        ("news.csv", 0.7, 0.34, 0.92),
+        ("news.csv", 0.9, 0.4, 0.4),
+        ("stories", 1, 0.9, 0.15),
+    ]
+    panel = draw_parts(tmp_path, points, names={"task": {"news.csv": "News | of 2019"}})
+    dots = [line for line in panel.get_lines() if line.get_label() in ("News", "stories")]
+    assert [(line.get_label(), line.get_color()) for line in dots] == [("News", COLORS[0]), ("stories", COLORS[1])]
+    assert {text.get_text() for text in panel.texts} >= {"of 2019, t=1", "of 2019, t=0.7", "t=1"}
     regions = [patch for patch in panel.patches if type(patch).__name__ == "Polygon"]
     assert len(regions) == 2
-    # The system c has lower HUSE than the mixture of a and b with its proportion: it is inside, and no corner.
+    # The third system has lower HUSE than the mixture of the others with its proportion: it is inside, and no corner.
     assert regions[0].get_path().contains_point((0.4, 0.4))
     assert (0.4, 0.4) not in [tuple(corner) for corner in regions[0].get_xy()]
 
 
-def test_lines_of_equal_huse():
+def test_lines_of_equal_huse(tmp_path):
     """On every dotted line HUSE-Q + HUSE-D − 1 is its value."""
-    value = rated_value("a")
-    plot = people.build_parts([("a", 0.58, 0.95, value), ("b $x$", 0.92, 0.34, value)], lambda _: "one task")
-    (panel,) = draw_plot(plot, draw_module.read_declarations()["huse-parts"], NO_STYLES).axes
+    panel = draw_parts(tmp_path, [("a", 1, 0.58, 0.95), ("a", 0.7, 0.92, 0.34)])
     lines = [line for line in panel.get_lines() if line.get_linestyle() == ":"]
     for line, value in zip(lines, (0.2, 0.4, 0.6, 0.8, 1.0), strict=True):
         assert (np.asarray(line.get_xdata()) + line.get_ydata() - 1).tolist() == pytest.approx([value] * 2)
@@ -390,6 +391,22 @@ def test_lines_of_equal_huse():
     boxes = [text.get_window_extent() for text in panel.texts]
     assert len(boxes) == 5
     assert all(box.x0 >= panel.get_window_extent().x1 for box in boxes), "they are named outside the axes"
+
+
+def test_a_grid_over_embedders_has_one_gen_ppl_and_says_where_systems_are_left_out(tmp_path):
+    for n in range(11):
+        for embedder in ("docs-s", "docs-m"):
+            write_run(tmp_path, "nucleus", 0, options={"p": n / 10}, title=f"p={n / 10}", embedder=embedder)
+    results = read_results([tmp_path])
+    figure = draw("metrics", results)["metrics"]
+    titles = [panel.get_title() for panel in figure.axes if panel.get_visible()]
+    assert [title for title in titles if "MAUVE" in title] == ["MAUVE ↑\nembedder=docs-m", "MAUVE ↑\nembedder=docs-s"]
+    assert len([title for title in titles if "PPL" in title]) == 1
+    assert len(figure.axes[0].get_yticklabels()) == 11
+    (panel,) = draw("quality_diversity", results)["quality_diversity"].axes
+    assert len([line for line in panel.get_lines() if line.get_label() == "nucleus"]) == 1
+    figure = draw("precision_recall", results)["precision_recall"]
+    assert figure.legends[0].get_title().get_text() == "the first 20 of 22 systems"
 
 
 def draw_agreement(rows, columns=None, **options):
