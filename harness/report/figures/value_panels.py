@@ -254,7 +254,7 @@ def show_pairs(part: Part) -> Plot | None:
     series = _draw_levels(systems, options["levels"]) if "levels" in options else []
     for number, (group, members) in enumerate(groups.items()):
         system, value, _ = systems[members[0]]
-        x, y = ([values[side].mean for values in map(systems.__getitem__, members)] for side in (1, 2))
+        x, y = zip(*((systems[at][1].mean, systems[at][2].mean) for at in members), strict=True)
         common: dict[str, Any] = {"x": x, "y": y, "like": value, "axes": value.axes}
         if options.get("join"):
             kind = value.axes.get("decoder", "")
