@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import importlib
 import inspect
+import json
 import logging
 import re
 import sys
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar, cast, dataclass_transform
 
 from openended.harness.core.errors import SpecError, fold_spelling, format_last_frame, shorten_error, suggest
 from openended.harness.core.members import ENTRIES
@@ -33,6 +34,8 @@ _HOME = Path(__file__).parents[2]  # where the folders of the package are
 CLASS_GROUPS = (*NAMED, "prompting", "embedder", "report", "runtime", "tracker")
 """Groups of Hydra whose options are those of classes."""
 _members: dict[str, dict[str, type]] = {group: {} for group in ENTRIES}
+_plain: dict[tuple[type, str, str], Spec] = {}
+"""Specs by class, options and label: the jobs of a grid share most of them, and they are frozen."""
 _broken: dict[tuple[str, str], str] = {}  # (group, name) of plug-ins that could not be imported → why
 
 
@@ -235,6 +238,16 @@ def construct(cls: type[S], node: object, label: str) -> S:
     if not isinstance(node, Mapping):
         raise SpecError(f"{label}: expected options, got {node!r:.40}")
     options = {str(k): v for k, v in node.items() if k != "name"}
+    try:
+        text = json.dumps(options)
+    except (TypeError, ValueError):  # specs, paths and the like
+        return _construct(cls, options, label)
+    if (cls, text, label) not in _plain:
+        _plain[cls, text, label] = _construct(cls, options, label)
+    return cast("S", _plain[cls, text, label])
+
+
+def _construct(cls: type[S], options: Mapping[str, Any], label: str) -> S:
     check_options(cls, options, label)
     try:
         return cls(**options)

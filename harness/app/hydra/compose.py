@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from hydra import compose, initialize_config_module
+from hydra.conf import HydraConf
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, OverrideType, Sweep
@@ -42,6 +44,9 @@ _LONGEST_NAME = 200
 _READ_BY_US = ("hydra.sweeper", "hydra.launcher", "hydra.sweep.dir", "hydra.mode", "hydra/launcher", "hydra/sweeper")
 GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
+# Without what Hydra's own programs print and log, which takes a third of the time.
+_OF_HYDRA = HydraConf(defaults=[{"launcher": "basic"}, {"sweeper": "union"}])
+ConfigStore.instance().store("config", _OF_HYDRA, group="hydra", provider="hydra")
 
 
 @contextmanager
@@ -73,27 +78,28 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
-    """An experiment of a series: what differs from the other experiments."""
-
-    name: str  # name of its runs and its report
-    sweeper: Mapping[str, Any]  # its axes, with interpolations
-    report: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """What Hydra composes for some choices, without the node `hydra`; references are not resolved."""
+class Composition:
+    """A configuration in plain containers, without the node `hydra`."""
 
     node: dict[str, Any]
-    sweeper: Mapping[str, Any]
+    sweeper: Mapping[str, Any]  # the axes of a grid, with references
     choices: Mapping[str, Any]  # group → choice
 
     @classmethod
     def read(cls, config: DictConfig) -> Self:
+        """Read what Hydra composed; references are not resolved."""
         node = to_plain(config, resolve=False)
         sweeper = node.pop("hydra").get("sweeper") or {}
         return cls(node, sweeper, dict(config.hydra.runtime.choices))
+
+    @property
+    def name(self) -> str:
+        """The name of its runs and their report; empty if there is none."""
+        return choose_name(self.node, self.choices)
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        return self.node.get("report") or {}
 
 
 class Composer:
@@ -110,7 +116,7 @@ class Composer:
         with initialize_config_module("openended.conf", version_base="1.3"):
             self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
-        self._bases: dict[tuple[str, ...], _Base] = {}
+        self._bases: dict[tuple[str, ...], Composition] = {}
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -146,7 +152,7 @@ class Composer:
         plain = [o for o in parsed if not o.is_sweep_override()]
         choices, values = _split(plain)
         config = self.compose(choices)
-        self._bases[choices] = _Base.read(config)
+        self._bases[choices] = Composition.read(config)
         try:
             for override in values:
                 OmegaConf.update(config, str(override.key_or_group), override.value())
@@ -175,9 +181,9 @@ class Composer:
 
     def compose_job(self, words: Sequence[str], *, unnamed: str = "default") -> Job:
         """Return the job with these overrides; `unnamed` is the name of its runs where none is configured."""
-        node, files = self.compose_plain(words)
+        composition = self.compose_plain(words)
+        node, name = composition.node, composition.name or unnamed
         planned = node.get("plan_only")
-        name = choose_name(node, files.choices) or unnamed
         options = {word.lstrip("+~").partition("=")[0] for word in words}
         self._check_code(node.get("decoder"))
         unused: list[str] = []
@@ -205,60 +211,52 @@ class Composer:
             )
         return Job(tuple(words), settings, build_tracker_options(node.get("tracker")))
 
-    def compose_experiment(self, words: Sequence[str]) -> Experiment:
-        node, base = self.compose_plain(words, complete=False)
-        return Experiment(choose_name(node, base.choices), base.sweeper, node.get("report") or {})
-
-    def compose_plain(self, words: Sequence[str], *, complete: bool = True) -> tuple[dict[str, Any], _Base]:
-        """Compose a configuration without the node `hydra`; return what its choices alone compose too."""
+    def compose_plain(self, words: Sequence[str], *, complete: bool = True) -> Composition:
+        """Compose a configuration and set its values; `complete` refuses one without a required value."""
         choices, values = _split([self._parse(word) for word in words])
         base = self._compose_base(choices)
-        if (node := _set_values(base.node, values)) is not None:
-            return node, base
-        config = self.compose(words)
+        try:
+            return replace(base, node=_set_values(base.node, values))
+        except LookupError:  # only Hydra sets these values, or says what is wrong
+            config = self.compose(words)
         if self._command is not None:
             OmegaConf.copy_cache(from_config=self._command, to_config=config)  # ${now:…} is one time for all jobs
         with open_dict(config):
             del config["hydra"]
-        return to_plain(config, complete=complete), base
+        return replace(base, node=to_plain(config, complete=complete))
 
-    def _compose_base(self, words: tuple[str, ...]) -> _Base:
+    def _compose_base(self, words: tuple[str, ...]) -> Composition:
         if words not in self._bases:
-            if (base := self._exchange_nodes(words)) is None:
-                base = _Base.read(self.compose(words))
-            self._bases[words] = base
+            self._bases[words] = self._exchange_nodes(words) or Composition.read(self.compose(words))
         return self._bases[words]
 
-    def _exchange_nodes(self, words: tuple[str, ...]) -> _Base | None:
-        """Exchange the nodes of classes in a base with other choices; None where its experiment sets their options."""
+    def _exchange_nodes(self, words: tuple[str, ...]) -> Composition | None:
+        """Exchange the nodes of classes in a composition; None where its experiment sets their options."""
         chosen: dict[str, Any] = {}
-        rest = []
+        rest: list[str] = []
         for override in map(self._parse, words):
-            group, names = str(override.key_or_group), override.value()
-            names = names if isinstance(names, list) else [names]
-            if group in chosen:
-                return None  # of two choices Hydra takes the last
-            is_class = group in _CLASSES and all(isinstance(name, str) for name in names)
-            if is_class and override.type == OverrideType.CHANGE and override.package is None:
-                chosen[group] = override.value()
-            else:
+            group = str(override.key_or_group)
+            if group not in _CLASSES:
                 rest.append(str(override.input_line))
-        of_chosen = tuple(f"{group}." for group in chosen)  # options whose class the others alone do not choose
-        if (
-            not chosen
-            or len(rest) + len(chosen) < len(words)
-            or any(w.lstrip("+~").startswith(of_chosen) for w in rest)
-        ):
+            elif group in chosen or override.type != OverrideType.CHANGE or override.package is not None:
+                return None  # of two choices Hydra takes the last
+            else:
+                chosen[group] = override.value()
+        options = tuple(f"{group}." for group in chosen)  # of a class that the other words do not choose
+        if not chosen or any(word.lstrip("+~").startswith(options) for word in rest):
             return None
         base = self._compose_base(tuple(rest))
-        node = copy_plain(base.node)
+        node = dict(base.node)
         for group, choice in chosen.items():
             current = list(node.get(group) or {}) if group == "metric" else base.choices.get(group)
-            nodes = [_read_choices(group, names) for names in (current, choice)]
-            if None in nodes or nodes[0] != node.get(group):
+            try:
+                is_changed = _read_choices(group, current) != node.get(group)
+                node[group] = _read_choices(group, choice)
+            except LookupError:
                 return None
-            node[group] = copy_plain(nodes[1])
-        return _Base(node, base.sweeper, {**base.choices, **chosen})
+            if is_changed:
+                return None
+        return Composition(node, base.sweeper, {**base.choices, **chosen})
 
     def _check_code(self, decoder: Any) -> None:  # noqa: ANN401 - as composed
         """Refuse a decoder of a file that the command does not name: only what is typed runs code."""
@@ -297,70 +295,60 @@ def _split(overrides: Sequence[Override]) -> tuple[tuple[str, ...], list[Overrid
     return tuple(str(override.input_line) for override in choices), values
 
 
-def _read_choices(group: str, names: Any) -> Mapping[str, Any] | None:  # noqa: ANN401 - as in Hydra
-    """Return the node of one choice or of several; None of a choice that only Hydra can read."""
+def _read_choices(group: str, names: Any) -> dict[str, Any]:  # noqa: ANN401 - as in Hydra
+    """Return the node of one choice or of several; raise `LookupError` for one that only Hydra can read."""
     names = names if isinstance(names, list) else [names]
     accepted = list_bundled_choices(group)
-    is_known = all(
-        name in accepted or (group != "metric" and ("/" in str(name) or ".py:" in str(name))) for name in names
-    )
-    if not is_known or find_repeated(names):
-        return None
     node: dict[str, Any] = {}
     for name in names:
+        is_address = group != "metric" and isinstance(name, str) and ("/" in name or ".py:" in name)
+        if not is_address and (not isinstance(name, str) or name not in accepted or names.count(name) > 1):
+            raise LookupError(name)
         node.update(read_choice(group, name))
     return node
 
 
-def _set_values(plain: dict[str, Any], values: Sequence[Override]) -> dict[str, Any] | None:
-    """Set values in a copy and resolve its references, fifty times as fast as OmegaConf; None where that is needed."""
-    node: dict[str, Any] = copy_plain(plain)
+def _set_values(plain: Mapping[str, Any], values: Sequence[Override]) -> dict[str, Any]:
+    """Set values in a copy and resolve its references, fifty times as fast as OmegaConf.
+
+    Raises:
+        LookupError: If there is no such option, a reference is not to one number or text, or a value is missing.
+    """
+    root = dict(plain)
     for override in values:
         *parents, name = str(override.key_or_group).split(".")
-        target: Any = node
+        target = root
         for parent in parents:
-            target = target.get(parent) if isinstance(target, dict) else None
-        if not isinstance(target, dict) or isinstance(target.get(name, {}), dict | list):
-            return None
+            child = target.get(parent)
+            if not isinstance(child, dict):
+                raise LookupError(parent)
+            target[parent] = target = dict(child)
+        if isinstance(target.get(name, {}), dict | list):
+            raise LookupError(name)
         target[name] = override.value()
-    return node if _resolve_references(node, node) else None
 
+    def find_value(match: re.Match[str]) -> Any:  # noqa: ANN401
+        target: Any = root
+        for part in match[1].split("."):
+            target = target.get(part) if isinstance(target, dict) else None
+        kinds = int | float | str if match[0] == match.string else int | str
+        if not isinstance(target, kinds) or "$" in str(target) or target == "???":
+            raise LookupError(match[0])
+        return target
 
-def _resolve_references(node: dict[Any, Any] | list[Any], root: Mapping[str, Any]) -> bool:
-    """Replace references of the form `${option}` in a node; return false if it has others, or lacks a value."""
-    items = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, value in list(items):
-        if isinstance(value, dict | list):
-            if not _resolve_references(value, root):
-                return False
-        elif isinstance(value, str) and ("$" in value or value == "???"):
-            names = _REFERENCE.findall(value)
-            targets = [_find_value(name, root) for name in names]
-            is_whole = _REFERENCE.fullmatch(value) and isinstance(targets[0], int | float)
-            is_text = names and "$" not in _REFERENCE.sub("", value) and all(_is_plain_text(t) for t in targets)
-            if not is_whole and not is_text:
-                return False
-            texts = map(str, targets)
-            node[key] = targets[0] if is_whole else _REFERENCE.sub(lambda _: next(texts), value)  # noqa: B023
-    return True
+    def resolve(value: Any) -> Any:  # noqa: ANN401
+        if isinstance(value, dict):
+            return {key: resolve(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [resolve(item) for item in value]
+        if not isinstance(value, str) or ("$" not in value and value != "???"):
+            return value
+        if value == "???" or "$" in _REFERENCE.sub("", value):
+            raise LookupError(value)
+        whole = _REFERENCE.fullmatch(value)
+        return find_value(whole) if whole else _REFERENCE.sub(lambda match: str(find_value(match)), value)
 
-
-def _find_value(option: str, root: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    target: Any = root
-    for part in option.split("."):
-        target = target.get(part) if isinstance(target, dict) else None
-    return target
-
-
-def _is_plain_text(value: object) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool) and "$" not in str(value) and value != "???"
-
-
-def copy_plain(value: Any) -> Any:  # noqa: ANN401
-    """Copy plain containers, ten times as fast as `copy.deepcopy`."""
-    if isinstance(value, dict):
-        return {key: copy_plain(item) for key, item in value.items()}
-    return [copy_plain(item) for item in value] if isinstance(value, list) else value
+    return {key: resolve(value) for key, value in root.items()}
 
 
 def choose_name(config: Mapping[str, Any] | DictConfig, choices: Mapping[str, Any]) -> str:

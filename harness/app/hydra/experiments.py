@@ -86,7 +86,8 @@ def apply_using(words: Sequence[str]) -> list[str]:
 class ComputedConfigs(ConfigSource):  # type: ignore[misc]
     """Gives Hydra the files of `conf/`, each read once, options of classes, and sections of experiments.
 
-    An experiment with sections is given without them. A class is imported when it is chosen.
+    A variant of a class is given with what it inherits, so that Hydra reads one node for it; an experiment with
+    sections without them. A class is imported when it is chosen.
     """
 
     __module__ = PLUGINS
@@ -137,6 +138,8 @@ def _read_named(group: str, name: str) -> tuple[Mapping[str, Any], str | None] |
         is_ours = class_name is not None and core.find_member(group, class_name) is not None
         return (core.read_node(group, name), None) if is_ours else None
     text = core.read_option_yaml(group, experiment)
+    if group in (*core.CLASS_GROUPS, "scorer") and _GLOBAL not in text:
+        return core.read_node(group, name), None
     node = core.parse_yaml(text) or {}
     parts = {option: node.pop(f"{GROUP}={option}") for option in sections(experiment)} if group == CHOICE else {}
     if using:

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openended.harness.app.hydra.command_line import quote_for_hydra
-from openended.harness.app.hydra.compose import GENERATING, Composer, Experiment
+from openended.harness.app.hydra.compose import GENERATING, Composer, Composition
 from openended.harness.app.hydra.experiments import CHOICE, join_name
 from openended.harness.core import HarnessError, SpecError, find_repeated, format_duration
 from openended.harness.models import ModelSpec, digest_encoding
@@ -115,7 +115,7 @@ def _is_missing(spec: ModelSpec) -> bool:
         return True
 
 
-def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experiment]:
+def compose_series(composer: Composer, config: DictConfig) -> dict[str, Composition]:
     """Compose the experiments of a series; return name → experiment, empty if there is no series."""
     names = config.hydra.sweeper.get("experiments") or []
     if not OmegaConf.is_list(names) and names:
@@ -124,7 +124,7 @@ def compose_series(composer: Composer, config: DictConfig) -> dict[str, Experime
     words = [str(o.input_line) for o in parsed if not o.is_sweep_override() and o.key_or_group not in (CHOICE, NAME)]
     members = [join_name(str(name), config.hydra.sweeper.get("series_using")) for name in names]
     return {
-        member: composer.compose_experiment([f"{CHOICE}={member}", *words, *_name_override(config, member)])
+        member: composer.compose_plain([f"{CHOICE}={member}", *words, *_name_override(config, member)], complete=False)
         for member in members
     }
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from openended.harness import core, report, run
 from openended.harness.app.hydra.check_grid import check_series
-from openended.harness.app.hydra.compose import Composer, Experiment, Job, choose_name, to_plain
+from openended.harness.app.hydra.compose import Composer, Composition, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import (
     Jobs,
     compose_series,
@@ -61,7 +61,7 @@ class GridRun:
         return self.typed_name or self.folder.name
 
     @cached_property
-    def series(self) -> dict[str, Experiment]:
+    def series(self) -> dict[str, Composition]:
         """The experiments of a series by their names; empty if it is none."""
         return compose_series(self.composer, self.config)
 

@@ -124,9 +124,9 @@ def test_a_job_has_the_configuration_that_hydra_composes(composer, words):
     choices = dict(whole.hydra.runtime.choices)
     with open_dict(whole):
         del whole["hydra"]
-    config, base = composer.compose_plain(words)
-    assert config == OmegaConf.to_container(whole, resolve=True)
-    assert {group: choices[group] for group in choices} == {group: base.choices[group] for group in choices}
+    composed = composer.compose_plain(words)
+    assert composed.node == OmegaConf.to_container(whole, resolve=True)
+    assert {group: composed.choices[group] for group in choices} == choices
 
 
 @pytest.mark.parametrize("address", ["./tiny", "{folder}", "tiny", "owner/name", "tiny.gguf", "bundled:docs-m"])
@@ -135,9 +135,9 @@ def test_a_model_is_named_by_its_address_where_a_name_of_ours_is(composer, tmp_p
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny/config.json").write_text("{}")
     address = address.format(folder=tmp_path / "tiny")
-    config = composer.compose_plain([f"model={address}", f"scorer={address}", f"embedder={address}"])[0]
+    config = composer.compose_plain([f"model={address}", f"scorer={address}", f"embedder={address}"]).node
     assert [config[role]["path"] for role in ("model", "scorer", "embedder")] == [address] * 3
-    both = composer.compose_plain([f"scoring={address}"])[0]
+    both = composer.compose_plain([f"scoring={address}"]).node
     assert [both[role]["path"] for role in ("scorer", "embedder")] == [address] * 2
     assert both["model"]["path"] == "bundled:docs-s"
 
@@ -156,12 +156,13 @@ def test_hydra_is_asked_once_where_no_experiment_sets_options_of_a_class(monkeyp
 
 
 def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(composer):
-    paper, _ = composer.compose_plain(["experiment=mauve_table7"])
-    docs, _ = composer.compose_plain(["experiment=mauve_table7_docs"])
+    paper = composer.compose_plain(["experiment=mauve_table7"]).node
+    section = composer.compose_plain(["experiment=mauve_table7_docs"])
+    docs = section.node
     assert not [key for key in (*paper, *docs) if "=" in str(key)]
     assert (paper["num_examples"], docs["num_examples"]) == (5000, 400)
     axes = {"decoder": "ancestral,greedy,nucleus", "model": "docs-s,docs-m", "seed": 0, "generations": None}
-    assert composer.compose_experiment(["experiment=mauve_table7_docs"]).sweeper["params"] == axes
+    assert section.sweeper["params"] == axes
     assert docs["metric"] == paper["metric"]
 
 
