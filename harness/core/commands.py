@@ -39,13 +39,15 @@ def make_parser(
 
 def make_main(
     command: str, description: str | None, arguments: Arguments, work: Callable[[argparse.Namespace], object], *,
-    example: str = "", after: str = "nothing was changed",
+    example: str = "", after: str = "nothing was changed", epilog: str | None = None, takes_run_options: bool = False,
 ) -> Callable[[Sequence[str]], int]:  # fmt: skip
-    """Return the function that runs a command with its words and returns its exit code."""
+    """Return the function that runs a command with its words and returns its exit code; `SystemExit` sets another."""
 
     def main(words: Sequence[str]) -> int:
-        parser = make_parser(command, description, arguments, example)
+        parser = make_parser(command, description, arguments, example, epilog)
+        parser.takes_run_options = takes_run_options
         args = parser.parse_intermixed_args(words)  # flags may come between the other arguments
+        args.typed = words
         return run_command(parser.prog, lambda: work(args), after_interrupt=after)
 
     return main

@@ -1,11 +1,10 @@
 """`openended audit RUN…`: check that an engine drew every token from the decoder's Q, with a reference model."""
 
 import argparse
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openended.harness import core
-from openended.harness.core import OUTPUTS, Arguments, DataError, make_parser
+from openended.harness.core import OUTPUTS, Arguments, DataError, make_main
 from openended.harness.results import find_run, find_runs
 
 _ARGUMENTS: Arguments = {
@@ -26,28 +25,18 @@ Examples:
   openended audit 5b2c81aa --against 0f7de123"""
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    parser = make_parser("audit", __doc__, _ARGUMENTS, "openended audit 5b2c81aa", EPILOG)
-    args, passed = parser.parse_intermixed_args(words), list[bool]()
-    code = core.run_command(
-        "openended audit", lambda: passed.extend(_audit(args)), after_interrupt="nothing was changed"
-    )
-    return code or (core.OK if all(passed) else core.FAILED)
-
-
-def _audit(args: argparse.Namespace) -> Iterator[bool]:
-    """Print what was found; yield whether each run passed."""
+def _audit(args: argparse.Namespace) -> None:
     from openended.harness import audit, report
 
     if args.batch_size < 1:
         raise DataError(f"--batch-size: expected 1 or more, got {args.batch_size}")
     folders = list(dict.fromkeys(folder for word in args.runs for folder in find_runs(word, args.outputs)))
+    passed: list[bool] = []
     for folder in folders:
         if args.against is not None:
             verdict, is_passed = audit.compare_runs(folder, find_run(args.against, args.outputs))
             core.print_line(verdict)
-            yield is_passed
+            passed.append(is_passed)
             continue
         done = audit.audit_run(
             folder, reference=args.reference, device=args.device, batch_size=args.batch_size,
@@ -59,7 +48,11 @@ def _audit(args: argparse.Namespace) -> Iterator[bool]:
             target = args.report / folder.name if len(folders) > 1 else args.report
             report.write_table(table, target)
             report.draw_plots({"transform": report.plot_transform(done)}, target, table.title, _CAPTION)
-        yield not done.failures
+        passed.append(not done.failures)
+    if not all(passed):
+        raise SystemExit(core.FAILED)
 
 
 _CAPTION = "The mass of Q above each token, spread over the token's own part: uniform if the engine draws from Q."
+
+main = make_main("audit", __doc__, _ARGUMENTS, _audit, example="openended audit 5b2c81aa", epilog=EPILOG)

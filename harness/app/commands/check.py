@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from openended.harness import core, report, results as measured
-from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, make_parser
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, make_main
 from openended.harness.report import NOT_WORSE, UNDECIDED, WORSE, Worsening
 from openended.harness.results import Pair, Results, SystemValue
 
@@ -46,21 +46,13 @@ _ARGUMENTS: Arguments = {
 }  # fmt: skip
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    args = make_parser("check", __doc__, _ARGUMENTS, "openended check main candidate", EPILOG).parse_args(words)
-    worsenings: list[Worsening] = []
-    code = core.run_command(COMMAND, lambda: worsenings.extend(_check(args)), after_interrupt="nothing was changed")
-    return code or _choose_code({worsening.outcome for worsening in worsenings}, args.undecided)
-
-
 def _choose_code(outcomes: Collection[str], undecided: str | None) -> int:
     """Return the exit code of some outcomes."""
     codes = {None: UNDECIDED_CODE, "pass": core.OK, "fail": core.FAILED}
     return core.FAILED if WORSE in outcomes else codes[undecided] if UNDECIDED in outcomes else core.OK
 
 
-def _check(args: argparse.Namespace) -> list[Worsening]:
+def _check(args: argparse.Namespace) -> None:
     if not 0 < args.alpha < 1:
         raise SpecError(f"--alpha: expected a number between 0 and 1, got {args.alpha:g}")
     if twice := core.find_repeated(args.candidates):
@@ -102,8 +94,8 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         raise DataError("nothing can be checked: no value of these runs has a better direction")
     worsenings = report.decide_together(tested, args.alpha)
     rows = [_format_cells(worsening) for worsening in worsenings]
+    code = _choose_code({worsening.outcome for worsening in worsenings}, args.undecided)
     if args.json:
-        code = _choose_code({worsening.outcome for worsening in worsenings}, args.undecided)
         values = [_convert_to_json(worsening) for worsening in worsenings]
         sys.stdout.write(json.dumps({"exit_code": code, "values": values}, indent=1, allow_nan=False) + "\n")
     for label, outcome, before, after, worse, p_value, reason in rows if not args.json else ():
@@ -112,7 +104,8 @@ def _check(args: argparse.Namespace) -> list[Worsening]:
         core.write_text(args.markdown, format_markdown(rows))
     if args.junit:
         core.write_text(args.junit, format_junit(worsenings, rows, args.undecided))
-    return worsenings
+    if code:
+        raise SystemExit(code)
 
 
 def _convert_to_json(worsening: Worsening) -> dict[str, core.Json]:
@@ -219,3 +212,6 @@ def format_junit(worsenings: Sequence[Worsening], rows: Sequence[Sequence[str]],
             ElementTree.SubElement(case, tags[outcome], type=outcome, message=message)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+main = make_main("check", __doc__, _ARGUMENTS, _check, example="openended check main candidate", epilog=EPILOG)

@@ -3,19 +3,18 @@
 import argparse
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 from openended.harness import core
 from openended.harness.app.commands.store import find_named_entries
-from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_parser
+from openended.harness.core import OUTPUTS, Arguments, DataError, SpecError, StoreError, make_main
 from openended.harness.report import FORMATS, export_results
 from openended.harness.results import read_grids, resolve_report_request
 
 MAX_LISTED_FILES = 10
-
-
+_EXAMPLE = "openended export p-sweep p-sweep.zip"
 _ARGUMENTS: Arguments = {
     "name": {"help": "of runs: name=…, experiment=…"},
     "archive": {"type": Path, "nargs": "?", "metavar": "ARCHIVE|FOLDER",
@@ -30,24 +29,10 @@ _ARGUMENTS: Arguments = {
 }  # fmt: skip
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit code."""
-    parser = make_parser("export", __doc__, _ARGUMENTS, "openended export p-sweep p-sweep.zip")
-    args = parser.parse_intermixed_args(words)  # options may come before the archive
-    if args.format is None and args.archive is None:
-        parser.error("the following arguments are required: archive")
-    if args.format is None and args.archive.name in FORMATS:
-        parser.error(f"argument archive: {args.archive} is a format: type --format {args.archive}, or a name of a .zip")
-    if args.format is None and args.archive.suffix not in ("", ".zip"):
-        parser.error(f"argument archive: expected a name that ends in .zip, got {str(args.archive)!r}")
-    if args.dataset is not None and args.dataset.strip("/").count("/") != 1:
-        parser.error(f"argument --dataset: expected a repository as OWNER/NAME, got {args.dataset!r}")
-    export = _export_archive if args.format is None else _export_format
-    return core.run_command("openended export", lambda: export(args), after_interrupt="nothing was written")
-
-
 def _export_format(args: argparse.Namespace) -> None:
     """Write the results of a name, of a grid or of run folders in the format of another tool."""
+    if args.dataset is not None and args.dataset.strip("/").count("/") != 1:
+        raise SpecError(f"--dataset: expected a repository as OWNER/NAME, got {args.dataset!r}")
     for option, value, used_by in (
         ("--organization", args.organization, "eee"),
         ("--dataset", args.dataset, "hub"),
@@ -68,6 +53,12 @@ def _export_format(args: argparse.Namespace) -> None:
 
 
 def _export_archive(args: argparse.Namespace) -> None:
+    if args.archive is None:
+        raise SpecError(f"missing archive, as in {_EXAMPLE}")
+    if args.archive.name in FORMATS:
+        raise SpecError(f"archive: {args.archive} is a format: type --format {args.archive}, or a name of a .zip")
+    if args.archive.suffix not in ("", ".zip"):
+        raise SpecError(f"archive: expected a name that ends in .zip, got {str(args.archive)!r}")
     for option, value in (("--organization", args.organization), ("--dataset", args.dataset)):
         if value is not None:
             raise SpecError(f"{option} has no effect on an archive; add --format or leave it out")
@@ -106,3 +97,13 @@ def list_files(name: str, outputs: Path, *, store: bool) -> Iterator[Path]:
     for folder in folders:
         paths = (path for path in sorted(folder.rglob("*")) if not path.name.startswith("."))
         yield from (path for path in paths if path.is_file() and not path.is_symlink())
+
+
+main = make_main(
+    "export",
+    __doc__,
+    _ARGUMENTS,
+    lambda args: _export_archive(args) if args.format is None else _export_format(args),
+    example=_EXAMPLE,
+    after="nothing was written",
+)

@@ -234,10 +234,9 @@ def _declare_protocol_flags() -> core.Arguments:
 
 
 class Command(NamedTuple):
-    """A subcommand of `openended rate`; the docstring of its function is its line in the list of commands."""
+    """A subcommand of `openended rate`; the docstring of its function describes it."""
 
     work: Callable[[argparse.Namespace], None]
-    description: str
     arguments: core.Arguments
     after: str  # what remains if it is interrupted
     example: str = ""
@@ -251,8 +250,6 @@ _LEAVE_OUT: core.Arguments = {
 COMMANDS = {
     "make": Command(
         make,
-        "`openended rate make RUNS… --protocol mauve|huse|typicality|MY.yaml`: one HTML file for each rater, a key for "
-        "you.",
         {
             "words": {"nargs": "*", "metavar": "RUNS", "help": "names of experiments or grids, or folders of runs"},
             "-o/--out": {"type": Path, "default": Path("study"), "metavar": "DIR", "help": "default: study"},
@@ -272,7 +269,6 @@ COMMANDS = {
     ),
     "score": Command(
         score,
-        "`openended rate score STUDY [FILES…]`: the table of a study, with intervals, page and figures.",
         {**_STUDY,
             "words": {
                 "nargs": "*", "metavar": "FILES",
@@ -287,7 +283,6 @@ COMMANDS = {
     ),
     "collect": Command(
         collect,
-        "`openended rate collect FILES… -o judgments.csv`: answers checked against the key, and a quality sheet.",
         {
             "files": {
                 "nargs": "+", "type": Path, "metavar": "FILES",
@@ -307,7 +302,6 @@ COMMANDS = {
     ),
     "simulate": Command(
         simulate,
-        "`openended rate simulate STUDY`: fill all sheets with simulated raters; every file is marked as simulated.",
         {**_STUDY,
             "-o/--out": {"type": Path, "metavar": "DIR", "help": "default: STUDY/simulated"},
             "--seed": {"type": int, "default": 0, "help": "of their answers; default: 0"},
@@ -317,7 +311,6 @@ COMMANDS = {
     ),
     "judge": Command(
         judge,
-        "`openended rate judge STUDY model=… [OPTION=VALUE…]`: a language model rates in place of people.",
         {
             "words": {
                 "nargs": "+", "metavar": "STUDY",
@@ -337,7 +330,6 @@ COMMANDS = {
     ),
     "frequency": Command(
         frequency,
-        "`openended rate frequency RATINGS --corpus FILE`: whether typicality stands for frequency (HUSE, Fig. 2).",
         {
             "ratings": {"type": Path, "metavar": "RATINGS", "help": "a file of ratings with a column text"},
             "--corpus": {
@@ -352,7 +344,6 @@ COMMANDS = {
     ),
     "serve": Command(
         serve,
-        "`openended rate serve STUDY`: each rater opens a personal link; every answer is stored at once.",
         {**_STUDY,
             "--raters": {
                 "type": core.positive_int, "metavar": "N",
@@ -384,11 +375,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         arguments = {**arguments, **_declare_protocol_flags()}
         epilog = str(epilog).format(names=", ".join(list_protocol_names()))
-    parser = core.make_parser(f"rate {name}", command.description, arguments, command.example, epilog)
-    parser.takes_run_options = name == "judge"
-    args = parser.parse_intermixed_args(words[1:])
-    args.typed = words[1:]
-    return core.run_command(parser.prog, lambda: command.work(args), after_interrupt=command.after)
+    run = core.make_main(
+        f"rate {name}",
+        command.work.__doc__,
+        arguments,
+        command.work,
+        example=command.example,
+        after=command.after,
+        epilog=epilog,
+        takes_run_options=name == "judge",
+    )
+    return run(words[1:])
 
 
 if __name__ == "__main__":
