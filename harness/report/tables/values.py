@@ -130,9 +130,9 @@ class _ValueFrame:
             *describe_coverage(columns), *name_equal_systems(models, label), *self.describe_empty(),
             *of_runs.get("remark", ()),
         )  # fmt: skip
-        with_intervals = results if layout.uncertainty == "interval" else None
         warnings = (
-            *of_runs.get("warning", ()), *list_caveats(models, label, with_intervals),
+            *of_runs.get("warning", ()),
+            *list_caveats(models, results, label, intervals=layout.uncertainty == "interval"),
             *warn_of_human_counts(models, part.items), *self.list_unknown_keys(),
         )  # fmt: skip
         rules = (
@@ -364,13 +364,15 @@ def mark_incomparable(item: SystemValue, column: SystemValue) -> Cell:
 # Warnings and remarks -------------------------------------------------------------------------------------------------
 
 
-def list_caveats(models: Sequence[SystemValue], label: Label, results: Results | None = None) -> list[Note]:
-    """Return the caveats about values, one line for all metrics and systems; with results, also missing intervals."""
+def list_caveats(
+    models: Sequence[SystemValue], results: Results, label: Label, *, intervals: bool = False
+) -> list[Note]:
+    """Return the caveats about values, each in one line for all metrics and systems, and missing intervals if asked."""
     titles: dict[str, dict[str, set[str]]] = {}  # caveat → metric, or title of a value → systems
     for item in (i for i in models if math.isfinite(i.mean)):
-        caveats = [(item.note, item.metric)] if item.note else []
-        rows = measured.find_results(results, item) if results is not None else []
-        reasons = (row.no_interval[item.key] for row in rows if item.key in row.no_interval)
+        rows = measured.find_results(results, item)
+        caveats = [(note, item.metric) for row in rows for note in row.notes]
+        reasons = [row.no_interval[item.key] for row in rows if intervals and item.key in row.no_interval]
         caveats += [(f"no interval: {reason}", item.title) for reason in reasons]
         for caveat, title in caveats:
             titles.setdefault(caveat, {}).setdefault(title, set()).add(label(item))

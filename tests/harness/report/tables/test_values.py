@@ -376,14 +376,17 @@ def write_noted(folder, decoder, notes=(), run_notes=(), model="docs-s", skipped
 def test_a_caveat_is_one_line_for_its_metrics_and_names_its_systems_unless_it_is_about_all(tmp_path):
     missing = {"no_interval": {"mauve": "no variation seen", "mauve_star": "no variation seen"}}
     run_notes = ["naive:unigram: no model", "DO NOT REPORT: not drawn from Q"]
-    write_noted(tmp_path, "greedy", ["few texts"], run_notes, "naive:unigram", skipped={"empty": 5}, **missing)
-    write_noted(tmp_path, "nucleus", [], ["naive:mirror: no model"], "naive:mirror", skipped={"empty": 5}, **missing)
+    notes = ["few texts", "other tokens"]
+    write_noted(tmp_path, "greedy", notes, run_notes, "naive:unigram", skipped={"empty": 5}, **missing)
+    write_noted(
+        tmp_path, "nucleus", notes[1:], ["naive:mirror: no model"], "naive:mirror", skipped={"empty": 5}, **missing
+    )
     results = read_results([tmp_path])
     system = "naive:unigram greedy"
     plain, spans = (make_tables(results, Layout(uncertainty=name), "t")[0] for name in ("all", "interval"))
-    warnings = [f"DO NOT REPORT: not drawn from Q ({system})", f"mauve: few texts ({system})"]
+    warnings = [f"DO NOT REPORT: not drawn from Q ({system})", f"mauve: few texts ({system})", "mauve: other tokens"]
     assert plain.list_notes("warning") == warnings, "no intervals are printed"
-    assert spans.list_notes("warning") == [warnings[0], "MAUVE: no interval: no variation seen", warnings[1]]
+    assert spans.list_notes("warning") == [warnings[0], "MAUVE: no interval: no variation seen", *warnings[1:]]
     assert plain.list_notes("remark") == ["no model"], "without replicates nothing is said of power"
     assert plain.list_notes("rule")[0] == "5 records skipped (empty)"
 
