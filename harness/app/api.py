@@ -169,7 +169,7 @@ def evaluate(
             *((name, path, imported.TextSelection(generations_field)) for name, path in paths.items()),
         ) if not imported.is_built_in_system(path)
     }  # fmt: skip
-    talks = {name for name, survey in surveys.items() if survey.reading is not None and survey.reading.has_roles}
+    talks = {name for name, survey in surveys.items() if survey.reading.has_roles}
     if role is not None and not talks:
         raise core.SpecError(f"role={role}: expected conversations in one of the files; leave it out")
     most = max((survey.samples for name, survey in surveys.items() if name != "human"), default=1)

@@ -17,7 +17,6 @@ from .files import (
     TextRecord as TextRecord,
     check_text as check_text,
     digest_files as digest_files,
-    download_if_remote as download_if_remote,
     is_valid_text as is_valid_text,
     name_files as name_files,
     read_records as read_records,

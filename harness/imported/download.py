@@ -4,14 +4,20 @@ A file gets its name only when it is whole and its checksum is the one recorded 
 (`ledger.json` in the cache folder). A file that was put there by hand is treated the same.
 """
 
+import json
 import logging
+import re
 import shutil
+import tarfile
 import time
 import urllib.error
 import urllib.request
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,6 +33,9 @@ _ATTEMPTS = 5
 _SPARE = 64 << 20  # bytes that must stay free on the disk after a download
 LEDGER = "ledger.json"
 GPT2_OUTPUT = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
+_HUB_ADDRESS = re.compile(
+    r"hf://(?:datasets/)?(?!datasets/)(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?(?:/(?P<rest>[^/].*))?"
+)
 GROVER = "https://storage.googleapis.com/grover-models/generation_examples"
 
 
@@ -71,9 +80,12 @@ def fetch(remote: Remote, *, cache_dir: str | None = None, offline: bool = False
 def find_generations(generations: str, *, planning: bool) -> Path:
     """Return the file of the option `generations`: a path, or the address or name of a public one, downloaded once.
 
-    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's.
+    `gpt2-output:xl-1542M-k40.test` is a file of the GPT-2 output dataset, `grover:mega-p0.94` Grover's;
+    `hf://datasets/OWNER/NAME/FILE` is a file of the hub, and `hf://datasets/OWNER/NAME/CONFIG/SPLIT` (or `…/SPLIT`) a
+    dataset that the library `datasets` reads.
     """
     kind, _, name = generations.partition(":")
+    is_address = re.match(r"\w+://", generations) is not None
     if kind == "gpt2-output" and name:
         remote = Remote(f"{GPT2_OUTPUT}/{name}.jsonl", f"webtext/{name}.jsonl")
     elif kind == "grover" and name:
@@ -83,6 +95,10 @@ def find_generations(generations: str, *, planning: bool) -> Path:
     elif generations.startswith(("http://", "https://")):
         name = urlsplit(generations).path.rpartition("/")[2] or "texts"
         remote = Remote(generations, f"files/{core.digest(generations)[:8]}/{name}")
+    elif is_address and kind != "hf":
+        raise SpecError(f"{generations}: download it first; https:// and hf://datasets/OWNER/NAME/FILE are fetched")
+    elif is_address:
+        return _find_on_hub(generations, planning=planning)
     else:
         return Path(generations)
     if not planning:
@@ -91,6 +107,90 @@ def find_generations(generations: str, *, planning: bool) -> Path:
     if not path.is_file():
         refuse_missing(remote, path, planning=True)
     return path
+
+
+def _find_on_hub(name: str, *, planning: bool) -> Path:
+    """Return a file of the hub, downloaded, or a dataset that `datasets` reads as a stream into JSON lines, once."""
+    address = _HUB_ADDRESS.fullmatch(name)
+    if address is None:
+        raise SpecError(f"expected hf://datasets/OWNER/NAME/FILE, got {name!r}")
+    repo, revision, rest = address["repo"], address["revision"], address["rest"] or ""
+    file = f"files/{core.digest(name)[:8]}/{repo.replace('/', '-')}.jsonl"
+    cached = Remote(f"https://huggingface.co/datasets/{repo}", file)
+    path = cached.cache_path()
+    is_file = "." in rest.rpartition("/")[2]
+    if not is_file and path.is_file():
+        return path
+    if planning and not is_file:
+        refuse_missing(cached, path, planning=True)
+    core.require_package("huggingface_hub" if is_file else "datasets", "hub")
+    try:
+        if is_file:
+            from huggingface_hub import hf_hub_download
+
+            return Path(hf_hub_download(repo, rest, repo_type="dataset", revision=revision))
+        _stream_dataset(repo, revision, rest, path)
+    except SpecError:
+        raise
+    except Exception as err:  # the errors of its HTTP client have no common base
+        raise DataError(f"{name}: cannot be downloaded ({type(err).__name__}: {core.shorten_error(err)})") from err
+    return path
+
+
+def _stream_dataset(repo: str, revision: str | None, rest: str, path: Path) -> None:
+    """Write a split of a dataset as JSON lines."""
+    import datasets
+
+    config, _, split = rest.rpartition("/")
+    splits: Any = datasets.load_dataset(repo, config or None, revision=revision, streaming=True)
+    if split not in splits and (split or len(splits) > 1):
+        got = split or "none"
+        raise SpecError(f"expected a split, {', '.join(splits)}, as hf://datasets/{repo}/{[*splits][-1]}, got {got}")
+    split = split or next(iter(splits))
+    count = 0
+    with (
+        core.open_for_replacement(path) as handle,
+        core.show_progress(repo, None, unit="rows", enabled=True) as advance,
+    ):
+        for row in splits[split]:
+            handle.write(f"{json.dumps(row, ensure_ascii=False, default=str)}\n")
+            advance(1)
+            count += 1
+    log.warning("%s: %d rows of %r read by datasets %s, kept at %s", repo, count, split, datasets.__version__, path)
+
+
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+
+
+@lru_cache(maxsize=16)
+def unpack(path: Path, stamp: tuple[int, int]) -> Path:
+    """Return the folder of an unpacked archive in the cache, or the file in it if it is the only one."""
+    del stamp
+    folder = find_cache_root() / "files" / core.digest_file(path)[:8] / path.name.partition(".")[0]
+    if not folder.is_dir():
+        temporary = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
+        try:
+            size = 0
+            with zipfile.ZipFile(path) if path.suffix == ".zip" else tarfile.open(path) as archive:
+                for member in archive.infolist() if isinstance(archive, zipfile.ZipFile) else archive:
+                    size += member.file_size if isinstance(member, zipfile.ZipInfo) else member.size
+                    core.check_unpacked_size(path, size)
+            shutil.unpack_archive(path, temporary, filter=None if path.suffix == ".zip" else "data")
+            temporary.rename(folder)
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            RuntimeError,
+            shutil.ReadError,
+            tarfile.TarError,
+            zipfile.BadZipFile,
+        ) as err:
+            raise DataError(f"{path}: cannot be unpacked ({core.shorten_error(err)})") from err
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    files = [file for file in folder.rglob("*") if file.is_file() and "__MACOSX" not in file.parts]
+    return files[0] if len(files) == 1 else folder
 
 
 def refuse_missing(remote: Remote, path: Path, *, offline: bool = False, planning: bool = False) -> None:

@@ -20,16 +20,22 @@ Records = Iterator[tuple[str, Cells]]  # (line or record of the file, fields)
 NAMES: Mapping[Side, tuple[str, ...]] = {
     "system": (
         "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
-        "generated_seqs", "text_samples",
+        "generated_seqs", "text_samples", "gens_article", "article",
     ),
     "human": ("human", "human_text", "reference"),
 }  # fmt: skip
 """Usual names of the field with the texts."""
 IDS_FIELD = "token_ids"
 IDS = ("id", "example_id")
-_IDS = (*IDS, "question_id", "prompt_id", "doc_id", "task_id", "instance_id", "custom_id", "uid", "qid", "idx", "index")
+_IDS = (
+    *IDS, "question_id", "prompt_id", "doc_id", "task_id", "instance_id", "custom_id", "uid", "qid", "idx", "index",
+    "ind30k", "inst_index",
+)  # fmt: skip
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
-_WRITERS = {"human", "machine", "model", "ai", "llm", "generated", "real", "fake", "person", "people", "bot"}
+PEOPLE = {"human", "person", "people", "real"}
+"""What a field may call the writer of a text."""
+_WRITERS = PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
+_GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prompts
 _MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
 # references, then in fields whose name says nothing, and last in those of the other side.
@@ -137,6 +143,9 @@ class FieldChoice:
     others: tuple[str, ...] = ()  # fields that could be meant too, described
     model: str | None = None  # a field with the names of several models
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
+    writer: str | None = None  # a field that says whether a person or a model wrote a text
+    is_by_people: bool = False  # the texts that are read, where a field says who wrote them
+    is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
     is_partial: bool = False  # some of the first records lack the field, and so may others
 
@@ -244,6 +253,8 @@ def classify(path: str) -> str:
         kinds_of_part = [kind for word in words if (kind := _KIND_OF.get(word) or _KIND_OF.get(word.removesuffix("s")))]
         if "human" in kinds_of_part and kinds_of_part[-1] != "other":
             return "human"
+        if "output" in kinds_of_part and kinds_of_part[-1] == "passage":
+            return "output"
         if kinds_of_part:
             kinds.append("text" if kinds_of_part[-1] == "other" and words[-1] == "text" else kinds_of_part[-1])
     return "human" if "human" in kinds and kinds[0] != "other" else (kinds or ["text"])[0]
@@ -333,27 +344,26 @@ def choose_fields(
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
     roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
+    is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
+    writers = next((v for v in values.values() if "." not in v.path and {*v.texts} <= _WRITERS), None)
+    has_people = {text in PEOPLE for text in writers.texts} if writers is not None else set()
     reading = FieldChoice(
-        path, chosen is None, _find_prompt(values, rest), _find_id(first, path), model=models,
+        path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path), model=models,
         role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
-        has_turns=path == "messages" or (path in values and values[path].has_turns),
+        writer=writers.path if writers is not None else None,
+        is_by_people=has_people == {True} or (len(has_people) == 2 and side == "human"),
+        is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
         is_partial=chosen is None and _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records,
     )  # fmt: skip
-    if chosen is None:
-        _refuse_mixtures(records, reading, values, position)
+    if chosen is None and reading.model is not None:
+        _refuse_several_models(records, reading, position)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
 
 
-def _refuse_mixtures(
-    records: Sequence[Cells], reading: FieldChoice, values: Mapping[str, FieldValues], position: str
-) -> None:
-    """Raise `DataError` where a file has texts of several systems for one prompt, or of people and of models."""
-    writers = next((v for v in values.values() if {*v.texts} <= _WRITERS and len({*v.texts}) > 1), None)
-    if writers is not None and "." not in writers.path:
-        names = " and ".join(sorted({*writers.texts}))
-        raise DataError(f"{position}: texts of {names} ({writers.path!r}) in one file; give each a file")
+def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, position: str) -> None:
+    """Raise `DataError` where a file has texts of several systems for one prompt."""
     systems: dict[object, set[str]] = {}
-    for cells in records if reading.model is not None else ():
+    for cells in records:
         key = tuple(str(find_value(cells, name)) for name in reading.prompt) or (str(cells.get(reading.id or "")),)
         systems.setdefault(key, set()).add(str(cells.get(reading.model or "")))
     names = next((" and ".join(sorted(several)[:2]) for several in systems.values() if len(several) > 1), "")

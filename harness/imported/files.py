@@ -10,15 +10,15 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.core import DataError, SpecError
+from openended.harness.core import DataError
 from openended.harness.imported import formats
-from openended.harness.imported.download import find_generations
+from openended.harness.imported.download import ARCHIVES, unpack
 from openended.harness.imported.fields import IDS_FIELD, Cells, ReadSummary, Records
 from openended.harness.imported.memory_limit import limit_memory
 
@@ -26,21 +26,18 @@ log = logging.getLogger(__name__)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 _NO_FILES_OF_TEXTS = (
-    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".zip", ".tar", ".npy", ".p",
-    ".pkl", ".pickle",
+    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".npy", ".p", ".pkl",
+    ".pickle",
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
-_SAMPLE_FIELDS = {"generated_seqs", "text_samples"}  # of papers on diffusion models
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
 _SEPARATOR = re.compile(r"\s*(?:(={10,}|-{10,})(?:[ \w]+(={10,}|-{10,}))?|<\|endoftext\|>)\s*")
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDP])-(\d+)\t(.*)")  # lines of fairseq-generate
-_HUB_ADDRESS = re.compile(
-    r"hf://(?:datasets/)?(?!datasets/)(?P<repo>[\w][\w.-]*/[\w][\w.-]*?)(?:@(?P<revision>[^/@]+))?/(?P<file>[^/].*)"
-)
+_SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|validation|val|dev)(?=[-_./]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +63,47 @@ def name_files(paths: Sequence[str], short: Sequence[str]) -> list[str]:
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the file, or the files of a folder that hold texts, by name."""
-    if not path.is_dir():
-        if not path.is_file():
-            raise DataError(f"no such file: {path}")
+    """Return the file, or the files of texts of a folder, an archive or a pattern (`data/test-*.parquet`), by name."""
+    if path.is_file() and path.name.endswith(ARCHIVES):
+        stat = path.stat()
+        path = unpack(path, (stat.st_size, stat.st_mtime_ns))
+    if path.is_file():
         if Path(core.strip_packing(path.name)).suffix.lower() in _NO_FILES_OF_TEXTS:
             raise DataError(f"{path}: no file of texts; expected {', '.join(KINDS)}: save its texts as one of them")
         return [path]
-    paths = sorted(p for p in path.iterdir() if core.strip_packing(p.name).endswith(KINDS))
+    if not path.is_dir():
+        matches = sorted(path.parent.glob(path.name)) if any(sign in path.name for sign in "*?[") else []
+        if not matches:
+            is_id = re.fullmatch(r"[\w-]+/[\w-]+", str(path)) is not None
+            hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
+            raise DataError(f"no such file: {path}{hint}")
+        return matches
+    ways = ((path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS))
+    found = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
+    paths = sorted(next(filter(None, found), []))
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
+    splits = {match[1].lower(): p for p in paths if (match := _SPLIT.search(str(p.relative_to(path))))}
+    if len(splits) > 1:
+        names, one = ", ".join(sorted(splits)), next(iter(splits.values()))
+        raise DataError(f"{path}: holds several splits ({names}); name the files of one, as {one}")
     return paths
+
+
+def find_single_file(path: Path) -> Path | None:
+    """Return the file that a path names, or the only one of an archive or pattern; None for several, and a folder."""
+    files = list_files(path)
+    return files[0] if len(files) == 1 and not path.is_dir() else None
 
 
 def digest_files(path: Path) -> str:
     """Return the SHA-256 that names the texts of a file or folder: their bytes, and in a folder their names."""
-    files = list_files(path)
-    return core.digest([[p.name, core.digest_file(p)] for p in files]) if path.is_dir() else core.digest_file(path)
+    single = find_single_file(path)
+    return (
+        core.digest_file(single) if single else core.digest([[p.name, core.digest_file(p)] for p in list_files(path)])
+    )
 
 
 def read_records(path: Path, summary: ReadSummary | None = None, unit: str | None = None) -> Iterator[TextRecord]:
@@ -97,7 +116,7 @@ def read_records(path: Path, summary: ReadSummary | None = None, unit: str | Non
     """
     count, counted = 0, summary or ReadSummary()
     for file in list_files(path):
-        if path.is_dir() and detect_kind(file) == ".txt":
+        if detect_kind(file) == ".txt" and find_single_file(path) is None:
             records: Records = iter([("1", {TEXT: "".join(line for _, line in _read_lines(file))})])
         else:
             records = open_records(file, counted, unit)[1]
@@ -136,26 +155,6 @@ def check_text(value: Any, field: str, where: str) -> str:  # noqa: ANN401 - wha
     return value
 
 
-def download_if_remote(path: str) -> str:
-    """Return the path of a file; one at `hf://datasets/OWNER/NAME/FILE`, http or https is downloaded first."""
-    if re.match(r"https?://", path):
-        return str(find_generations(path, planning=False))
-    if re.match(r"\w+://", path) and not path.startswith("hf://"):
-        raise SpecError(f"{path}: download it first; https:// and hf://datasets/OWNER/NAME/FILE are fetched")
-    if not path.startswith("hf://"):
-        return path
-    address = _HUB_ADDRESS.fullmatch(path)
-    if address is None:
-        raise SpecError(f"expected hf://datasets/OWNER/NAME/FILE, got {path!r}")
-    core.require_package("huggingface_hub", "hub")
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return str(hf_hub_download(address["repo"], address["file"], repo_type="dataset", revision=address["revision"]))
-    except Exception as err:  # the errors of its HTTP client have no common base
-        raise DataError(f"{path}: cannot be downloaded ({type(err).__name__}: {core.format_error(err)})") from err
-
-
 def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> tuple[str | None, Records]:
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)
@@ -176,8 +175,6 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
         records = iter(rows) if rows is not None else ((str(n), row) for n, row in core.read_jsonl(file, unwrap=True))
         first = next(records, None)
         records = chain([first], records) if first else records
-        if first is not None and (names := _SAMPLE_FIELDS & first[1].keys()):
-            return f"JSON, texts under {names.pop()!r}", records
         return formats.recognize(first[1] if first else {}, records, file, summary)
     except DataError as err:
         if Path(name).suffix in (*KINDS, ".json"):

@@ -22,7 +22,7 @@ from openended.harness.core import (
     read_json,
     shorten_error,
 )
-from openended.harness.imported.fields import Cells, ReadSummary, Records, find_value
+from openended.harness.imported.fields import Cells, ReadSummary, Records, find_value, find_values
 from openended.harness.imported.memory_limit import limit_memory
 from openended.harness.models import read_message
 
@@ -43,9 +43,16 @@ class OutputFormat:
     """What the records of a format hold, and how texts are read from them."""
 
     title: str
-    read: Callable[[Cells, str], Iterable[dict[str, Any]]]  # (record, file and line) → fields to add, for every text
     fields: Mapping[str, tuple[type[Any], ...]]  # path of a field that every record has → its types
+    id: str
+    read: Callable[[Cells, str], Iterable[dict[str, Any]]]  # (record, file and line) → a text, its sample, how it ended
+    prompt: tuple[str, ...] = ()  # paths, of which the first with one text counts
+    human: tuple[str, ...] = ()
     model: str = ""  # path of the name of the model that wrote a text; a file holds the texts of one
+
+    def fits(self, row: Cells) -> bool:
+        """Return whether a record has the fields of this format."""
+        return all(isinstance(find_values(row, path.split(".")), kinds) for path, kinds in self.fields.items())
 
     def convert(self, rows: Iterable[tuple[str, str, Any]], summary: ReadSummary) -> Records:
         """Yield a record per text of (position, file and position, record), each checked."""
@@ -65,10 +72,13 @@ class OutputFormat:
             if len(models) > 1:
                 names = " and ".join(sorted(models))
                 raise DataError(f"{where}: texts of several models ({names:.120}) in one file; give each a file")
+            pair = {"prompt": _find_text(row, "prompt", *self.prompt), "human": _find_text(row, "human", *self.human)}
+            shared = {"id": str(row[self.id]), **{name: text for name, text in pair.items() if text is not None}}
             is_empty = True
             for fields in self.read(row, where):
                 is_empty = False
-                key = (fields.get("id") or fields.get("prompt"), fields.get("sample"), "id" in fields or fields["text"])
+                fields = {**shared, **fields}
+                key = fields["id"], fields.get("sample")
                 if key in texts and texts[key] != hash(fields["text"]):
                     raise DataError(f"{where}: duplicate id: a second, different text for {key[0]!r:.80}")
                 if key in texts:
@@ -82,6 +92,15 @@ class OutputFormat:
                 raise DataError(f"{where}: holds no text")
 
 
+def _find_text(row: Cells, *paths: str) -> str | None:
+    """Return the first text under a path, or the only one of a list there."""
+    for path in paths:
+        match find_value(row, path):
+            case (str() as text) | [str() as text] if text:
+                return text
+    return None
+
+
 def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     texts = [text for response in row["resps"] for text in (response if isinstance(response, list) else [response])]
     if not texts or not all(isinstance(text, str | None) for text in texts):
@@ -89,15 +108,9 @@ def _read_lm_eval(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             f"{where}: field 'resps': expected generated texts, got {row['resps']!r:.60}; only tasks with "
             "output_type generate_until have some"
         )
-    fields: dict[str, Any] = {"id": str(row["doc_id"])}
-    match row.get("arguments"):
-        case {"gen_args_0": {"arg_0": str() as prompt}}:
-            fields["prompt"] = prompt
-    if isinstance(row.get("target"), str):
-        fields["human"] = row["target"]
     # A server's `content: null`, which lm-evaluation-harness keeps: it ended inside the reasoning.
     empty = {"text": "", "reasoning": ""}
-    return ({**fields, **(empty if text is None else {"text": text}), "sample": i} for i, text in enumerate(texts))
+    return ({**(empty if text is None else {"text": text}), "sample": i} for i, text in enumerate(texts))
 
 
 def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
@@ -109,43 +122,39 @@ def _read_answers(row: Cells, where: str) -> Iterator[dict[str, Any]]:
             raise DataError(f"{where}: question {question!r} has no turns")
         for number, turn in enumerate(turns, start=1):
             text = turn.get("content") if isinstance(turn, dict) else turn
-            text = _check_answer(text, f"turn {number} of question {question!r}", where)
+            what = f"{where}: turn {number} of question {question!r}"
+            if isinstance(text, str) and text.strip() == _FAILED_ANSWER:
+                raise DataError(f"{what}: its request failed ({_FAILED_ANSWER}); answer it again, or delete its line")
+            if not isinstance(text, str):
+                raise DataError(f"{what}: expected a text, got {_describe(text)}")
             yield {"id": str(question) if len(turns) == 1 else f"{question}/{number}", "text": text, "sample": sample}
-
-
-def _check_answer(text: Any, what: str, where: str) -> str:  # noqa: ANN401
-    if isinstance(text, str) and text.strip() == _FAILED_ANSWER:
-        raise DataError(f"{where}: {what}: its request failed ({_FAILED_ANSWER}); answer it again, or delete its line")
-    if not isinstance(text, str):
-        raise DataError(f"{where}: {what}: expected a text, got {_describe(text)}")
-    return text
 
 
 def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
     """One request of a batch: a chat completion, a completion, or an answer of the Responses API."""
-    name, response = row["custom_id"], row.get("response")
+    response, what = row.get("response"), f"{where}: request {row['custom_id']!r}"
     status = response.get("status_code") if isinstance(response, dict) else None
     if row.get("error") or status != 200:
         error = row.get("error") or find_value(row, "response.body.error")
         message = error.get("message") if isinstance(error, dict) else error
         answer = f"status {status}" if isinstance(response, dict) else "no response"
         reason = f"{answer}: {message!s:.120}" if message else answer
-        raise DataError(f"{where}: request {name!r} failed ({reason}); send it again, or delete its line")
+        raise DataError(f"{what} failed ({reason}); send it again, or delete its line")
     body = _get(row, "response.body", (dict,), where)
     if "output" in body:
-        yield {"id": str(name), **_read_response(name, body, where)}
+        yield _read_response(body, where, what)
         return
     for sample, choice in enumerate(_get(body, "choices", (list,), where)):
         message = _get({"choices": choice}, "choices", (dict,), where).get("message")
-        reason, what = choice.get("finish_reason"), f"{where}: request {name!r}"
+        reason = choice.get("finish_reason")
         stop = _read_stop(reason, what)
         thought, text = read_message(message, f"{what}: ") if isinstance(message, dict) else (None, choice.get("text"))
         if not isinstance(text, str):
             raise DataError(f"{what} has no text (finish_reason: {reason}), got {_describe(text)}")
-        yield {"id": str(name), "text": text, "sample": sample, **stop, **_keep_reasoning(thought)}
+        yield {"text": text, "sample": sample, **stop, **_keep_reasoning(thought)}
 
 
-def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
+def _read_response(body: Cells, where: str, what: str) -> dict[str, Any]:
     """Read an answer of the Responses API; a text cut at its length limit has the status `incomplete`."""
     items = [item for item in _get(body, "output", (list,), where) if isinstance(item, dict)]
     contents = [item.get("content") for item in items]
@@ -155,39 +164,29 @@ def _read_response(name: object, body: Cells, where: str) -> dict[str, Any]:
     if not texts and reason == "max_output_tokens":  # inside the reasoning, which the server keeps for itself
         return {"text": "", "reasoning": "", "stop": "length"}
     if not texts:
-        raise DataError(f"{where}: request {name!r}: its output holds no text (status: {status})")
+        raise DataError(f"{what}: its output holds no text (status: {status})")
     if status not in (None, "completed") and reason != "max_output_tokens":
-        raise DataError(f"{where}: request {name!r} has the status {status!r:.40} ({reason!s:.40}); send it again")
+        raise DataError(f"{what} has the status {status!r:.40} ({reason!s:.40}); send it again")
     return {"text": "".join(texts), **({"stop": "length"} if reason == "max_output_tokens" else {})}
 
 
 def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
-    name, error = sample["id"], sample.get("error")
+    what, error = f"{where}: sample {sample['id']!r}", sample.get("error")
     if error:
         message = error.get("message") if isinstance(error, dict) else error
-        raise DataError(f"{where}: sample {name!r} failed ({message!s:.120}); finish it: inspect eval-retry")
+        raise DataError(f"{what} failed ({message!s:.120}); finish it: inspect eval-retry")
     choices, text = sample["output"].get("choices"), sample["output"].get("completion")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     reason, message = choice.get("stop_reason"), choice.get("message")
     thought = None
     if isinstance(message, dict) and "content" in message:
-        thought, answer = read_message(message, f"{where}: sample {name!r}: ")
+        thought, answer = read_message(message, f"{what}: ")
         text = answer if text is None else text  # logs before Inspect 0.3.135 have no `completion`
     if not choice or not isinstance(text, str):
-        raise DataError(f"{where}: sample {name!r} has no output")
+        raise DataError(f"{what} has no output")
     epoch = 1 if sample.get("epoch") is None else _get(sample, "epoch", (int,), where)
-    fields: dict[str, Any] = {"id": str(name), "sample": epoch - 1, "text": text}
-    match sample.get("input"):  # a text or one message; a conversation has no single prompt
-        case (str() as prompt) | [{"content": str() as prompt}]:
-            fields["prompt"] = prompt
-    match sample.get("target"):
-        case (str() as target) | [str() as target] if target:
-            fields["human"] = target
-    yield (
-        fields
-        | _keep_reasoning(thought)
-        | _read_stop(None if reason == "unknown" else reason, f"{where}: sample {name!r}")
-    )
+    stop = _read_stop(None if reason == "unknown" else reason, what)
+    yield {"sample": epoch - 1, "text": text, **_keep_reasoning(thought), **stop}
 
 
 def _keep_reasoning(thought: str | None) -> dict[str, Any]:
@@ -203,38 +202,35 @@ def _read_stop(reason: object, where: str) -> dict[str, str]:
     return {"stop": _STOPS[reason]}
 
 
-INSPECT = OutputFormat("Inspect log", _read_inspect, {"id": _ID, "output": (dict,)})
-_LM_EVAL = OutputFormat(
-    "lm-evaluation-harness samples", _read_lm_eval,
-    {"doc_id": (int,), "arguments": (dict, type(None)), "resps": (list,)},
+INSPECT = OutputFormat(
+    "Inspect log", {"id": _ID, "output": (dict,)}, "id", _read_inspect,
+    prompt=("input", "input.content"), human=("target",),
 )  # fmt: skip
-_ANSWERS = OutputFormat(
-    "MT-Bench or Arena-Hard answers", _read_answers, {"question_id": _ID, "choices": (list,)}, "model_id"
-)
-_BATCH = OutputFormat(
-    "batch output (OpenAI, vLLM)", _read_batch, {"custom_id": _ID, "response": (dict, type(None))},
-    "response.body.model",
+FORMATS = (
+    OutputFormat(
+        "lm-evaluation-harness samples",
+        {"doc_id": (int,), "arguments": (dict, list, type(None)), "resps": (list,)}, "doc_id", _read_lm_eval,
+        prompt=("arguments.gen_args_0.arg_0", "arguments.0.0"), human=("target",),
+    ),
+    OutputFormat(
+        "MT-Bench or Arena-Hard answers", {"question_id": _ID, "choices": (list,), "choices.turns": (list,)},
+        "question_id", _read_answers, model="model_id",
+    ),
+    OutputFormat(
+        "batch output (OpenAI, vLLM)", {"custom_id": _ID, "response": (dict, type(None))}, "custom_id", _read_batch,
+        model="response.body.model",
+    ),
 )  # fmt: skip
-
-
-TITLES = frozenset(form.title for form in (INSPECT, _LM_EVAL, _ANSWERS, _BATCH))
+TITLES = frozenset(form.title for form in (INSPECT, *FORMATS))
 
 
 def recognize(first: Cells, records: Records, path: Path, summary: ReadSummary) -> tuple[str | None, Records]:
     """Return title and records of a file, unknown ones as they are; of several filters the first is read."""
-    match first:
-        case {"arguments": dict() | None, "resps": list()}:
-            form = _LM_EVAL
-        case {"question_id": str() | int(), "choices": [{"turns": _}, *_]}:
-            form = _ANSWERS
-        case {"custom_id": str() | int(), "response": dict() | None}:
-            form = _BATCH
-        case _:
-            return None, records
-    positions = (
-        (position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records
-    )
-    return form.title, form.convert(positions, summary)
+    form = next((form for form in FORMATS if form.fits(first)), None)
+    if form is None:
+        return None, records
+    rows = ((position, f"{path}{':' if position.isdecimal() else ', '}{position}", row) for position, row in records)
+    return form.title, form.convert(rows, summary)
 
 
 @contextmanager

@@ -2,18 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from openended.harness import models
-from openended.harness.core import DataError, Generation, Stop, Thinking, Tokenizer
-from openended.harness.imported.fields import ReadSummary
-from openended.harness.imported.formats import TITLES
-from openended.harness.imported.selection import TextSelection
-from openended.harness.imported.texts import ImportedText, number_texts, read_texts, recognize_format, survey_texts
+from openended.harness.core import DataError, Generation, Stop, Tokenizer
+from openended.harness.imported.fields import FieldChoice, ReadSummary
+from openended.harness.imported.files import TEXT
+from openended.harness.imported.selection import WHOLE, TextSelection
+from openended.harness.imported.texts import (
+    ImportedText,
+    TextSurvey,
+    number_texts,
+    read_texts,
+    start_survey,
+    survey_texts,
+)
 from openended.harness.models import LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.storage import Row, RowFile
 
@@ -22,23 +29,6 @@ _PROMPTS_REMOVED = "every text began with its prompt, which was cut off"
 
 IdSource = Literal["generated", "mixed", "retokenized"]
 Pair = tuple[Row, ImportedText]  # an example and its text
-
-
-@dataclass(slots=True)
-class FileFacts:
-    """A file of texts: what its reasoning looks like, and what is scored of it."""
-
-    name: str
-    thinking: Thinking = "drop"
-    file_format: str | None = None
-    tags: models.MarkupSearch = field(default_factory=models.MarkupSearch)
-    is_apart: bool = False  # some records have their reasoning apart from the text
-
-    def add(self, text: ImportedText) -> None:
-        """Look for reasoning in a text."""
-        prompt = text.prompt or ""
-        self.is_apart = self.is_apart or text.reasoning is not None
-        self.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
 
 
 def import_rows(
@@ -53,34 +43,35 @@ def import_rows(
         limit: As for generated texts.
         selection: What of a record is scored.
     """
-    summary = ReadSummary()
-    texts = list(read_texts(path, selection, summary))
-    source = FileFacts(path.name, selection.thinking, recognize_format(path))
-    return _pair_and_import(texts, path, prompts, tokenizer, limit, source, summary.lines())
+    survey = start_survey(path, selection)
+    texts = list(read_texts(path, selection, survey.summary))
+    return _pair_and_import(texts, prompts, tokenizer, limit, survey)
 
 
 def import_texts(
     texts: Sequence[str] | Mapping[str, str], name: str, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit
 ) -> "ImportedRows":
     """Pair texts with the examples of a run: by example id, or texts without prompts row by row; as `import_rows`."""
+    reading = FieldChoice(TEXT, is_unpaired=not isinstance(texts, Mapping))
     if isinstance(texts, Mapping):
         ids = [example for example in RowFile(prompts).ids if example in texts]
         items = [ImportedText(f"{name}, {example}", i, texts[example], example) for i, example in enumerate(ids)]
     else:
-        items = [ImportedText(f"{name}, text {i}", i, text, paired=False) for i, text in enumerate(texts)]
-    return _pair_and_import(items, Path(name), prompts, tokenizer, limit, FileFacts(name))
+        items = [ImportedText(f"{name}, text {i}", i, text) for i, text in enumerate(texts)]
+    return _pair_and_import(items, prompts, tokenizer, limit, TextSurvey(Path(name), WHOLE, reading))
 
 
 def _pair_and_import(
-    texts: Sequence[ImportedText], path: Path, prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit,
-    source: FileFacts, remarks: Sequence[str] = (),
-) -> "ImportedRows":  # fmt: skip
+    texts: Sequence[ImportedText], prompts: Path, tokenizer: Tokenizer | None, limit: LengthLimit, survey: TextSurvey
+) -> "ImportedRows":
+    path = survey.path
     if not texts:
         raise DataError(f"{path}: holds no generation")
     decoded = [decode_text(text, tokenizer) for text in texts]
     for text in decoded:
-        source.add(text)
-    pairs, notes = _pair(decoded, list(RowFile(prompts)), path)
+        survey.add(text)
+    survey.has_ids = any(text.token_ids is not None for text in texts)
+    pairs, notes = _pair(decoded, list(RowFile(prompts)), survey)
     if all(e.prompt and (text.text or "").startswith(e.prompt) for e, text in pairs):
         pairs = [(e, replace(text, text=(text.text or "")[len(e.prompt) :])) for e, text in pairs]
         if any(text.token_ids is None for text in texts):
@@ -92,7 +83,7 @@ def _pair_and_import(
     if max(counts) > 1:
         many = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
         notes.append(f"{many} texts per prompt, numbered in the order of the file")
-    return ImportedRows(partial(list, sorted_pairs), tokenizer, limit, [*notes, *remarks], source)
+    return ImportedRows(partial(list, sorted_pairs), tokenizer, limit, [*notes, *survey.summary.lines()], survey)
 
 
 def import_unpaired(
@@ -112,7 +103,6 @@ def import_unpaired(
         selection: What of a record is scored.
     """
     survey = survey_texts(path, selection)
-    source = FileFacts(path.name, selection.thinking, survey.title, survey.tags, survey.is_reasoning_apart)
     if not survey.count:
         raise DataError(f"{path}: holds no text")
     if survey.count < (count or 1):
@@ -144,7 +134,7 @@ def import_unpaired(
     notes = [_PROMPTS_REMOVED] * prompted + survey.summary.lines()
     if survey.samples > 1:
         notes.append(f"{survey.describe_samples()}; intervals resample them together")
-    return ImportedRows(open_pairs, tokenizer, limit, notes, source)
+    return ImportedRows(open_pairs, tokenizer, limit, notes, survey)
 
 
 class ImportedRows:
@@ -152,19 +142,19 @@ class ImportedRows:
 
     def __init__(
         self, open_pairs: Callable[[], Iterable[Pair]], tokenizer: Tokenizer | None, limit: LengthLimit,
-        notes: Sequence[str], source: FileFacts,
+        notes: Sequence[str], survey: TextSurvey,
     ) -> None:  # fmt: skip
         self._open_pairs, self._tokenizer, self._limit, self._notes = open_pairs, tokenizer, limit, notes
         self._count: Counter[str] = Counter()
-        self._format, self._source = source.file_format, source
+        self._survey = survey
         self.reasoning = models.ReasoningCounts()  # complete once the rows were iterated
-        self.has_reasoning = source.is_apart or source.tags.find() is not None
+        self.has_reasoning = survey.is_reasoning_apart or survey.tags.find() is not None
 
     def __iter__(self) -> Iterator[Row]:
         tokenizer = self._tokenizer
         count = self._count = Counter()
         reasoning = self.reasoning = models.ReasoningCounts()
-        thinking, markup = self._source.thinking, self._source.tags.find()
+        thinking, markup = self._survey.selection.thinking, self._survey.tags.find()
         for example, item in self._open_pairs():
             parts = models.split_reasoning(item.text or "", item.reasoning, markup, item.prompt or "")
             scored = reasoning.choose(parts, thinking, item.stop or "eos")
@@ -192,8 +182,8 @@ class ImportedRows:
     def notes(self) -> list[str]:
         """Notes for the table; complete once the rows were iterated."""
         count, notes = self._count, list(self._notes)
-        if self._format:
-            notes.append(f"format: {self._format}")
+        if self._survey.title:
+            notes.append(f"format: {self._survey.title}")
         if self.id_source:
             notes.append(f"token ids as generated for {count['ids']} of {count['rows']} texts, else re-tokenized text")
         if count["cut"]:
@@ -201,15 +191,16 @@ class ImportedRows:
             notes.append(f"{count['cut']} of {count['rows']} texts were cut at {self._limit.most} {unit}")
         if not count["told"]:
             notes.append("the file has no stop reasons: texts that were not cut here count as complete")
-        notes += self.reasoning.list_notes(self._source.thinking, self._source.name, "generate them with more tokens")
+        thinking, name = self._survey.selection.thinking, self._survey.path.name
+        notes += self.reasoning.list_notes(thinking, name, "generate them with more tokens")
         if count["empty"]:
             notes.append(f"{count['empty']} of {count['rows']} generations are empty")
         return notes
 
     @property
     def id_source(self) -> IdSource | None:
-        """Whether the ids of a sample file were kept; None for other formats and without a tokenizer."""
-        if self._format is None or self._format in TITLES or self._tokenizer is None:
+        """Whether the token ids of a file were kept; None where it has none, and without a tokenizer."""
+        if not self._survey.has_ids or self._tokenizer is None:
             return None
         count = self._count
         if not count["ids"]:
@@ -217,9 +208,13 @@ class ImportedRows:
         return "generated" if count["ids"] == count["rows"] else "mixed"
 
 
-def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) -> tuple[list[Pair], list[str]]:
+def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], survey: TextSurvey) -> tuple[list[Pair], list[str]]:
     """Return (example, text) pairs and how they were paired: by ids or prompts if there are any, else in order."""
-    ids = [e.generation.example_id for e in examples]
+    path, ids = survey.path, [e.generation.example_id for e in examples]
+    if survey.reading.is_unpaired:
+        _check_count(len(texts), len(examples), path)
+        pairs = [(replace(e, prompt="", prompt_ids=()), text) for e, text in zip(examples, texts, strict=False)]
+        return pairs, ["the texts answer no prompt: row i is compared with human text i, without prompts"]
     by_name = {name: i for i in ids for name in _list_names(i)}
     by_prompt: dict[str, list[Row]] = {}
     for e in examples:
@@ -233,25 +228,24 @@ def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) ->
     other = next((t for t in named if t.prompt not in (None, prompt_of[by_name[str(t.identity)]])), None)
     other = other if has_our_prompts else None
     groups: Mapping[Any, Sequence[Row]] = {i: [e] for i, e in zip(ids, examples, strict=True)}
+    keys: Iterable[Any] = [by_name.get(str(text.identity)) for text in texts]
     notes: list[str] = []
-    if not texts[0].paired:
-        _check_count(len(texts), len(examples), path)
-        groups = {i: [replace(e, prompt="", prompt_ids=())] for i, e in enumerate(examples)}
-        keys: Iterable[Any] = groups
-        texts = texts[: len(groups)]
-        notes.append("the texts answer no prompt: row i is compared with human text i, without prompts")
-    elif nameless and any(text.identity is not None for text in texts) and not has_prompts:
-        raise DataError(f"{nameless.where}: no id, though other lines have one; give every line its `id`, or none")
-    elif has_prompts and (has_our_prompts or not named) and (nameless or other or not named) and (
-        nameless or len(by_prompt) == len(examples)
-    ):  # fmt: skip
+    if named and not nameless and not other:
+        if all(map(_is_record_number, ids)) and any(t.identity != by_name[str(t.identity)] for t in named):
+            notes.append("its ids were read as record numbers of the task, counted from 0")
+        copies = len(named) - len({(t.identity, t.sample, t.prompt, t.text) for t in named})
+        if copies:
+            notes.append(f"{copies} texts repeat another of the same id, and each counts: delete those that are copies")
+    elif has_prompts and (nameless or len(by_prompt) == len(examples)):
+        if not has_our_prompts and not any(text.prompt in by_prompt for text in texts):
+            raise DataError(f"{path}: neither ids nor prompts match the task")
         groups, keys = by_prompt, [text.prompt for text in texts]
         notes += [] if nameless else ["its ids do not match the task: paired by prompt"]
-        if not has_our_prompts and not any(key in by_prompt for key in keys):
-            raise DataError(f"{path}: neither ids nor prompts match the task")
     elif other:
         name = by_name[str(other.identity)]
         raise DataError(f"{other.where}: its prompt is not that of {name}; give both files the same ids")
+    elif nameless and any(text.identity is not None for text in texts):
+        raise DataError(f"{nameless.where}: no id, though other lines have one; give every line its `id`, or none")
     elif nameless:
         if not all(map(_is_record_number, ids)):
             raise DataError(
@@ -262,13 +256,6 @@ def _pair(texts: Sequence[ImportedText], examples: Sequence[Row], path: Path) ->
         keys = [text.line for text in texts]
         notes.append("paired by order: neither file has ids, so line i answers record i")
         _check_count(len({*keys}), max(groups) + 1, path)
-    else:
-        keys = [by_name.get(str(text.identity)) for text in texts]
-        if all(map(_is_record_number, ids)) and any(t.identity != by_name[str(t.identity)] for t in named):
-            notes.append("its ids were read as record numbers of the task, counted from 0")
-        copies = len(named) - len({(t.identity, t.sample, t.prompt, t.text) for t in named})
-        if copies:
-            notes.append(f"{copies} texts repeat another of the same id, and each counts: delete those that are copies")
     pairs, strange = _deal(zip(keys, texts, strict=True), groups, path)
     return pairs, [*notes, *([f"{len(strange)} texts of the file match no example of this run"] if strange else [])]
 

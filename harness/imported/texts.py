@@ -1,4 +1,4 @@
-"""Read texts from records of any origin, Grover's files and GPT-2's output dataset."""
+"""Read the texts of a file: the field that holds them, whose turns they are, and which of them answer one prompt."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,12 @@ from openended.harness.imported.files import TextRecord, check_text
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
 from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_message, read_message, read_messages
 
-_GROVER = ({"article", "label", "ind30k"}, {"gens_article"})  # formats in which other fields also mark model texts
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
 _ENDS: Mapping[str, Stop] = {
     "eos": "eos", "stop": "eos", "end_turn": "eos", "stop_sequence": "eos", "STOP": "eos", "length": "length",
     "max_tokens": "length", "MAX_TOKENS": "length",
 }  # fmt: skip
-_GPT2_OUTPUT = {"ended", "length", "text"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +35,29 @@ class ImportedText:
     stop: Stop | None = None
     token_ids: tuple[int, ...] | None = None
     """Token ids of the text as generated."""
-    paired: bool = True  # false: the text answers no prompt
     reasoning: str | None = None  # what the model reasoned before, where the record has it apart
     turn: int | None = None  # of a conversation, whose turns of one role are its samples
 
 
 @dataclass(slots=True)
 class TextSurvey:
-    """What a file of texts holds."""
+    """What a file of texts holds, as it is read."""
 
-    reading: FieldChoice | None  # None: of a format whose fields have their meaning
-    title: str | None  # of its format
+    path: Path
+    selection: TextSelection
+    reading: FieldChoice
+    title: str | None = None  # of its format
     count: int = 0
     first: str = ""  # its first text that is not empty
     empty: list[str] = field(default_factory=list)  # where the first few texts are that are empty
     num_empty: int = 0
+    num_copies: int = 0  # texts that are nothing but their prompt
     has_texts: bool = False  # not token ids alone
+    has_ids: bool = False  # token ids of some texts
+    starts_with_prompt: bool = True  # every text does
     sizes: dict[int, int] = field(default_factory=dict)  # number of texts of a prompt → number of such prompts
     grouping: str = ""  # what says which texts have one prompt: `conversation`, `prompt`, `id`; empty: nothing
-    starts_with_prompt: bool = True  # every text does
-    role: str = "assistant"  # whose turns of conversations are read
     fields: Sequence[str] = ()  # all fields with texts, described
-    num_copies: int = 0  # texts that are nothing but their prompt
     summary: ReadSummary = field(default_factory=ReadSummary)
     tags: MarkupSearch = field(default_factory=MarkupSearch)
     is_reasoning_apart: bool = False  # some records have their reasoning apart from the text
@@ -68,35 +67,49 @@ class TextSurvey:
         """The largest number of texts of a prompt."""
         return max(self.sizes, default=0)
 
+    def add(self, text: ImportedText) -> None:
+        """Count a text, and look for reasoning in it."""
+        self.count += 1
+        words, prompt = (text.text or "").strip(), text.prompt or ""
+        self.first = self.first or words
+        self.has_texts = self.has_texts or text.text is not None
+        self.has_ids = self.has_ids or text.token_ids is not None
+        if text.text is not None and not words and text.reasoning is None:
+            self.num_empty += 1
+            self.empty += [text.where.removeprefix(f"{self.path}").lstrip(":, ")] if self.num_empty <= 3 else []
+        starts_with_prompt = bool(prompt) and (text.text or "").startswith(prompt)
+        self.starts_with_prompt = self.starts_with_prompt and starts_with_prompt
+        self.num_copies += not words[len(prompt) :].strip()
+        self.is_reasoning_apart = self.is_reasoning_apart or text.reasoning is not None
+        self.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
+
     def describe_samples(self) -> str:
         """Say how many texts a prompt or conversation has, and by which field it is known."""
         counts = f"{min(self.sizes)} to {self.samples}" if len(self.sizes) > 1 else str(self.samples)
-        names = (
-            "+".join(self.reading.prompt) if self.reading is not None and self.grouping == "prompt" else self.grouping
-        )
+        names = "+".join(self.reading.prompt) if self.grouping == "prompt" else self.grouping
         return f"{counts} per conversation" if names == "conversation" else f"{counts} per prompt ({names})"
 
     def describe(self, option: str) -> str:
         """Say in one line which field is read, how many texts it has, and how another one is named after `option`."""
         reading, parts = self.reading, [f"{self.count:,} text{'s' if self.count != 1 else ''}"]
-        if reading is not None and (reading.is_guessed or reading.field != files.TEXT):
+        if reading.is_guessed or reading.field != files.TEXT:
             parts[0] += f" of {reading.field!r}{' (guessed)' if reading.is_guessed and self.title is None else ''}"
-        if reading is not None and reading.has_turns:
-            parts[0] += f", turns of the {self.role}"
+        if reading.has_turns:
+            parts[0] += f", turns of the {self.selection.role or 'assistant'}"
         if self.title is not None:
             parts.append(self.title)
         if self.samples > 1:
             parts.append(self.describe_samples())
-        elif reading is not None and reading.prompt:
+        elif reading.prompt:
             parts.append(f"1 per prompt ({'+'.join(reading.prompt)})")
         if self.num_empty:
             parts.append(f"{self.num_empty} empty ({', '.join(self.empty)}{', …' if self.num_empty > 3 else ''})")
         parts += [f"first: {fields.quote(self.first)}", *self.summary.lines()]
-        if reading is not None and reading.model is not None:
+        if reading.model is not None:
             parts.append(f"of several models ({reading.model!r})")
-        if reading is not None and reading.is_guessed and reading.others:
+        if reading.is_guessed and reading.others:
             parts.append(f"not {' or '.join(reading.others)}; {option}NAME takes another")
-        elif reading is not None and reading.is_guessed and self.title is None:
+        elif reading.is_guessed and self.title is None:
             parts.append(f"{option}NAME takes another field")
         return ", ".join(parts[:-1]) + f"; {parts[-1]}" if len(parts) > 1 else parts[0]
 
@@ -115,27 +128,24 @@ def read_texts(
         DataError: If the file cannot be read or a record does not fit the format; names file and line.
     """
     reading = find_fields(path, selection)
+    if selection.role is not None and not reading.has_roles:
+        option = "generations_role" if selection.side == "system" else "task.role"
+        raise DataError(f"{option}={selection.role}: expected conversations, got texts in {path}; leave it out")
     counts = summary if summary is not None else ReadSummary()
     for record in files.read_records(path, summary, selection.field):
-        value = find_values(record.cells, reading.steps) if reading is not None and reading.has_turns else ...
-        if value is not ...:
-            yield from _read_turns(record, value, selection.role or "assistant")
-        elif selection.role is not None and (reading is None or reading.role is None):
-            option = "generations_role" if selection.side == "system" else "task.role"
-            raise DataError(f"{option}={selection.role}: expected conversations, got texts in {path}; leave it out")
-        else:
+        value = find_values(record.cells, reading.steps) if reading.has_turns else ...
+        if value is ...:
             yield from _read_record(record, reading, selection, counts)
+        else:
+            yield from _read_turns(record, value, selection.role or "assistant")
 
 
 @lru_cache(maxsize=64)
-def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> FieldChoice | None:
+def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> FieldChoice:
     del stamp
     first = files.read_first_records(path, selection.field, fields.SAMPLED)
     if not first:
         raise DataError(f"{path}: holds no text")
-    names = first[0].cells.keys()
-    if selection.side == "system" and selection.field is None and any(form <= names for form in _GROVER):
-        return None
     cells = [record.cells for record in first]
     if recognize_format(path) in formats.TITLES:
         name = "human" if selection.side == "human" and "human" in cells[0] else "text"
@@ -145,21 +155,25 @@ def _find_fields(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -
     return fields.choose_fields(cells, selection.side, first[0].where, OPTIONS[selection.side], selection.field)
 
 
-def find_fields(path: Path, selection: TextSelection) -> FieldChoice | None:
-    """Return which fields of a file are read; None where its format says it."""
+def find_fields(path: Path, selection: TextSelection) -> FieldChoice:
+    """Return which fields of a file are read."""
     return _find_fields(path, _stamp(path), selection)
 
 
 def select_role(path: Path, selection: TextSelection, role: str | None) -> TextSelection:
     """Return a selection of the turns of a role, where the file has turns; else the same."""
-    reading = None if role is None else find_fields(path, selection)
-    return replace(selection, role=role) if reading is not None and reading.has_roles else selection
+    return selection if role is None or not find_fields(path, selection).has_roles else replace(selection, role=role)
 
 
 def _stamp(path: Path) -> tuple[Any, ...]:
     """Return what changes if a file or a folder does."""
     stats = [file.stat() for file in files.list_files(path)]
     return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
+def start_survey(path: Path, selection: TextSelection) -> TextSurvey:
+    """Return how a file is read; its texts are not counted yet."""
+    return TextSurvey(path, selection, find_fields(path, selection), recognize_format(path))
 
 
 def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
@@ -170,29 +184,15 @@ def survey_texts(path: Path, selection: TextSelection) -> TextSurvey:
 @lru_cache(maxsize=32)
 def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) -> TextSurvey:
     del stamp
-    reading = find_fields(path, selection)
-    survey = TextSurvey(reading, recognize_format(path), role=selection.role or "assistant")
-    if reading is not None:
-        records = files.read_first_records(path, selection.field, fields.SAMPLED)
-        survey.fields = [v.describe() for v in fields.collect_values([r.cells for r in records]).values()]
+    survey = start_survey(path, selection)
+    records = files.read_first_records(path, selection.field, fields.SAMPLED)
+    survey.fields = [v.describe() for v in fields.collect_values([r.cells for r in records]).values()]
     prompts, ids = dict[object, int](), dict[object, int]()
     conversations: list[int] = []
     lines: list[int] = []  # number of texts of each record
     line = -1
     for text in read_texts(path, selection, survey.summary):
-        survey.count += 1
-        words = (text.text or "").strip()
-        survey.first = survey.first or words
-        survey.has_texts = survey.has_texts or text.text is not None
-        if text.text is not None and not words and text.reasoning is None:
-            survey.num_empty += 1
-            survey.empty += [text.where.removeprefix(f"{path}").lstrip(":, ")] if survey.num_empty <= 3 else []
-        prompt = text.prompt or ""
-        starts_with_prompt = bool(prompt) and (text.text or "").startswith(prompt)
-        survey.starts_with_prompt = survey.starts_with_prompt and starts_with_prompt
-        survey.num_copies += not words[len(prompt) :].strip()
-        survey.is_reasoning_apart = survey.is_reasoning_apart or text.reasoning is not None
-        survey.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
+        survey.add(text)
         for counts, key in ((prompts, text.prompt), (ids, text.identity)):
             if key:
                 counts[hash(key)] = counts.get(hash(key), 0) + 1
@@ -220,71 +220,43 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
 
 def number_texts(texts: Iterable[ImportedText], grouping: str) -> Iterator[tuple[int, int, ImportedText]]:
     """Yield (number of its prompt, number among the texts of the prompt, text) in the order of the file."""
+    if not grouping:
+        yield from ((number, 0, text) for number, text in enumerate(texts))
+        return
     groups: dict[object, int] = {}
     counts: list[int] = []
     for text in texts:
-        if grouping in ("conversation", "record"):
-            key: object = text.line
-        elif grouping:
-            key = hash(text.prompt if grouping == "prompt" else text.identity)
-        else:
-            key = object()
-        if grouping:
-            group = groups.setdefault(key, len(groups))
-            counts += [0] * (group == len(counts))
-        else:
-            group = len(counts)
-            counts.append(0)
+        keys = {"prompt": hash(text.prompt), "id": hash(text.identity)}
+        group = groups.setdefault(keys.get(grouping, text.line), len(groups))
+        counts += [0] * (group == len(counts))
         yield group, counts[group], text
         counts[group] += 1
 
 
 def recognize_format(path: Path) -> str | None:
     """Name the format of a file of a paper or of another framework; None for the other formats."""
-    if path.is_dir():
-        return None
-    title, records = files.open_records(path, ReadSummary())
-    if title is None and fields.IDS_FIELD in next(records, ("", {}))[1]:
-        return f"JSON lines, texts with {fields.IDS_FIELD!r}"
-    return title
+    single = files.find_single_file(path)
+    return files.open_records(single, ReadSummary())[0] if single is not None else None
 
 
 def _read_record(
-    record: TextRecord, reading: FieldChoice | None, selection: TextSelection, summary: ReadSummary
+    record: TextRecord, reading: FieldChoice, selection: TextSelection, summary: ReadSummary
 ) -> Iterator[ImportedText]:
-    row, where, line = record.cells, record.where, record.line
-    if reading is None and "article" in row and "label" in row:
-        if row["label"] == "machine":
-            article = check_text(row["article"], "article", where)
-            yield ImportedText(where, line, article, identity=_read_id(row.get("ind30k"), where))
+    row, where, line, name = record.cells, record.where, record.line, reading.field
+    if reason := _find_reason_to_leave_out(row, reading, selection):
+        summary.dropped[reason] += 1
         return
-    if reading is None and "gens_article" in row:
-        texts = row["gens_article"]
-        if not isinstance(texts, list):
-            raise DataError(f"{where}: field 'gens_article': expected a list of texts")
-        identity = _read_id(row.get("inst_index"), where) or str(line)
-        for number, text in enumerate(texts):
-            yield ImportedText(where, line, check_text(text, "gens_article", where), identity=identity, sample=number)
+    value = find_values(row, reading.steps)
+    if value is ... and reading.is_partial:
+        summary.dropped[f"records without {name!r}"] += 1
         return
-    option = OPTIONS[selection.side]
-    field = reading.field if reading is not None else "article"
-    value = row[field] if field in row else find_values(row, field.split("."))
-    if value is ... and reading is not None and reading.is_partial:
-        summary.dropped[f"records without {field!r}"] += 1
-        return
-    if value is ... or reading is None:
-        raise DataError(f"{where}: no field {field!r} with the text; it has {', '.join(row)}; set {option}NAME")
-    if field == fields.IDS_FIELD:
+    if value is ...:
+        option = OPTIONS[selection.side]
+        raise DataError(f"{where}: no field {name!r} with the text; it has {', '.join(row)}; set {option}NAME")
+    if name == fields.IDS_FIELD:
         yield ImportedText(where, line, None, token_ids=_read_token_ids(row, where))
         return
-    if reading.role is not None:
-        message = find_message({"role": row.get(reading.role), "content": ""})
-        if (message or {}).get("role") != (selection.role or "assistant"):
-            summary.dropped[f"rows of other roles than {selection.role or 'assistant'}"] += 1
-            return
-    unpaired = row.keys() >= _GPT2_OUTPUT and "prompt" not in row
-    name = None if unpaired else reading.id
-    example = _read_id(row.get(name), where) if name is not None else None
+    example = _read_id(row.get(reading.id), where) if reading.id is not None else None
     reasoning = next((row[name] for name in REASONING_FIELDS if isinstance(row.get(name), str)), None)
     prompt = None
     if reading.prompt:
@@ -299,15 +271,28 @@ def _read_record(
     )
     pieces = [("", reasoning)] if value is None and reasoning is not None else [(value, None)]
     if not isinstance(value, str | None):
-        pieces = list(_list_pieces(value, field, where))
+        pieces = list(_list_pieces(value, name, where))
     if not pieces:
-        summary.dropped[f"records without a text in {field!r}"] += 1
+        summary.dropped[f"records without a text in {name!r}"] += 1
     for at, (text, thought) in enumerate(pieces):
         yield ImportedText(
-            where, line, check_text(text, field, where), identity=example, prompt=prompt,
+            where, line, check_text(text, name, where), identity=example, prompt=prompt,
             sample=at if len(pieces) > 1 else sample, stop=stop, token_ids=token_ids if len(pieces) == 1 else None,
-            paired=not unpaired, reasoning=thought if thought is not None else reasoning,
+            reasoning=thought if thought is not None else reasoning,
         )  # fmt: skip
+
+
+def _find_reason_to_leave_out(row: Mapping[str, Any], reading: FieldChoice, selection: TextSelection) -> str | None:
+    """Return why the text of a record is not of this side or role; None if it is."""
+    if reading.writer is not None:
+        writer = str(row.get(reading.writer))
+        if (writer in fields.PEOPLE) != reading.is_by_people:
+            return f"{reading.writer} is {writer!r:.20}"
+    if reading.role is not None:
+        message = find_message({"role": row.get(reading.role), "content": ""})
+        if (message or {}).get("role") != (selection.role or "assistant"):
+            return f"rows of other roles than {selection.role or 'assistant'}"
+    return None
 
 
 def _list_pieces(value: Any, field: str, where: str) -> Iterator[tuple[Any, str | None]]:  # noqa: ANN401 - JSON

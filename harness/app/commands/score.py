@@ -130,11 +130,11 @@ def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -
     logger.setLevel(logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING)
     logging.getLogger(core.terminal.__name__).setLevel(logging.ERROR if args.quiet else logging.INFO)  # of progress
     systems = {
-        name: path if imported.is_built_in_system(path) else imported.download_if_remote(path)
+        name: path if imported.is_built_in_system(path) else str(imported.find_generations(path, planning=False))
         for name, path in parse_systems(args.systems).items()
     }
     if args.describe:
-        args.human = args.human and imported.download_if_remote(args.human)
+        args.human = args.human and str(imported.find_generations(args.human, planning=False))
         _describe_files(args, systems, sys.stdout)
         return ()
     if args.num_examples != "all" and not args.num_examples.isdecimal():
@@ -146,7 +146,7 @@ def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -
         raise core.SpecError(
             f"{naive} learns from human texts that are not compared: add --num-examples N, below their number"
         )
-    args.human = imported.download_if_remote(args.human)
+    args.human = str(imported.find_generations(args.human, planning=False))
     if not args.quiet:
         _describe_files(args, systems, sys.stderr)
     if same := [name for name, path in systems.items() if Path(path).resolve() == Path(args.human).resolve()]:

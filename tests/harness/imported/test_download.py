@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from openended.harness.core import DataError, SpecError, find_cache_root, read_json, write_json
-from openended.harness.imported import download, download_if_remote, find_generations, read_texts
+from openended.harness.imported import download, find_generations, read_texts
 from openended.harness.imported.download import Remote, fetch, verify
 
 DATA = bytes(range(256)) * 5000
@@ -121,9 +121,9 @@ def test_an_interrupted_download_is_resumed_by_the_next_process(server, get, pat
 def test_a_file_of_texts_may_be_at_an_address(server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path))
     server.data = b'{"text": "one"}\n'
-    path = download_if_remote(f"{server.url}/a.jsonl?raw=1")
-    assert [text.text for text in read_texts(Path(path))] == ["one"]
-    assert path == str(find_generations(f"{server.url}/a.jsonl?raw=1", planning=True))
+    path = find_generations(f"{server.url}/a.jsonl?raw=1", planning=False)
+    assert [text.text for text in read_texts(path)] == ["one"]
+    assert path == find_generations(f"{server.url}/a.jsonl?raw=1", planning=True)
 
 
 def test_a_file_that_changed_after_it_was_recorded_is_refused(server, get):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from openended.harness.app.commands import score
-from openended.harness.core import DataError
-from openended.harness.imported import files
+from openended.harness.core import DataError, SpecError
+from openended.harness.imported import find_generations, read_texts
 from tests.helpers import undrawn_figures
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="downloads: extra hub")
@@ -42,8 +42,26 @@ def test_files_of_a_dataset_repository_are_scored(hub, capsys, monkeypatch):
 
 @pytest.mark.usefixtures("hub")
 def test_a_file_that_is_not_on_the_hub_is_named():
-    assert files.download_if_remote("a.jsonl") == "a.jsonl"
     with pytest.raises(
         DataError, match=r"hf://datasets/me/texts/docs/no\.jsonl: cannot be downloaded \(ConnectionError"
     ):
-        files.download_if_remote(f"{ADDRESS}/no.jsonl")
+        find_generations(f"{ADDRESS}/no.jsonl", planning=False)
+
+
+@pytest.mark.slow
+def test_a_dataset_is_streamed_into_a_file_once(tmp_path, monkeypatch, caplog):
+    """The library `datasets` reads a folder of the working directory as it would the repository of this name."""
+    pytest.importorskip("datasets", reason="extra hub")
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "me/texts").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "test"):
+        rows = [{"prompt": f"Write about {i}.", "response": f"a {split} text about {i}"} for i in range(3)]
+        (tmp_path / f"me/texts/{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with pytest.raises(SpecError, match="expected a split, train, test, as hf://datasets/me/texts/test, got none"):
+        find_generations("hf://datasets/me/texts", planning=False)
+    path = find_generations("hf://datasets/me/texts/test", planning=False)
+    assert [text.text for text in read_texts(path)] == [f"a test text about {i}" for i in range(3)]
+    assert "me/texts: 3 rows of 'test' read by datasets" in caplog.text
+    monkeypatch.chdir(tmp_path.parent)
+    assert find_generations("hf://datasets/me/texts/test", planning=True) == path

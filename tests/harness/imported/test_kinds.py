@@ -8,6 +8,8 @@ import io
 import json
 import lzma
 import random
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,8 @@ READ = {
     "events.jsonl": ([{"spec": {"eval_name": "e"}}, *rows(lambda i, p, a, b: {"event_id": i, "type": "sampling", "data": {"prompt": p, "sampled": [a]}}), {"final_report": {"accuracy": 0.5}}], "system", "data.sampled", 4, 1),
     "pipeline.jsonl": (rows(lambda i, p, a, b: [{"generated_text": a}, {"generated_text": b}]), "system", "generated_text", 8, 2),
     "completions.jsonl": (rows(lambda i, p, a, b: {"source": "s", "instruction": p, "models": ["m", "n"], "completions": [{"model": "m", "response": a, "critique": "It is good enough."}, {"model": "n", "response": b, "critique": "It is fine too."}]}), "system", "completions.response", 8, 2),
+    "labeled.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "system", "text", 4, 1),
+    "labeled_people.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "human", "text", 4, 1),
     "highlights.csv": (table(["id", "article", "highlights"], [[f"{i}f", " ".join(TEXTS) * 3, a] for i, a in enumerate(TEXTS)]), "human", "highlights", 4, 1),
     "sentences.tsv": (table(["index", "sentence", "label"], [[i, a, i % 2] for i, a in enumerate(TEXTS)], "\t"), "human", "sentence", 4, 1),
     "titles.txt": ("".join(f"The day of it\t{a} {b}\n" for a, b in zip(TEXTS, OTHERS, strict=True)), "system", "2", 4, 1),
@@ -98,7 +102,6 @@ REFUSED = {
     "annotations.json": (rows(lambda i, p, a, b: {"instruction": p, "output_1": a, "output_2": b, "annotator": "m", "preference": 1.0}), "'output_1' .* or 'output_2'", "output_1"),
     "preferences.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "rejected": b, "chosen": f"{a} Indeed."}), "'rejected' .* or 'chosen'", "rejected"),
     "two_models.jsonl": ([{"prompt": p, "model": m, "output": t} for p, a, b in ROWS for m, t in (("m", a), ("n", b))], "texts of several models .m and n, 'model'. in one file", None),
-    "labeled.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", a), ("machine", b))], "texts of human and machine .'label'. in one file", None),
     "arena_battles.jsonl": (rows(lambda i, p, a, b: {"model_a": "m", "model_b": "n", "conversation_a": talk(p, a), "conversation_b": talk(p, b)}), "'conversation_a' .* or 'conversation_b'", "conversation_a"),
     "pairs_of_models.csv": (table(["prompt", "gpt2", "opt"], ROWS), "'gpt2' .* or 'opt'", "gpt2"),
     "turk.csv": (table(HITS, [[f"3X{i}", "Which of the two is better?", "Read two texts", p, a, b, "I like the first."] for i, (p, a, b) in enumerate(ROWS)]),
@@ -184,6 +187,31 @@ def test_arrow_files_and_streams_are_read(tmp_path):
     (tmp_path / "a.arrow").write_bytes(b"ARROW1 and then nothing")
     with pytest.raises(DataError, match="not a readable Arrow file"):
         survey_texts(tmp_path / "a.arrow", TextSelection())
+
+
+def test_archives_patterns_and_folders_of_folders_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "data" / "default"
+    folder.mkdir(parents=True)
+    for name, records in (("a", [0, 1]), ("b", [2, 3])):
+        write_jsonl(folder / f"test-{name}.jsonl", [{"prompt": PROMPTS[i], "response": TEXTS[i]} for i in records])
+    paths = [tmp_path / "data", folder / "test-*.jsonl"]
+    paths += [Path(shutil.make_archive(str(tmp_path / "packed"), kind, folder)) for kind in ("zip", "gztar")]
+    for path in paths:
+        assert [text.text for text in read_texts(path)] == TEXTS
+        assert survey_texts(path, TextSelection()).count == 4
+    put(folder, "train-a.jsonl", [{"response": TEXTS[0]}])
+    with pytest.raises(DataError, match=r"holds several splits \(test, train\); name the files of one, as .*jsonl"):
+        list(read_texts(tmp_path / "data"))
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        archive.writestr("stories.txt", READ["stories.txt"][0])
+    assert survey_texts(tmp_path / "one.zip", TextSelection()).count == 4
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.txt", b"x" * (70 << 20))
+    for name, message in (("bomb.zip", "more than 200 times its size"), ("no.tar.gz", "cannot be unpacked")):
+        put(tmp_path, "no.tar.gz", "no archive")
+        with pytest.raises(DataError, match=message):
+            list(read_texts(tmp_path / name))
 
 
 def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):

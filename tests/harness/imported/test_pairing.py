@@ -120,7 +120,6 @@ REFUSED: list[tuple[dict[str, str], list[Any], str]] = [
     (THREE, [{"id": 0, "text": "a"}], r"no text for 2 of 3 examples: 'jsonl/000001', 'jsonl/000002'"),
     (THREE, [{"prompt": "none of them", "text": "a"}], r"neither ids nor prompts"),
     (THREE, [{"text": "a"}], r"holds 1 texts for 3 examples; set num_examples=1"),
-    (THREE, [{"gens_article": "x"}], r"expected a list of texts"),
     (THREE, [["x", "y"]], r"holds 2 texts for 3 examples"),
     (THREE, [], r"holds no text"),
 ]  # fmt: skip
@@ -329,8 +328,7 @@ def test_token_ids_are_kept_only_if_they_are_those_of_the_text(tmp_path):
     path.write_text(json.dumps({"generated_seqs": WORDS}))
     found, imported = take_unpaired(path, TOKENIZER)
     assert [g.text for g in found] == WORDS
-    assert imported.id_source == "retokenized"
-    assert "format: JSON, texts under 'generated_seqs'" in imported.notes
+    assert imported.id_source is None
 
 
 def test_notes_name_the_framework_and_say_nothing_about_token_ids(tmp_path):
