@@ -170,12 +170,13 @@ def unpack(path: Path, stamp: tuple[int, int]) -> Path:
     if not folder.is_dir():
         temporary = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
         try:
-            size = 0
-            with zipfile.ZipFile(path) if path.suffix == ".zip" else tarfile.open(path) as archive:
-                for member in archive.infolist() if isinstance(archive, zipfile.ZipFile) else archive:
-                    size += member.file_size if isinstance(member, zipfile.ZipInfo) else member.size
+            size, is_zip = 0, path.suffix == ".zip"
+            archive: Any = zipfile.ZipFile(path) if is_zip else tarfile.open(path)
+            with archive:
+                for member in archive.infolist() if is_zip else archive:
+                    size += member.file_size if is_zip else member.size
                     core.check_unpacked_size(path, size)
-            shutil.unpack_archive(path, temporary, filter=None if path.suffix == ".zip" else "data")
+            shutil.unpack_archive(path, temporary, filter=None if is_zip else "data")
             temporary.rename(folder)
         except (
             OSError,

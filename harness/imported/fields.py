@@ -61,6 +61,8 @@ SAMPLED = 200  # records that are looked at
 _ITEMS, _DEPTH, _MOST_FIELDS = 50, 8, 300  # of a record
 _SEVERAL = 5  # records that show that some have other fields
 _LONGER = 2.5  # times as many words make one of two unknown fields the one with the texts
+_JOIN = "+"  # between the names of fields that together hold the text
+_NUMBERED = re.compile(r"(.*(?:sentence|line|paragraph)_?)\d+", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -155,9 +157,15 @@ class FieldChoice:
         return self.has_turns or self.role is not None
 
     @cached_property
-    def steps(self) -> list[str]:
-        """The parts of the field's path."""
-        return self.field.split(".")
+    def _paths(self) -> list[list[str]]:
+        return [path.split(".") for path in self.field.split(_JOIN)]
+
+    def find(self, row: Cells) -> Any:  # noqa: ANN401 - JSON
+        """Return what the field of a record holds, several joined by spaces; `...` where it is not there."""
+        if len(self._paths) == 1 or self.field in row:
+            return find_values(row, self._paths[0] if len(self._paths) == 1 else [self.field])
+        parts = [find_values(row, path) for path in self._paths]
+        return " ".join(map(str, parts)) if ... not in parts else ...
 
 
 def count_words(text: str) -> int:
@@ -211,7 +219,23 @@ def collect_values(records: Sequence[Cells]) -> dict[str, FieldValues]:
     for values in by_path.values() if is_of_workers else ():
         is_shown = values.path.startswith("Input.")
         values.kind = classify(values.path.removeprefix("Input.")) if is_shown else "other"
-    return {path: values for path, values in by_path.items() if 2 * values.records >= len(records)}
+    return _join_numbered({path: values for path, values in by_path.items() if 2 * values.records >= len(records)})
+
+
+def _join_numbered(by_path: Mapping[str, FieldValues]) -> dict[str, FieldValues]:
+    """Replace `sentence1`, `sentence2`, … by what they hold together; two may be a pair of texts."""
+    groups: dict[str, list[FieldValues]] = {}
+    for path, values in by_path.items():
+        match = _NUMBERED.fullmatch(path)
+        groups.setdefault(match[1] if match else path, []).append(values)
+    out: dict[str, FieldValues] = {}
+    for several in groups.values():
+        if len(several) > 2 and len({len(values.texts) for values in several}) == 1:
+            texts = [" ".join(parts) for parts in zip(*(values.texts for values in several), strict=True)]
+            path = _JOIN.join(values.path for values in several)
+            several = [FieldValues(path, texts, several[0].records, kind=several[0].kind)]
+        out |= {values.path: values for values in several}
+    return out
 
 
 def _walk(value: Any, path: str, depth: int, kind: str = "") -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - JSON
@@ -282,8 +306,8 @@ def choose_field(
         groups = [rest] if is_one and rest[0].has_letters else []
     if any(len(name.split()) > 2 for name in values):
         raise DataError(
-            f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; is its first line a "
-            f"header with names? name it: {option}NAME"
+            f"{position}: no field with the text, got {', '.join(map(quote, list(values)[:3]))}; its first line is "
+            "read as the names of its columns: add a line with names, as id and text, above it"
         )
     if not groups:
         prompts = [v for v in values.values() if v.kind == "prompt"]
@@ -293,8 +317,9 @@ def choose_field(
         ) if group]  # fmt: skip
         got = "; ".join(parts) or "no texts at all"
         able = [*listed, *(v for v in others if v.kind in _ORDER[side] and v.is_varied and v.has_letters)]
+        able += [v for v in others if v.kind == "other" and v.is_text and v.is_varied]
         best = able[0].path if able else "NAME"
-        raise DataError(f"{position}: no field with the text: {got}; name it: {option}{best}")
+        raise DataError(f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}")
     group = groups[0]
     named = [v for v in group if v.path in usual]
     first = min(named, key=lambda v: usual.index(v.path)) if named else max(group, key=lambda v: v.words)
@@ -307,8 +332,14 @@ def choose_field(
         able = [v for v in group if _LONGER * v.words >= first.words]  # in the order of the file
         able += [v for v in group if v not in able]
         both = " or ".join(v.describe() for v in able[:3]) + (" or …" if len(able) > 3 else "")
-        raise DataError(f"{position}: no field with the text for certain: {both}; name it: {option}{able[0].path}")
+        raise DataError(
+            f"{position}: no field with the text for certain: {both}; name it: {option}{_quote_name(able[0].path)}"
+        )
     return first.path, [*rivals, *(v for other in groups[1:] for v in other)]
+
+
+def _quote_name(name: str) -> str:
+    return f"'{name}'" if " " in name else name
 
 
 def choose_fields(
@@ -339,7 +370,7 @@ def choose_fields(
         path = IDS_FIELD
     if path is None:
         path, others = choose_field(values, side, position, option)
-    elif find_values(first, path.split(".")) is ...:
+    elif FieldChoice(path).find(first) is ...:
         raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)

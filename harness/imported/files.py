@@ -4,11 +4,13 @@ All but Parquet, Arrow and archives may be packed (`.gz`, `.bz2`, `.xz`, `.zst`)
 order of their names.
 """
 
+import ast
 import json
 import logging
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, groupby, islice
@@ -26,8 +28,8 @@ log = logging.getLogger(__name__)
 
 KINDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 _NO_FILES_OF_TEXTS = (
-    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".yaml", ".yml", ".npy", ".p", ".pkl",
-    ".pickle",
+    ".docx", ".odt", ".pdf", ".xls", ".xlsx", ".md", ".html", ".htm", ".ipynb", ".yaml", ".yml", ".npy", ".p",
+    ".pkl", ".pickle",
 )  # fmt: skip
 TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it seems to be, its lines, its blocks
 _NPZ_FIELD = "samples"
@@ -36,7 +38,7 @@ _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to m
 _SEPARATOR = re.compile(r"\s*(?:(={10,}|-{10,})(?:[ \w]+(={10,}|-{10,}))?|<\|endoftext\|>)\s*")
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
-_HYPOTHESES = re.compile(r"([STHDP])-(\d+)\t(.*)")  # lines of fairseq-generate
+_HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
 _SPLIT = re.compile(r"(?:^|[-_./])(train|test|valid|validation|val|dev)(?=[-_./]|$)", re.IGNORECASE)
 
 
@@ -78,7 +80,9 @@ def list_files(path: Path) -> list[Path]:
             hint = f"; a dataset of the hub is typed hf://datasets/{path}" if is_id else ""
             raise DataError(f"no such file: {path}{hint}")
         return matches
-    ways = ((path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS))
+    ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
+        (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
+    )  # fmt: skip
     found = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
     paths = sorted(next(filter(None, found), []))
     if not paths:
@@ -159,7 +163,7 @@ def open_records(file: Path, summary: ReadSummary, unit: str | None = None) -> t
     """Return the records of a file, and the title of its format if it is one of a paper or of another framework."""
     kind, name = detect_kind(file), core.strip_packing(file.name)
     if kind in (".csv", ".tsv"):
-        return None, ((str(line), row) for line, row in core.read_csv(file)[1])
+        return None, _read_csv(file)
     if kind in (".parquet", ".arrow"):
         return None, _read_arrow(file, kind)
     if kind == ".txt":
@@ -200,15 +204,15 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
 
     Blocks stand between separators (`==========`, `<|endoftext|>`) or, where many lines are blank, between those.
     """
-    blanks = lines = tabs = 0
-    has_separators = is_of_numbers = is_of_hypotheses = has_long_blocks = False
+    blanks = lines = tabs = hypotheses = 0
+    has_separators = is_of_numbers = has_long_blocks = False
     columns: set[int] = set()
     before = ""
     for _, line in _read_lines(file):
         has_separators = has_separators or _SEPARATOR.fullmatch(line) is not None
         if line.strip():
             is_of_numbers = (is_of_numbers or not lines) and _NUMBERS.fullmatch(line) is not None
-            is_of_hypotheses = is_of_hypotheses or (not lines and _HYPOTHESES.match(line) is not None)
+            hypotheses += _HYPOTHESES.match(line) is not None
             has_long_blocks = has_long_blocks or bool(before.strip())
             lines += 1
             tabs = line.count("\t")
@@ -218,7 +222,7 @@ def _open_plain_text(file: Path, summary: ReadSummary, unit: str | None) -> tupl
         before = line
     if is_of_numbers:
         raise DataError(f"{file}: its lines are whole numbers, token ids perhaps, and no texts; decode them first")
-    if is_of_hypotheses:
+    if 2 * hypotheses > lines:
         return "output of fairseq-generate", _read_hypotheses(file)
     if unit == BLOCK or (unit is None and has_separators):
         return "plain text in blocks", _read_blocks(file, _SEPARATOR if has_separators else re.compile(r"\s*"))
@@ -258,6 +262,26 @@ def _read_hypotheses(file: Path) -> Records:
 
 
 # Tables and arrays ----------------------------------------------------------------------------------------------------
+
+
+def _read_csv(file: Path) -> Records:
+    """Yield the rows of a CSV, without those with which Qualtrics describes columns; lists in cells become lists."""
+    rows = core.read_csv(file)[1]
+    if len(rows) > 1 and any(cell.startswith('{"ImportId"') for cell in rows[1][1].values()):
+        rows = rows[2:]
+    names = [name for name in (rows[0][1] if rows else ()) if all(_read_list(row[name]) for _, row in rows[:20])]
+    for line, row in rows:
+        yield str(line), {**row, **{name: _read_list(row[name]) or row[name] for name in names}}
+
+
+def _read_list(cell: str) -> list[str] | None:
+    """Return a list of texts that pandas or a JSON writer put into a cell; None for other cells."""
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        value = ast.literal_eval(cell)
+        return value if all(isinstance(item, str) for item in value) else None
+    return None
 
 
 def _read_arrow(file: Path, kind: str) -> Records:
@@ -413,6 +437,9 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if groups and any(_has_objects(value) or isinstance(value, dict) for value, _ in groups):
         rows = max((rows for _, rows in groups), key=lambda rows: len(repr(rows[:20])) * len(rows))
+        sets = [of for value, of in groups if isinstance(value, list) and all(isinstance(row, dict) for row in of)]
+        if sum(of[0].keys() == rows[0].keys() for of in sets) > 1:  # `rows` is one of them, or of another kind
+            return [content]
         if len(rows) > 1 or not any(isinstance(value, str) for value in content.values()):
             return rows
     if len(content) > 1 and all(isinstance(value, str) and len(value.split()) > 2 for value in content.values()):

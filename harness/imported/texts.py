@@ -1,5 +1,6 @@
 """Read the texts of a file: the field that holds them, whose turns they are, and which of them answer one prompt."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -9,17 +10,19 @@ from typing import Any
 
 from openended.harness.core import DataError, Stop
 from openended.harness.imported import fields, files, formats
-from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value, find_values
+from openended.harness.imported.fields import FieldChoice, ReadSummary, find_value
 from openended.harness.imported.files import TextRecord, check_text
 from openended.harness.imported.selection import WHOLE, Side, TextSelection
 from openended.harness.models import REASONING_FIELDS, MarkupSearch, find_message, read_message, read_messages
 
 OPTIONS: Mapping[Side, str] = {"system": "generations_field=", "human": "task.text_field="}
 """What names the field with the texts of a side in a run."""
-_ENDS: Mapping[str, Stop] = {
-    "eos": "eos", "stop": "eos", "end_turn": "eos", "stop_sequence": "eos", "STOP": "eos", "length": "length",
-    "max_tokens": "length", "MAX_TOKENS": "length",
-}  # fmt: skip
+_NAMES_OF_ENDS: Mapping[Stop, str] = {
+    "eos": "eos eos_token stop stop_sequence end_turn end endoftext complete word",
+    "length": "length max_tokens max_length max_new_tokens limit",
+}
+_ENDS = {name: end for end, names in _NAMES_OF_ENDS.items() for name in names.split()}
+_TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def read_texts(
         raise DataError(f"{option}={selection.role}: expected conversations, got texts in {path}; leave it out")
     counts = summary if summary is not None else ReadSummary()
     for record in files.read_records(path, summary, selection.field):
-        value = find_values(record.cells, reading.steps) if reading.has_turns else ...
+        value = reading.find(record.cells) if reading.has_turns else ...
         if value is ...:
             yield from _read_record(record, reading, selection, counts)
         else:
@@ -186,7 +189,14 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
     del stamp
     survey = start_survey(path, selection)
     records = files.read_first_records(path, selection.field, fields.SAMPLED)
-    survey.fields = [v.describe() for v in fields.collect_values([r.cells for r in records]).values()]
+    values = fields.collect_values([r.cells for r in records])
+    survey.fields = [v.describe() for v in values.values()]
+    texts = values[survey.reading.field].texts if survey.reading.field in values else []
+    marks = [match[0].strip() for text in texts if (match := _TURN_MARK.search(text))]
+    if 2 * len(marks) > len(texts):
+        survey.summary.remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = (
+            None
+        )
     prompts, ids = dict[object, int](), dict[object, int]()
     conversations: list[int] = []
     lines: list[int] = []  # number of texts of each record
@@ -246,7 +256,7 @@ def _read_record(
     if reason := _find_reason_to_leave_out(row, reading, selection):
         summary.dropped[reason] += 1
         return
-    value = find_values(row, reading.steps)
+    value = reading.find(row)
     if value is ... and reading.is_partial:
         summary.dropped[f"records without {name!r}"] += 1
         return
@@ -359,9 +369,11 @@ def _read_stop(row: Mapping[str, Any], where: str) -> Stop | None:
     value = row.get("stop", row.get("finish_reason"))
     if value in (None, "") or (value and isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return None  # a list are the strings at which a text ends
-    if not isinstance(value, str) or value not in _ENDS:
+    if isinstance(value, bool):  # of llama.cpp, whose answer it was that ended
+        return None
+    if not isinstance(value, str) or value.lower() not in _ENDS:
         raise DataError(f"{where}: field 'stop': expected eos or length, got {value!r:.40}")
-    return _ENDS[value]
+    return _ENDS[value.lower()]
 
 
 def _read_token_ids(row: Mapping[str, Any], where: str) -> tuple[int, ...] | None:

@@ -86,13 +86,21 @@ READ = {
     "completions.jsonl": (rows(lambda i, p, a, b: {"source": "s", "instruction": p, "models": ["m", "n"], "completions": [{"model": "m", "response": a, "critique": "It is good enough."}, {"model": "n", "response": b, "critique": "It is fine too."}]}), "system", "completions.response", 8, 2),
     "labeled.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "system", "text", 4, 1),
     "labeled_people.jsonl": ([{"text": t, "label": name} for _, a, b in ROWS for name, t in (("human", b), ("machine", a))], "human", "text", 4, 1),
+    "benchmark.json": ({"backend": "vllm", "model_id": "m", "input_lens": [5] * 4, "itls": [[0.1, 0.2]] * 4, "generated_texts": TEXTS, "errors": [""] * 4}, "system", "generated_texts", 4, 1),
+    "server.jsonl": (rows(lambda i, p, a, b: {"content": a, "stop": True, "prompt": p, "generation_settings": {"stop": []}, "stop_type": "eos"}), "system", "content", 4, 1),
+    "inference.jsonl": (rows(lambda i, p, a, b: {"prompt": p, "generated_text": a, "finish_reason": "eos_token"}), "system", "generated_text", 4, 1),
+    "five_sentences.csv": (table(["storyid", "storytitle", *(f"sentence{n}" for n in range(1, 5))], [[f"{i}x", "A day", *TEXTS[i:], *TEXTS[:i]] for i in range(4)]), "human", "sentence1+sentence2+sentence3+sentence4", 4, 1),
+    "lists_in_cells.csv": (table(["prompt", "model_a", "answers"], [[json.dumps([p]), "m", str([a, b])] for p, a, b in ROWS]), "system", "answers", 8, 2),
+    "survey.csv": (table(["StartDate", "PROLIFIC_PID", "Q1_text"], [["Start Date", "Prolific ID", "Continue the story that you see."], ['{"ImportId":"a"}', '{"ImportId":"b"}', '{"ImportId":"c"}'], *(["2024-01-01", f"5f{i}", a] for i, a in enumerate(TEXTS))]), "human", "Q1_text", 4, 1),
+    "labels.json": (rows(lambda i, p, a, b: {"id": i, "annotations": [{"result": [{"value": {"choices": ["Good"]}, "type": "choices"}]}], "data": {"text": a, "ref": i}, "created_at": "2023-01-01"}), "system", "data.text", 4, 1),
+    "bedrock.jsonl": (rows(lambda i, p, a, b: {"recordId": str(i), "modelInput": {"messages": [{"role": "user", "content": [{"type": "text", "text": p}]}]}, "modelOutput": {"role": "assistant", "content": [{"type": "text", "text": a}], "stop_reason": "end_turn"}}), "system", "modelOutput.content", 4, 1),
     "highlights.csv": (table(["id", "article", "highlights"], [[f"{i}f", " ".join(TEXTS) * 3, a] for i, a in enumerate(TEXTS)]), "human", "highlights", 4, 1),
     "sentences.tsv": (table(["index", "sentence", "label"], [[i, a, i % 2] for i, a in enumerate(TEXTS)], "\t"), "human", "sentence", 4, 1),
     "titles.txt": ("".join(f"The day of it\t{a} {b}\n" for a, b in zip(TEXTS, OTHERS, strict=True)), "system", "2", 4, 1),
     "gpt2.txt": ("".join(f"{'=' * 40} SAMPLE {i} {'=' * 40}\n{a}\n\n{b}\n" for i, (_, a, b) in enumerate(ROWS)), "system", "text", 4, 1),
     "stories.txt": ("\n<|endoftext|>\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
     "paragraphs.txt": ("\n\n".join(f"{a}\n{b}" for _, a, b in ROWS), "system", "text", 4, 1),
-    "generate.txt": ("Loading\n" * 0 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
+    "generate.txt": ("2020-01-01 | INFO | loading\n" * 2 + "".join(f"S-{i}\t{p}\nT-{i}\t{b}\nH-{i}\t-0.5\t{a}\nD-{i}\t-0.5\t{a}\nP-{i}\t-0.1 -0.2\n" for i, (p, a, b) in reversed(list(enumerate(ROWS)))), "system", "generation", 4, 1),
 }  # fmt: skip
 REFUSED = {
     "questions.jsonl": (rows(lambda i, p, a, b: {"question_id": i, "category": "story", "turns": [p, "Now shorter."]}),
@@ -110,8 +118,11 @@ REFUSED = {
     "lima.jsonl": (rows(lambda i, p, a, b: {"conversations": [p, a], "source": "stackexchange"}), "lists of texts: turns, or samples", "conversations"),
     "leaderboard.csv": (table(["model", "score", "CI"], [[f"m{i}", 80 + i, f"(-{i}.8, +{i}.9)"] for i in range(4)]), "is no text", "NAME"),
     "modifiers.json": ({str(i): {"title": "A day", "writing_prompt": p, "seed_modifiers": [a, b]} for i, (p, a, b) in enumerate(ROWS)}, "for certain: 'seed_modifiers'", "seed_modifiers"),
+    "two_languages.json": ({name: [{"prompt": p, "response": f"{t} {name}"} for p, t in zip(PROMPTS, TEXTS, strict=True)] for name in ("en", "de")}, "'en.response' .* or 'de.response'", "en.response"),
+    "summaries.jsonl": (rows(lambda i, p, a, b: {"prompt": f"POST: {p} TL;DR:", "label": a}), "'label' .* is no text", "label"),
+    "best.csv": (table(["Question", "Best Answer", "Correct Answers"], ROWS), "'Best Answer' .* or 'Correct Answers'", "Best Answer"),
     "ids.txt": ("1 2 7 3 12\n" * 4, "token ids perhaps", None),
-    "headless.csv": (table(["A text that is no header", "x"], [[a, "y"] for a in TEXTS]), "is its first line a header", "NAME"),
+    "headless.csv": (table(["A text that is no header", "x"], [[a, "y"] for a in TEXTS]), "add a line with names, as id and text, above it", None),
 }  # fmt: skip
 
 
@@ -151,7 +162,8 @@ def test_what_is_doubtful_is_asked_and_the_advice_works(tmp_path, name):
         survey_texts(path, TextSelection())
     assert "\n" not in str(caught.value)
     if suggested is not None:
-        assert str(caught.value).endswith(f"name it: generations_field={suggested}")
+        name = f"'{suggested}'" if " " in suggested else suggested
+        assert str(caught.value).endswith(f"name it: generations_field={name}")
     if suggested not in (None, "NAME"):
         assert survey_texts(path, TextSelection(suggested)).count >= 4
 
@@ -224,6 +236,14 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
     survey = survey_texts(path, TextSelection())
     assert survey.count == 21
     assert "1 blank lines are no texts" in survey.describe("--field ")
+
+
+@pytest.mark.parametrize(
+    "form", ["### Human: {}### Assistant: {}", "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}"]
+)
+def test_dialogues_in_one_text_are_noted(tmp_path, form):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": form.format(p, a)} for p, a, _ in ROWS])
+    assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
 
 
 def test_empty_texts_count_on_both_sides_and_are_named(tmp_path):

@@ -129,6 +129,8 @@ READ: list[tuple[str, Any, str | None, list[tuple[Any, ...]]]] = [
     ("a.jsonl", [{"question_id": 1, "choices": ["a", "b"], "text": "x"}], None, [text("x", "1")]),
     ("a.jsonl", [LM_EVAL, {**LM_EVAL, "filter": "strict"}, {**LM_EVAL, "doc_id": 5}], "lm-evaluation-harness samples",
      [(i, n, "Once", words, None) for i in "45" for n, words in enumerate([" more", " again"])]),
+    ("a.jsonl", [{**LM_EVAL, "arguments": [["Twice", {"until": []}]], "human": "my own"}], "lm-evaluation-harness samples",
+     [("4", n, "Twice", words, None) for n, words in enumerate([" more", " again"])]),
     ("a.jsonl", [MT_BENCH], ANSWERS_TITLE,
      [("81/1", 0, None, "First answer.", None), ("81/2", 0, None, "Second answer.", None)]),
     ("a.jsonl", [ARENA_HARD], ANSWERS_TITLE, [("ab1", 0, None, "An answer.", None)]),
@@ -186,6 +188,9 @@ def test_human_texts_and_own_fields_of_frameworks(tmp_path):
     path = write(tmp_path / "samples_x.jsonl", [LM_EVAL])
     assert next(imported.read_records(path)).cells["human"] == " upon a time"
     assert [t.text for t in imported.read_texts(path, TextSelection("target"))] == [" upon a time"] * 2
+    own = write(tmp_path / "own.jsonl", [{**LM_EVAL, "prompt": "My own.", "human": "My answer."}])
+    cells = next(imported.read_records(own)).cells
+    assert (cells["prompt"], cells["human"]) == ("My own.", "My answer.")
     log = write(tmp_path / "x.eval", ([sample("a"), sample("b")], HEADER))
     assert [r.cells["human"] for r in imported.read_records(log)] == ["human b", "human a"]
 
