@@ -171,8 +171,8 @@ def unpack(path: Path, stamp: tuple[int, int]) -> Path:
         temporary = folder.with_name(core.temporary_files.create_temporary_name(folder.name))
         try:
             size, is_zip = 0, path.suffix == ".zip"
-            archive: Any = zipfile.ZipFile(path) if is_zip else tarfile.open(path)
-            with archive:
+            opened: Any = zipfile.ZipFile(path) if is_zip else tarfile.open(path)  # noqa: SIM115 - closed below
+            with opened as archive:
                 for member in archive.infolist() if is_zip else archive:
                     size += member.file_size if is_zip else member.size
                     core.check_unpacked_size(path, size)

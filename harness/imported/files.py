@@ -83,16 +83,16 @@ def list_files(path: Path) -> list[Path]:
     ways: tuple[tuple[Callable[[], Iterable[Path]], tuple[str, ...]], ...] = (
         (path.iterdir, KINDS), (path.iterdir, (".json",)), (partial(path.rglob, "[!.]*"), KINDS)
     )  # fmt: skip
-    found = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
-    paths = sorted(next(filter(None, found), []))
+    candidates = ([p for p in walk() if core.strip_packing(p.name).endswith(kinds)] for walk, kinds in ways)
+    paths = sorted(next(filter(None, candidates), []))
     if not paths:
         raise DataError(f"{path}: no file of texts in this folder; expected {', '.join(KINDS)}")
     if len({detect_kind(p) == ".txt" for p in paths}) > 1:
         raise DataError(f"{path}: the folder has .txt and other files of texts; keep one kind")
     splits = {match[1].lower(): p for p in paths if (match := _SPLIT.search(str(p.relative_to(path))))}
     if len(splits) > 1:
-        names, one = ", ".join(sorted(splits)), next(iter(splits.values()))
-        raise DataError(f"{path}: holds several splits ({names}); name the files of one, as {one}")
+        names, file = ", ".join(sorted(splits)), next(iter(splits.values()))
+        raise DataError(f"{path}: holds several splits ({names}); name the files of one, as {file}")
     return paths
 
 
@@ -437,8 +437,8 @@ def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if groups and any(_has_objects(value) or isinstance(value, dict) for value, _ in groups):
         rows = max((rows for _, rows in groups), key=lambda rows: len(repr(rows[:20])) * len(rows))
-        sets = [of for value, of in groups if isinstance(value, list) and all(isinstance(row, dict) for row in of)]
-        if sum(of[0].keys() == rows[0].keys() for of in sets) > 1:  # `rows` is one of them, or of another kind
+        sets = [of for _, of in groups if all(isinstance(row, dict) for row in of)]
+        if any(of is rows for of in sets) and sum(of[0].keys() == rows[0].keys() for of in sets) > 1:
             return [content]
         if len(rows) > 1 or not any(isinstance(value, str) for value in content.values()):
             return rows
