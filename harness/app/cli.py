@@ -18,7 +18,9 @@ _NO_COMMANDS = {
     "version": "openended --version",
     "run": "the options alone: openended task=docs decoder=nucleus",
     "generate": "the options alone: openended task=docs decoder=nucleus",
+    "eval": "openended score FILES --human FILE",
     "evaluate": "openended score FILES --human FILE",
+    "sweep": "a grid: openended -m decoder=nucleus decoder.p=0.9,0.95",
 }
 
 

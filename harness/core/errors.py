@@ -75,10 +75,15 @@ def find_repeated(values: Iterable[str]) -> str | None:
 def suggest(word: str, choices: Iterable[str]) -> str:
     """Return a hint for an unknown name: `; did you mean …?`, or all names where none is near."""
     names = sorted(name for name in choices if not name.startswith("_"))  # `_target_` is no option of a user
+    if ".py" in word:
+        return "; code of your own is added by a package with an entry point: docs/tutorials/own_metric.md"
     if not names:
         return ""
     by_lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    with_word = [name for name in by_lower if len(word) > 3 and word.lower() in re.split("[-_.]", name)]
+    nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    is_typo = bool(nearest) and difflib.SequenceMatcher(None, word.lower(), nearest[0]).ratio() > 0.8
+    close = nearest if is_typo else with_word or nearest
     return f"; did you mean {by_lower[close[0]]!r}?" if close else f"; known: {', '.join(names)}"
 
 

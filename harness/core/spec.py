@@ -209,7 +209,8 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
-    raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}")
+    grid = f"; for a grid of values: -m OPTION={','.join(map(str, value))}" if isinstance(value, list) else ""
+    raise SpecError(f"{where}: expected {_describe_type(kind)}, got {value!r:.80}{grid}")
 
 
 @cache

@@ -38,7 +38,8 @@ _ARGUMENTS: core.Arguments = {
                    "help": "test every other system against this label, this model, or the last-good checkpoint"},
     "--where": {"action": "append", "default": [], "metavar": "AXIS=VALUE",
                 "help": "keep only these runs; a|b accepts either; also METRIC.OPTION=VALUE"},
-    "--out": {"metavar": "DIR", "synonyms": ("--format", "--formats", "--output", "--output-dir", "--outputs-dir"),
+    "--out": {"metavar": "DIR",
+              "synonyms": ("--format", "--formats", "--latex", "--output", "--output-dir", "--outputs-dir"),
               "help": "where the files (.md, .tex, .csv, figures, page) go; default: outputs/reports/NAME, and "
                       "layouts/LAYOUT or layouts/compare in it"},
     "--metrics": {"metavar": "NAMES", "help": "values to show; overrides the layout"},

@@ -177,7 +177,7 @@ class Settings(core.Spec):
         if not self.metrics:
             raise core.SpecError("metric: expected at least one metric, as metric=[mauve,zipf], got none")
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
-        self.require(even, "intervals", "0 (none) or an even number of draws, 40 or more")
+        self.require(even, "intervals", "0 (none) or an even number of replicates, 40 or more")
         self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
         least = self.least_length
         fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)

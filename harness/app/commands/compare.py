@@ -11,6 +11,7 @@ from openended.harness.imported import name_files as name_files_apart, read_syst
 from openended.harness.report import compare_scores
 
 _STAMPS = re.compile(r"^(samples_|\d{4}-\d\d-\d\dT[\d-]+_)|_(\w{22}|\d{4}-\d\d-\d\dT[\d.-]+)$")  # of file names
+RUNS = Path("outputs", "runs")
 _ARGUMENTS: Arguments = {
     "systems": {"nargs": "+", "metavar": "[NAME=]FILE",
                 "help": ".eval or .json log of Inspect, samples_….jsonl of lm-eval, or .csv, .jsonl, .parquet with an "
@@ -33,6 +34,10 @@ def _compare(args: argparse.Namespace) -> None:
         raise SpecError(f"--difference: expected a number above 0, got {args.difference:g}")
     metrics, lower = ([n.strip() for n in text.split(",") if n.strip()] for text in (args.metrics, args.lower))
     files = name_files(args.systems)
+    if runs := next(
+        (path for paths in files.values() for path in paths if not path.exists() and (RUNS / path).is_dir()), None
+    ):
+        raise SpecError(f"{runs} is a name of runs: openended report {runs} --baseline SYSTEM tests its systems")
     if len(files) < 2 and not args.people:
         raise SpecError(
             f"expected two systems or more, got {len(files)}: openended compare A B, or A --people FILE if A is a judge"

@@ -21,6 +21,7 @@ _ARGUMENTS: core.Arguments = {
 def find_choice(word: str) -> tuple[str, str]:
     """Return the group and the name of a choice, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
+    name = next((meant for g in ("decoder", "metric") if (meant := core.resolve_synonym(g, name)) != name), name)
     groups = [g for g in core.GROUPS if name in core.list_choices(g) and group in ("", g)]
     if not groups:
         names = {name for group in core.GROUPS for name in core.list_choices(group)}

@@ -84,6 +84,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = [word for word in words if _OPTION.match(word) and not Path(word).exists()]
     description = "Score texts you already have against human texts; nothing is generated."
     example = "openended score greedy.jsonl nucleus.jsonl --human human.jsonl"
+    if "--human" not in words:
+        example += '; without human texts, in Python: openended.measure("self_bleu", model_texts="FILE").values'
     human = {**_ARGUMENTS["--human"], "required": "--describe" not in words}
     parser = core.make_parser("score", description, {**_ARGUMENTS, "--human": human}, example, EPILOG)
     if chosen := next((word for word in words if word.startswith("metric=") and not Path(word).exists()), None):

@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import CHOICE, apply_using
+from openended.harness.app.hydra.foreign_options import explain_foreign_option
 from openended.harness.core import (
     GROUPS,
     SpecError,
@@ -141,7 +142,7 @@ def _translate_choices(word: str) -> str:
     group = key.lstrip("+")
     if not sign or group not in GROUPS or not _NAMES.fullmatch(value):
         return word
-    return key + sign + re.sub(r"[\w-]+", lambda name: resolve_synonym(group, name[0]), value)
+    return group + sign + re.sub(r"[\w-]+", lambda name: resolve_synonym(group, name[0]), value)
 
 
 def _translate_options(words: Sequence[str]) -> list[str]:
@@ -210,10 +211,13 @@ def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
     """Say what to type in place of `--decoder greedy`."""
     flag, sign, value = word.partition("=")
     options = [*GROUPS, *(line.partition(":")[0] for line in list_options())]
-    name = next(iter(difflib.get_close_matches(flag.lstrip("-").replace("-", "_"), options, n=1, cutoff=0.75)), "")
+    word = flag.lstrip("-").replace("-", "_")
+    name = next(iter(difflib.get_close_matches(word, options, n=1, cutoff=0.75)), "")
     close = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.75)
     value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
-    if name:
+    if foreign := explain_foreign_option(word, value, options):
+        hint = f"{foreign};"
+    elif name:
         hint = f"an option is typed as {name}={value};"
     elif close:
         hint = f"did you mean {close[0]}?"
@@ -230,6 +234,8 @@ def _explain_missing_equals(word: str) -> str:
         hint = f"did you mean {' or '.join(choices)}?"
     elif _TEXT_FILE.search(word):
         hint = f"texts of a file are scored by openended score {word} --human FILE"
+    elif word in [line.partition(":")[0] for line in list_options()]:
+        hint = f"type {word}=VALUE"
     elif word in GROUPS:
         hint = f"type {word}=NAME; openended list {word} has the names"
     else:

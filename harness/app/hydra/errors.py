@@ -18,6 +18,7 @@ from omegaconf.errors import (
 )
 
 from openended.harness import core
+from openended.harness.app.hydra.foreign_options import explain_foreign_option
 
 # How messages of Hydra begin or end.
 _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\n")
@@ -31,7 +32,6 @@ _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "jobli
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
-_OTHER_OPTIONS = {"data": "task", "dataset": "task", "lm": "model", "model_name": "model", "output_dir": "output"}
 
 
 def explain(err: BaseException) -> str:
@@ -80,10 +80,10 @@ def _explain_unknown_option(err: BaseException) -> str | None:
             is_misspelt = bool(get_close_matches(name, config, n=1, cutoff=0.85))
             is_elsewhere = name.split(".")[0] not in core.GROUPS and not name.startswith("_") and not is_misspelt
             matches = " or ".join(f"{path}{sign}{value}" for path in _find_paths(name, config))
+            if hint := explain_foreign_option(name, value, config):
+                return f"no option {key!r}; {hint}"
             if is_elsewhere and matches:
                 return f"no option {key!r}; did you mean {matches}?"
-            if (meant := _OTHER_OPTIONS.get(name)) in config:
-                return f"no option {key!r}; did you mean {meant}{sign}{value}?"
             if is_elsewhere and "." not in name and (translated := _find_translations(name)):
                 return f"no option {key!r}; it is {' or '.join(translated)}"
             # The key may contain dots; only its last part is unknown.
@@ -146,8 +146,12 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
         accepted = core.list_choices(group)
+        if "=" in choice:
+            return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
         if " " in choice:
-            return f"no {group} {choice!r}: names are separated by commas, as {group}=[{','.join(choice.split())}]"
+            names = ",".join(choice.split())
+            listed = f"[{names}]" if group == "metric" else names
+            return f"no {group} {choice!r}: names are separated by commas, as {group}={listed}"
         if group == "task" and Path(choice).suffix[1:].isalpha():
             return (
                 f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
@@ -159,7 +163,8 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
             close = get_close_matches(choice, accepted, n=1, cutoff=0.75)
             hint = f"did you mean {close[0]!r}?" if close else f"openended list {group} has those that we describe;"
             return f"no {group} {choice!r}; {hint} others: {group}=./FOLDER, {group}=FILE.gguf, {group}=OWNER/NAME"
-        return f"no {group} {choice!r}{core.suggest(choice, accepted)}" if accepted else None
+        hub = " (a dataset of the hub is task=hub task.path=OWNER/NAME)" if group == "task" else ""
+        return f"no {group} {choice!r}{core.suggest(choice, accepted)}{hub}" if accepted else None
     listed = _AVAILABLE.search(message)
     if not listed:
         return None
