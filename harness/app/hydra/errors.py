@@ -149,9 +149,9 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
         if " " in choice:
-            names = ",".join(choice.split())
-            listed = f"[{names}]" if group == "metric" else names
-            return f"no {group} {choice!r}: names are separated by commas, as {group}={listed}"
+            typed = ",".join(choice.split())
+            typed = f"[{typed}]" if group == "metric" else typed
+            return f"no {group} {choice!r}: names are separated by commas, as {group}={typed}"
         if group == "task" and Path(choice).suffix[1:].isalpha():
             return (
                 f"no task {choice!r}: a file is task=jsonl task.path={choice}, with task.prompt_length=35 where the "
