@@ -123,7 +123,8 @@ def build_report(
         raise SpecError(f"figures: expected true or false, got {figures!r:.40}; those of a layout go into layout=")
     layouts = _load_layouts(layout, options)
     used_axes = {axis for _, loaded in layouts for axis in (*loaded.rows, *loaded.columns, *loaded.tables)}
-    results = measured.read_results(paths, by_day=measured.CREATED in {*used_axes, *(where or {})})
+    experiments = {axis: value for axis, value in (where or {}).items() if axis == "experiment"}
+    results = measured.read_results(paths, experiments, by_day=measured.CREATED in {*used_axes, *(where or {})})
     decided = list[Frame]()
     if decisions is not None:
         from openended.harness.report.analysis.group_sequential import select_last_looks

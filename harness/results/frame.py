@@ -96,6 +96,8 @@ def read_results(
         DataError: If a path is missing, no run is found, a record is broken or no value matches `where`.
     """
     runs, left_out = read_runs([Path(path) for path in paths])
+    experiments = str((where or {}).get("experiment", "")).split("|")  # a run of another one replaces none of these
+    runs = [run for run in runs if run.experiment in experiments] or runs
     if by_day:
         runs = [replace(run, axes={**run.axes, systems.CREATED: run.created[:10]}) for run in runs]
     rows, superseded = list_rows(runs)

@@ -108,8 +108,9 @@ def test_a_run_under_two_experiments_and_a_human_side_count_once(tmp_path):
     for seed in (0, 1):
         for experiment in ("synthetic", "again"):
             write(tmp_path, seed=seed, value=1.0 + seed, experiment=experiment)
-    items = read_results([tmp_path, tmp_path / "runs"]).values
-    assert [(i.system, i.key, i.seeds) for i in items if i.key == "m"] == [("model", "m", 2), ("human", "m", 1)]
+    for where in ({}, {"experiment": "synthetic"}, {"experiment": "again"}):
+        items = read_results([tmp_path, tmp_path / "runs"], where).values
+        assert [(i.system, i.key, i.seeds) for i in items if i.key == "m"] == [("model", "m", 2), ("human", "m", 1)]
 
 
 def test_one_type_per_column():
