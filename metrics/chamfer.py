@@ -1,9 +1,9 @@
 """Chamfer distance: how far each text of a prompt is from the nearest other text of the prompt.
 
 For each prompt the mean over its texts of the least cosine distance, 1 - cosine, to another of its texts; then the mean
-over prompts. From 0 (every text has a twin) to 2, dimensionless; higher is more diverse. It falls as samples are added:
-compare equal numbers. Undefined with one sample per prompt. The human row is the expectation over subsets of k of m
-texts: the j-th nearest other text is the nearest there with probability C(m - 1 - j, k - 2) / C(m - 1, k - 1).
+over prompts. From 0 (every text has a twin) to 2; higher is more diverse. It falls as samples are added. The human row
+is the expectation over subsets of k of m texts: the j-th nearest other text is the nearest there with probability
+C(m - 1 - j, k - 2) / C(m - 1, k - 1).
 
 Source: Cox et al. 2021, "Directed diversity"; Shaib et al. 2024, the package `diversity`.
 """
@@ -13,16 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, Scope, metric
+from openended.harness.core import F64, Features, Floats, metric
 from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric, cosines, prompts_of
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
     """Compute the mean distance of each text to the nearest other text of its prompt (Shaib et al. 2024).
 
-    Args:
-        embeddings: Shape (n, d), no row all zero.
-        ids: The prompt of each row, shape (n,).
+    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
 
     Returns:
         The mean over prompts with at least two texts, in [0, 2]; without such a prompt it raises `UndefinedMetric`.
@@ -52,9 +50,6 @@ class Chamfer(SamplesMetric):
     name = "chamfer"
     bounds = (0.0, 2.0)
     titles = {"chamfer": "Chamfer"}
-
-    scope: Scope = "continuation"
-    """All texts of a prompt share the prompt."""
 
     def prepare(self, features: Features) -> PromptValues:
         prompts, rows, size = prompts_of(features.model.ids), features.model[self.needs()[0]], features.texts_per_prompt

@@ -6,14 +6,11 @@
 
 R_i is the distance of human text x_i to its k-th human neighbor. f(m) is the expected mean if m of the M model texts
 have the human distribution and the others are nowhere near: f(m) = (1/k) sum_j min(j, k) C(m, j) B(k + j, N + m - k -
-j) / B(k, N - k). So both values are about 1 - b if a share b of the model texts is bad (density: far from all human
-texts; coverage: that, or copies that cover nothing new). Both are in [0, 1], dimensionless, higher is better. Density
-and coverage of `knn_precision_recall` are neither clipped nor calibrated: one outlier with a large ball, or a model
-text in a dense region, moves them.
+j) / B(k, N - k). Coverage is the number of values f(0), f(1), … f(M) below the observed mean, over M + 1. So both
+values are about 1 - b if a share b of the model texts is bad. Both are in [0, 1], higher is better.
 
 Source: Salvy, Talbot and Thirion 2026, "Enhanced generative model evaluation with clipped density and coverage" (arXiv
-2507.01761), k = 5. Rows are taken as they are. Coverage is the number of values f(0), f(1), … f(M) below the observed
-mean, over M + 1.
+2507.01761), k = 5. Rows are taken as they are.
 """
 
 from collections.abc import Mapping
@@ -27,18 +24,16 @@ from openended.harness.core import F64, I64, Features, Floats, MetricResult, Pla
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._embeddings.neighbors import DistancePoints, center_points
-from openended.metrics.families import ReplicatesByName, TwoSample, Values
+from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values, check_arguments
 
 Points = tuple[DistancePoints, DistancePoints]
 
 
+@check_arguments
 def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Values:
     """Compute clipped density and clipped coverage (Salvy, Talbot and Thirion 2026).
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d), n_human > k + 1.
-        model: Embeddings of model texts, shape (n_model, d), n_model > k.
-        k: Neighbor that sets the radius, at least 1.
+    Of embeddings of shape (n_human, d), n_human > k + 1, and (n_model, d), n_model > k.
 
     Returns:
         `clipped_density`, the share of model texts that are where human texts are, and `clipped_coverage`, the share of
@@ -47,27 +42,26 @@ def clipped_density_coverage(*, human: Floats, model: Floats, k: int = 5) -> Val
     Raises:
         UndefinedMetric: If a side has too few texts, or no human text is near another one.
     """
-    if k < 1:
-        raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)
-    return _compute(*center_points(human, model), k)
+    return _compute(*center_points(human, model), k)[0]
 
 
-def _compute(human: DistancePoints, model: DistancePoints, k: int) -> Values:
+def _compute(human: DistancePoints, model: DistancePoints, k: int) -> tuple[Values, F64]:
+    """Return the values, and how often each model text counts in the density, whose mean is the uncut one."""
     n, m = len(human.fast), len(model.fast)
     if n < k + 2:
         raise UndefinedMetric(f"needs at least {k + 2} human texts; there are {n}")
     full, unused = neighbors.radii(human, k), np.zeros(m)
     clipped = np.minimum(full, neighbors.median_radius(full))
-    model_share = _clip(neighbors.count_balls(human, model, clipped, unused, closed=True).human_balls, k)
+    balls = neighbors.count_balls(human, model, clipped, unused, closed=True).human_balls
     human_share = _clip(neighbors.count_balls(human, human, clipped, clipped, closed=True).human_balls - 1, k)
     if human_share == 0:
         raise UndefinedMetric("no human text is in the ball of another one")
     members = neighbors.count_balls(human, model, full, unused, closed=False).members
     return Values(
-        clipped_density=min(1.0, model_share / human_share),
+        clipped_density=min(1.0, _clip(balls, k) / human_share),
         clipped_coverage=_calibrate(_clip(members, k), compute_expected_shares(n, m, k)),
-    )
+    ), np.minimum(balls, k) / k / human_share
 
 
 def _clip(counts: I64, k: int) -> float:
@@ -116,8 +110,6 @@ class ClippedDensityCoverage(TwoSample):
     most = 50_000  # all pairs, as knn_precision_recall
     k: int = core.ranged(5, "[1, inf)", "at least 1")
     """Neighbor that sets the radius; Salvy et al. 2026."""
-    scope: core.Scope = "prompt_and_continuation"
-    """or continuation; as MAUVE."""
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         least = min(num_human - 1, num_model)
@@ -130,7 +122,9 @@ class ClippedDensityCoverage(TwoSample):
         return center_points(*check_sides(human=human, model=model, least=self.k + 1))
 
     def evaluate(self, features: Features, prepared: Points) -> MetricResult:
-        return self.result(features, "clipped_density", _compute(*prepared, self.k))
+        values, rows = _compute(*prepared, self.k)
+        by_text = {"clipped_density": align_values(features.model, rows)}
+        return self.result(features, "clipped_density", values, per_example=by_text)
 
     def score(self, prepared: Points, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
         """Return the values before they are cut at 1: a spread that ends at the limit would be too narrow."""

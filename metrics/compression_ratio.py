@@ -2,13 +2,11 @@
 
     compression_ratio = bytes of all texts / bytes after compression
 
-Measures redundancy, inside texts and between them; from about 1 up (below 1 only for a few bytes), dimensionless,
-compared with the human value. It grows with the corpus: compare equal numbers of texts of equal length.
+Redundancy inside texts and between them; from about 1 up (below 1 only for a few bytes), compared with the human value.
+Texts in UTF-8, one after the other with one line feed between, DEFLATE in the gzip format (18 bytes of frame).
 
-Source: Shaib et al. 2024, "Standardizing the measurement of text diversity". Computed here: texts in UTF-8, one after
-the other with one line feed between, DEFLATE in the gzip format (18 bytes of frame; the time stamp in the header has a
-fixed size, so it cannot move the value). Shaib et al. join with a blank and their released code compresses the result
-again, so its constants differ.
+Source: Shaib et al. 2024, "Standardizing the measurement of text diversity", who join with a blank and whose released
+code compresses the result again, so that its constants differ.
 """
 
 import zlib
@@ -17,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from openended.harness.core import Features, Metric, MetricResult, Need, Plan, Scope, UndefinedMetric, metric, ranged
-from openended.metrics._common import ReplicatesByName
+from openended.metrics._common import ReplicatesByName, check_arguments
 
 _WINDOW = 1 << 15  # bytes that DEFLATE looks back
 _BLOCKS = 100  # of texts, for the interval
@@ -25,18 +23,17 @@ _LEAST = 5  # prompts per block, if there are ten blocks: smaller blocks add les
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for a gzip frame
 
 
+@check_arguments
 def compression_ratio(texts: Iterable[str], *, level: int = 9) -> float:
     """Bytes of the texts over bytes of the compressed texts (Shaib et al. 2024, section 3).
 
     Args:
         texts: The texts, joined by line feeds; if all are empty it raises `UndefinedMetric`.
-        level: Effort of DEFLATE, 1 (fast) to 9 (small).
+        level: Effort of DEFLATE.
 
     Returns:
         The ratio; higher means more redundant.
     """
-    if not 1 <= level <= 9:
-        raise ValueError(f"expected a level from 1 to 9, got {level}")
     packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     before = after = content = 0
     for number, text in enumerate(texts):

@@ -3,16 +3,15 @@
     AuthPct = 100 * share of model texts y with |y - x| > |x - x'|,  x: human text nearest to y, x': nearest to x
     C_T     = sum over cells of p(cell) z(cell) / sum of p(cell),  z: Mann-Whitney z of the distances to training texts
 
-The human side is taken as the training texts: use the model's own training text as the task to ask whether it copies
-that. A model text is authentic if it is farther from its nearest training text than that one from its own neighbor. For
-C_T the human texts are split in two by prompt: one half is the training set and the other the test set, and then the
-reverse; the value is the mean of both. z compares how near model and test texts are to the training set inside a
-k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100; the value of other human texts (the
-ceiling) is best. `c_t` is about 0 if model texts are as near as other human texts, far below 0 if they are copies.
+The human side is taken as the training texts. For C_T they are split in two by prompt: one half is the training set and
+the other the test set, and then the reverse; the value is the mean of both. z compares how near model and test texts
+are to the training set inside a k-means cell; p is the share of test texts in the cell. `auth_pct` is from 0 to 100;
+the value of other human texts is best. `c_t` is about 0 if model texts are as near as other human texts, far below 0 if
+they are copies. Cells with fewer than five model or test texts are left out.
 
 Source: AuthPct: Alaa et al. 2022, "How faithful is your synthetic data?", as in layer6ai-labs/dgm-eval; C_T: Meehan,
 Chaudhuri and Dasgupta 2020, "A non-parametric test to detect data-copying in generative models". The split of one set
-into training and test halves is ours. Cells with fewer than five model or test texts are left out.
+into training and test halves is ours.
 """
 
 import math
@@ -25,7 +24,7 @@ from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric
 from openended.metrics._common import Mask
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import TwoSample, align_values, sort_ids
+from openended.metrics.families import TwoSample, align_values, check_arguments, sort_ids
 
 _LEAST = 5  # model and test texts of a cell
 
@@ -54,6 +53,7 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
     return 100.0 * float(_find_authentic(_measure(human, human, same_side=True), _measure(model, human)).mean())
 
 
+@check_arguments
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
     """Compute C_T: whether model texts are nearer to the training texts than test texts are (Meehan et al. 2020).
 

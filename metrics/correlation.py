@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, make_random_stream
-from openended.metrics._common import Values, check_choice
+from openended.metrics._common import Values, check_arguments
 
 Method = Literal["spearman", "kendall"]
 
@@ -25,6 +25,7 @@ _SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 
 _BLOCK = 1_000_000  # numbers in one block of orders
 
 
+@check_arguments
 def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
     """Spearman's rho or Kendall's tau-b; NaN where one side is constant.
 
@@ -33,7 +34,6 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
         y: The same systems, shape (n,).
         method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
     """
-    check_choice("method", method, Method)
     scores = []
     for name, values in (("x", x), ("y", y)):
         rows = np.asarray(values, dtype=np.float64)
@@ -45,6 +45,7 @@ def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman")
     return float(_compute_cosines(*scores)[0])
 
 
+@check_arguments
 def correlate(
     x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
     level: float = 0.95, seed: int = 0,
@@ -68,7 +69,6 @@ def correlate(
         `p_value` and whether it is `exact`, over all orders; the interval from `low` to `high`; `n`, systems with both
         values.
     """
-    check_choice("method", method, Method)
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"expected two columns of one length, got shapes {left.shape} and {right.shape}")
@@ -138,12 +138,12 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
     return hits / total if exact else (hits + 1) / (total + 1)
 
 
+@check_arguments
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
     """Correlate every metric with every other (Le Bronnec et al. 2024, Fig. 7), shape (metrics, metrics).
 
     Each cell uses the systems where both metrics have a value; NaN with fewer than 3 of them or a constant side.
     """
-    check_choice("method", method, Method)
     columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
     out = np.full((len(columns), len(columns)), np.nan)
     for i, j in itertools.product(range(len(columns)), repeat=2):

@@ -2,13 +2,8 @@
 
 Logistic regression on standardized frozen features; both sides are split alike into train and test, the strength of the
 L2 penalty is chosen by cross-validation inside the train part, and the accuracy is that on the test part, balanced over
-the sides. In [0, 1], dimensionless, lower is better: 0.5 is chance, 1 means perfect separation.
-
-All rows of a prompt (the human text and every sample of the model) go to the same part and the same fold, so that
-prompts cannot leak.
-
-Variants in use: fine-tuned discriminators of several sizes (Pillutla et al., appendix C); this one needs no training of
-a language model.
+the sides. In [0, 1], lower is better: 0.5 is chance, 1 means perfect separation. All rows of a prompt (the human text
+and every sample of the model) go to the same part and the same fold, so that prompts cannot leak.
 
 Source: Pillutla et al. 2021, appendix C (discriminator with split and cross-validated regularization).
 """
@@ -25,25 +20,21 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness import core
 from openended.harness.core import F64, I64, Features, Floats, MetricResult, UndefinedMetric, ranged
 from openended.metrics._embeddings.blocks import check_sides, limit_magnitude
-from openended.metrics.families import Mask, TwoSample, Values, sort_order
+from openended.metrics.families import Mask, TwoSample, Values, check_arguments, sort_order
 
 _PENALTIES = tuple(float(10.0**e) for e in range(-4, 3))  # inverse strengths that are tried
 
 
+@check_arguments
 def discriminator_accuracy(
     *, human: Floats, model: Floats, test_share: float = 0.2, folds: int = 5, seed: int = 25,
     human_groups: ArrayLike | None = None, model_groups: ArrayLike | None = None,
 ) -> Values:  # fmt: skip
     """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d).
-        model: Embeddings of model texts, shape (n_model, d); row i and human row i go to the same part.
-        test_share: Share of the rows held out, in (0, 1).
-        folds: Folds of the cross-validation in the train part, at least 2.
-        seed: Of the split.
-        human_groups: The prompt of each human row, shape (n_human,); none: row i of both sides is of prompt i.
-        model_groups: The prompt of each model row, shape (n_model,); both or neither.
+    Of embeddings of shape (n_human, d) and (n_model, d). `human_groups` and `model_groups` are the prompt of each row,
+    both or neither; without them row i of both sides is of prompt i. The other arguments are options of
+    `DiscriminatorAccuracy`.
 
     Returns:
         `accuracy`, balanced, in [0, 1]; `inverse_penalty`, the chosen C; `n_test`, held-out texts of both sides.
@@ -89,8 +80,6 @@ class ClassifierPredictions:
 def _classify(
     human: Floats, model: Floats, test_share: float, folds: int, seed: int, groups: Sequence[Any]
 ) -> ClassifierPredictions:
-    if not 0 < test_share < 1 or folds < 2:
-        raise ValueError(f"expected 0 < test_share < 1 and folds >= 2, got {test_share} and {folds}")
     human, model = check_sides(human=human, model=model, least=2 * folds)
     human, model = limit_magnitude(human=human, model=model)
     both = zip(groups, (human, model), strict=True)
@@ -102,19 +91,29 @@ def _classify(
     scale[scale <= 1e-12 * np.abs(center)] = np.inf  # constant features carry no information
     rows, fold = (rows - center) / scale, np.concatenate([fold_h, fold_m])
     labels = np.repeat([0, 1], [len(train_h), len(train_m)])
-
-    held_out = [fold == i for i in np.unique(fold)]
-    scores = [
-        sum(np.sum(_train(rows[~out], labels[~out], c).predict(rows[out]) == labels[out]) for out in held_out)
-        for c in _PENALTIES
-    ]
-    chosen = _PENALTIES[int(np.argmax(scores))]  # the strongest among equals
-    classifier = _train(rows, labels, chosen)
+    classifier, chosen = _train(rows, labels, fold)
     sides = tuple(
         (test, classifier.predict((np.asarray(side[test], dtype=np.float64) - center) / scale) == label)
         for label, side, test in ((0, human, test_h), (1, model, test_m))
     )
     return ClassifierPredictions(sides, chosen)
+
+
+def _train(rows: F64, labels: I64, fold: I64) -> tuple[Any, float]:
+    """Return the classifier whose penalty has the most correct answers on left-out folds, the strongest of equals."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import accuracy_score, make_scorer
+    from sklearn.model_selection import GridSearchCV, PredefinedSplit
+
+    model = LogisticRegression(solver="lbfgs", max_iter=200, class_weight="balanced")
+    count = make_scorer(accuracy_score, normalize=False)
+    search = GridSearchCV(model, {"C": _PENALTIES}, scoring=count, cv=PredefinedSplit(fold))
+    with warnings.catch_warnings():
+        # Separable sides have no finite optimum at a weak penalty; the classes are right long before.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(rows, labels)
+    return search.best_estimator_, float(search.best_params_["C"])
 
 
 def split_by_prompt(
@@ -137,16 +136,6 @@ def split_by_prompt(
     return parts
 
 
-def _train(rows: Floats, labels: I64, penalty: float) -> Any:  # noqa: ANN401 - a fitted scikit-learn classifier
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    with warnings.catch_warnings():
-        # Separable sides have no finite optimum at a weak penalty; the classes are right long before.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return LogisticRegression(C=penalty, solver="lbfgs", max_iter=200, class_weight="balanced").fit(rows, labels)
-
-
 @core.metric
 class DiscriminatorAccuracy(TwoSample):
     """Held-out accuracy of a linear classifier, model against human (Pillutla et al. 2021, appendix C)."""
@@ -167,8 +156,6 @@ class DiscriminatorAccuracy(TwoSample):
     """Of the cross-validation that chooses the penalty; scikit-learn's default."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
     """Of the split; as MAUVE."""
-    scope: core.Scope = "prompt_and_continuation"
-    """The same features as MAUVE."""
 
     def prepare(self, features: Features) -> ClassifierPredictions:
         human, model = self.pair(features)

@@ -1,8 +1,7 @@
 """Distinct-k: how many different texts a system gives for one prompt, different under a partition.
 
 The samples of a prompt fall into classes; the value is the number of classes, averaged over prompts: from 1 to the
-number of samples k, higher is more diverse, which says nothing of quality. `distinct_share` is classes over samples.
-Undefined with one sample per prompt. Partitions:
+number of samples k, higher is more diverse. `distinct_share` is classes over samples. Partitions:
 
 - `exact` (default): texts are one class if they are equal, character by character.
 - `threshold`: texts whose embeddings have a cosine of at least `threshold` are one class, and so are texts that a chain
@@ -11,13 +10,12 @@ Undefined with one sample per prompt. Partitions:
   (0 to k - 1) and `class`, a row for every text, and `system` where the file has several.
 
 With `valid`, classes are those of valid answers, and the loss 1 - D / k of k answers, V of them valid, in D classes has
-two parts, which add up to 1 - `distinct_share`:
+two parts, which add up to 1 - `distinct_share`: how much was lost with answers that are not valid, and among the others
 
     lost_to_validity = 1 - V / k,  lost_to_narrowing = (V - D) / k,  narrowing_share = lost_to_narrowing / (1 - D / k)
 
-(the last of sums over prompts). The differences of two systems in the two parts say how much diversity was lost with
-answers that are not valid, and how much among the valid ones. `utility_k` weighs the scores u of the answers in their
-order (1 if `valid` is a check); only the first valid answer of a class counts:
+(the last of sums over prompts). `utility_k` weighs the scores u of the answers in their order (1 if `valid` is a
+check); only the first valid answer of a class counts:
 
     utility_k = (1 - p) / (1 - p^k) * sum over i = 1 to k of p^(i - 1) u_i [answer i is the first of its class]
 
@@ -40,7 +38,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Scope, Side, metric, ranged
+from openended.harness.core import F64, I64, Features, Floats, MetricResult, Need, Side, metric, ranged
 from openended.metrics import families
 from openended.metrics._common import Mask
 
@@ -50,9 +48,7 @@ PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer 
 def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
     """Compute the mean number of classes of a prompt (Zhang et al. 2025).
 
-    Args:
-        classes: The class of each text (the text itself for `exact`), shape (n,); those of two prompts never meet.
-        ids: The prompt of each text, shape (n,).
+    Of the class of each text (the text itself for `exact`) and its prompt; classes of two prompts never meet.
 
     Returns:
         The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
@@ -62,16 +58,7 @@ def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
 
 
 def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> float:
-    """Compute the mean number of classes of a prompt, joined by cosines of at least `threshold`.
-
-    Args:
-        embeddings: Shape (n, d), no row all zero.
-        ids: The prompt of each row, shape (n,).
-        threshold: Cosine from which on two texts are one class.
-
-    Returns:
-        As `distinct_k`.
-    """
+    """Compute `distinct_k` of embeddings, shape (n, d), no row all zero, joined by cosines of at least `threshold`."""
     prompts = families.prompts_of(ids)
     return float(_count_first(_join(embeddings, prompts, threshold), prompts).mean())
 
@@ -79,10 +66,8 @@ def distinct_k_by_threshold(embeddings: Floats, ids: Sequence[str], *, threshold
 def utility_k(utilities: Sequence[float], classes: Sequence[Hashable], *, patience: float = PATIENCE) -> float:
     """Compute the utility of the answers to one prompt in their order (Zhang et al. 2025).
 
-    Args:
-        utilities: Of each answer, shape (k,), k >= 2; 0 if it is not valid.
-        classes: The class of each answer, shape (k,).
-        patience: p, the probability of going on to the next answer, in (0, 1).
+    Of the utility (0 if it is not valid) and the class of each answer, two or more; `patience` is p, the probability of
+    going on to the next answer, in (0, 1).
 
     Returns:
         The weighted mean of the utilities of the first answers of their classes, in the unit of the utilities.
@@ -195,8 +180,6 @@ class DistinctK(families.SamplesMetric):
     """threshold: on cosines; file: judgments=FILE with example_id, sample, class."""
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
     """Cosine from which on two texts are one class; Jiang et al. 2025; of `partition=threshold`."""
-    scope: Scope = "continuation"
-    """All texts of a prompt share the prompt."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         low, high = super().bounds_of(key, result)

@@ -25,27 +25,22 @@ import numpy as np
 
 from openended.harness.core import F64, Features, MetricResult, Scheme, Weights, average, metric, weigh
 from openended.metrics import families
-from openended.metrics._common import check_choice
+from openended.metrics._common import check_arguments
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 
 Variant = Literal["corpus", "li", "hapax", "per_doc", "simctg", "ngd"]
 
 
+@check_arguments
 def distinct_n(
     sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5, 6), variant: Variant = "corpus"
 ) -> dict[int, float]:
     """Compute the share of different n-grams for each order (Li et al. 2016; variants in the module's text).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        orders: The n-gram lengths n.
-        variant: Which statistic; see the module's text.
-
     Returns:
         Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
-    check_choice("variant", variant, Variant)
     index = _reshape(index_of(sequences), variant)
     values = {order: _compute_share(index, order, variant) for order in orders}
     return families.require_defined(values, f"no text has an n-gram of order {min(orders)}")

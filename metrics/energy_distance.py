@@ -2,22 +2,19 @@
 
     D = 2 E|X - Y| - E|X - X'| - E|Y - Y'|,  means over all pairs, a text with itself included
 
-Measures whether two sets of vectors have one distribution; unbounded above, lower is better. It is 0 only for equal
-sets: for two sets of one distribution it is a little above 0, and falls as 1 / n. Surface features (34, without a
-model: lengths, cohesion, capitals, pronouns, discourse markers, punctuation) are standardized by the mean and the
-standard deviation of both sides together; embeddings are taken as they are. `p_value` is that of the permutation test:
-the share of random relabelings of the texts with a distance at least as large.
+Unbounded above, lower is better. It is 0 only for equal sets: for two sets of one distribution it is a little above 0,
+and falls as 1 / n. Surface features (34, without a model) are standardized by both sides together: by the human side
+alone, as in dLMbench, relabelings would not be exchangeable. Embeddings are taken as they are.
 
 Source: Székely and Rizzo 2013, "Energy statistics: a class of statistics based on distances"; the surface features
-and the use for language models: dLMbench. Variants: the square root of D; the unbiased estimate, which can be negative;
-standardization by the human side (dLMbench), under which relabelings are not exchangeable.
+and the use for language models: dLMbench. Variants: the square root of D; the unbiased estimate, which can be negative.
 """
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, Space, mark_sides
+from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, mark_sides
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
@@ -57,13 +54,6 @@ class EnergyDistance(PermutationMetric, FeatureSpaceMetric):
     synonyms = ("energy",)
     version = 2
     titles = {"energy_distance": "Energy", "p_value": "Energy p"}
-
-    space: Space = "surface"
-    """34 features without a model, standardized by the human side; or embeddings; dLMbench."""
-    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
-    """Of the p-value; 0: none; dLMbench."""
-    scope: Scope = "continuation"
-    """or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> F64:
         return _compute_distances(*self.pair(features))

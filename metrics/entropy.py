@@ -2,13 +2,13 @@
 
     H_n = - sum over n-grams g of p(g) log p(g),  p(g) = count of g / all n-grams of order n
 
-Measures how evenly n-grams are used; from 0 (one n-gram only) to the log of the number of n-grams, in nats unless asked
-for bits, compared with the human value. Both values grow with length: compare texts of equal length (`fixed_tokens`).
+From 0 (one n-gram only) to the log of the number of n-grams, in nats unless asked for bits, compared with the human
+value. `entropy_<n>` is the corpus value, `text_entropy_<n>` the mean over texts; n-grams do not cross texts. Both grow
+with length.
 
 Source: corpus entropy of order n: Zhang et al. 2018, "Generating informative and diverse conversational responses via
 adversarial information maximization" (Ent-n); mean unigram entropy inside texts: Dieleman et al. 2022, "Continuous
-diffusion for categorical data", and later diffusion language models. Values: `entropy_<n>` is the corpus value,
-`text_entropy_<n>` the mean over texts; n-grams do not cross texts.
+diffusion for categorical data", and later diffusion language models.
 """
 
 import math
@@ -22,25 +22,22 @@ from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Weights, metric
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import Sequences, index_of
-from openended.metrics.families import Corpus, TextMetric, check_choice, declare_orders, require_defined
+from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
 
 Average = Literal["corpus", "texts"]
 
 
+@check_arguments
 def ngram_entropy(
     sequences: Sequences, *, orders: Sequence[int] = (1,), average: Average = "corpus"
 ) -> dict[int, float]:
     """Entropy of n-grams for each order (Zhang et al. 2018; mean over texts: Dieleman et al. 2022).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        orders: The n-gram lengths n.
-        average: `corpus`: of all n-grams of all texts; `texts`: of each text, then the mean over texts that have any.
+    By `average`, `corpus`: of all n-grams of all texts; `texts`: of each text, then the mean over texts that have any.
 
     Returns:
         Order → nats, from 0 up; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
-    check_choice("average", average, Average)
     index = index_of(sequences)
     if average == "corpus":
         values = {order: statistics.corpus_entropy(index, order) for order in orders}

@@ -2,9 +2,8 @@
 
     eps-PPL = exp( - mean over positions of  log((Q(y) + eps) / (1 + eps V)) )
 
-Measures how well Q predicts human text when it may be zero on the true token; from about 1 up, in tokens, lower is
-better. V is the size of the model's logits. With eps → 0 it is the perplexity, where Q has no zeros. The value depends
-much on eps: it is part of the number.
+From about 1 up, in tokens, lower is better. V is the size of the model's logits. The value depends much on eps: it is
+part of the number.
 
 Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: a grid of eps
 from 1e-1 to 1e-7 (released code of Pillutla et al., V fixed at 50,257): `grid`; eps only where a block of text starts

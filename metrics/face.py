@@ -3,15 +3,11 @@
     spectrum of a text = |FFT(its token NLLs)| at the frequencies 0 to 1/2 per token, interpolated to 1,000 of them
     SO = sum_f min(h(f), m(f)) / sum_f max(h(f), m(f)),  h and m: mean spectra of human and of model texts
 
-Measures whether surprise rises and falls along model texts as along human ones: text that is flat, or that loops with a
-period, has another spectrum. Needs only stored NLLs. `so` (spectral overlap) and the correlations `pearson` and
-`spearman` are at most 1, higher is better; `emd` (earth mover's distance of the spectra as distributions over
-frequencies, in cycles per token), `kl` (human from model) and `js` (nats) are 0 for equal spectra, lower is better. The
-spectrum of a longer text is higher, so lengths matter to `so`: compare texts of equal length.
+`so` (spectral overlap) and the correlations `pearson` and `spearman` are at most 1, higher is better; `emd` (earth
+mover's distance of the spectra as distributions over frequencies, in cycles per token), `kl` (human from model) and
+`js` (nats) are 0 for equal spectra, lower is better. Texts with fewer than two scored tokens are left out.
 
 Source: Yang et al. 2023, "FACE: evaluating natural language generation with Fourier analysis of cross-entropy".
-Variants: `standardize: true` subtracts the mean of each text and divides by its standard deviation first. Texts with
-fewer than two scored tokens are left out.
 """
 
 from collections.abc import Sequence
@@ -20,14 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, metric, weigh
-from openended.metrics.families import ComparisonMetric, Mask, Values
+from openended.harness import core
+from openended.harness.core import F64, I64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights, weigh
+from openended.metrics.families import ComparisonMetric, Mask, Values, sort_order
 
 FREQUENCIES = 1000  # Yang et al. 2023
 _TINY = 1e-300
 
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
-SideSpectra = tuple[F64, NDArray[np.str_]]  # the spectra of the texts that have one, and their prompts
+SideSpectra = tuple[F64, I64]  # the spectra of the texts that have one, sorted by example id, and their rows
 Prepared = tuple[SideSpectra, SideSpectra]
 
 
@@ -41,7 +38,7 @@ def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> 
         standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
 
     Returns:
-        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`: see the module's text.
+        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`.
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))
@@ -102,7 +99,7 @@ def _correlate(a: F64, b: F64) -> float:
     return float(a @ b) / scale if scale > 0 else float("nan")
 
 
-@metric
+@core.metric
 class Face(ComparisonMetric):
     """Spectra of token losses compared: whether surprise rises and falls along the texts as along human ones."""
 
@@ -130,22 +127,26 @@ class Face(ComparisonMetric):
     def prepare(self, features: Features) -> Prepared:
         sides = []
         for side in (features.human, features.model):
-            spectra, is_included = _compute_spectra(side[self.needs()[0]], standardize=self.standardize)
-            ids = np.asarray(side.ids, dtype=np.str_)[is_included]
-            order = np.argsort(ids, kind="stable")
-            sides.append((spectra[order], ids[order]))
+            losses, order = side[self.needs()[0]], sort_order(side)
+            spectra, is_included = _compute_spectra([losses[row] for row in order], standardize=self.standardize)
+            sides.append((spectra, order[is_included]))
         return sides[0], sides[1]
 
     def list_rows(self, features: Features, prepared: Prepared) -> tuple[NDArray[np.str_], NDArray[np.str_]]:
-        return prepared[0][1], prepared[1][1]
+        human, model = (np.asarray(side.ids, dtype=np.str_) for side in (features.human, features.model))
+        return human[prepared[0][1]], model[prepared[1][1]]
 
     def evaluate(self, features: Features, prepared: Prepared) -> MetricResult:
-        (human, human_ids), (model, model_ids) = prepared
+        """Add the spectral overlap of each text with the mean spectrum of human texts."""
+        (human, human_rows), (model, model_rows) = prepared
         spectra = _average_spectra(human), _average_spectra(model)
-        skipped = len(features.human) + len(features.model) - len(human_ids) - len(model_ids)
+        skipped = len(features.human) + len(features.model) - len(human_rows) - len(model_rows)
         notes = (f"{skipped} texts with fewer than two scored tokens are left out",) if skipped else ()
         arrays = {"human_spectrum": spectra[0], "model_spectrum": spectra[1]}
-        return self.result(features, "so", _compare(*spectra), notes=notes, arrays=arrays)
+        shared, both = (of(model, spectra[0]).sum(axis=1) for of in (np.minimum, np.maximum))
+        rows = np.full(len(features.model), np.nan)
+        rows[model_rows] = np.divide(shared, both, out=np.ones_like(both), where=both > 0)
+        return self.result(features, "so", _compare(*spectra), notes=notes, arrays=arrays, per_example={"so": rows})
 
     def score(self, prepared: Prepared, human: Weights, model: Weights, /) -> dict[str, F64]:
         means = [weigh(weights, spectra) / weigh(weights, np.ones(len(spectra)))[:, None]

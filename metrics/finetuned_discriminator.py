@@ -1,9 +1,8 @@
 """Accuracy of language models that are fine-tuned to tell model texts from human ones; values `accuracy_<classifier>`.
 
-Each classifier is a pretrained language model with a new output layer, trained on the texts of most prompts; its
-value is the balanced accuracy on the texts of the other prompts, in [0, 1], dimensionless, best nearest to 0.5,
-chance. The split is by prompt, as in `discriminator_accuracy`, which trains only a linear layer on frozen features. The
-texts of every system train classifiers of their own.
+Each classifier is a pretrained language model with a new output layer, trained on the texts of most prompts, for every
+system anew; its value is the balanced accuracy on the texts of the other prompts, in [0, 1], best nearest to 0.5,
+chance. The split is by prompt, as in `discriminator_accuracy`.
 
 Source: Pillutla et al. 2021, appendix D.1 and Table 10; learning rate, epochs and batch size within the ranges of
 Devlin et al. 2019, appendix A.3 (the MAUVE paper states none of them).

@@ -1,13 +1,9 @@
 """Fréchet distance between Gaussians fitted to the embeddings of both sides.
 
 |m1 - m2|^2 + tr(S1) + tr(S2) - 2 tr((S1^1/2 S2 S1^1/2)^1/2), with covariances of divisor n - 1. Not negative, in
-squared units of the features, lower is better. The estimate is biased upwards by small n: compare it with the
-human ceiling at the same n.
-
-Features are raw, or after PCA (`pca_share`). With n <= d a covariance is singular: the value is defined, and a
-note says so; `shrinkage` and `pca_share` avoid it.
-
-FD-infinity (`extrapolate`) is the value that the distances of growing subsets point to, without that bias.
+squared units of the features, lower is better. The estimate is biased upwards by small n. With n <= d a covariance is
+singular: the value is defined, and a note says so; `shrinkage` and `pca_share` avoid it. FD-infinity (`extrapolate`) is
+the value that the distances of growing subsets point to, without that bias.
 
 Source: Dowson and Landau 1982 (the distance); Heusel et al. 2017, "GANs trained by a two time-scale update rule",
 section 3; Ledoit and Wolf 2004 (shrinkage); Chong and Forsyth 2020, "Effectively unbiased FID and
@@ -22,9 +18,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, Scope, metric, option, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Replicates, metric, option, ranged
 from openended.metrics._embeddings.blocks import blocks, check_range, check_sides, moments, project_pair
-from openended.metrics.families import ReplicatesByName, TwoSample, Values, check_choice
+from openended.metrics.families import ReplicatesByName, TwoSample, Values, align_values, check_arguments
 
 Shrinkage = Literal["none", "ledoit_wolf"]
 
@@ -35,21 +31,20 @@ _MOST_LOST = 1e-11
 _MOST_WORK = 1e9
 
 
+@check_arguments
 def frechet_distance(
     *, human: Floats, model: Floats, shrinkage: Shrinkage = "none", pca_share: float | None = None
 ) -> float:
     """Compute the Fréchet distance, at least 0 (Heusel et al. 2017, section 3).
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
-        model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
-        shrinkage: `ledoit_wolf` draws each covariance towards a multiple of the identity.
-        pca_share: Share of the variance that joint PCA keeps first, in (0, 1]; `None`: no PCA.
+    Of embeddings of shape (n_human, d) and (n_model, d), with options of `Frechet`; with fewer than two texts on a side
+    it raises `UndefinedMetric`.
     """
-    human, model = _prepare_sides(human, model, shrinkage, pca_share)
+    human, model = _prepare_sides(human, model, pca_share)
     return _compute_distance(human, model, shrinkage)
 
 
+@check_arguments
 def frechet_infinity(
     *, human: Floats, model: Floats, sizes: int = 15, draws: int = 5, shrinkage: Shrinkage = "none",
     pca_share: float | None = None, seed: int = 25,
@@ -61,22 +56,16 @@ def frechet_infinity(
     model's side only); the shares go up to 1 in even steps from a tenth (as in the paper), or from 2 d texts where that
     is more, but from a half at most: the law does not hold below d texts.
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d); with fewer than 20 it raises `UndefinedMetric`.
-        model: Embeddings of model texts, shape (n_model, d), n_model >= 20.
-        sizes: Number of shares, at least 2.
-        draws: Number of subsets per size, at least 1; each draw gets its own regression line.
-        shrinkage: As in `frechet_distance`.
-        pca_share: As in `frechet_distance`; PCA is fitted once, on all texts.
-        seed: Draws the subsets.
+    Of embeddings of shape (n, d), 20 or more per side (else it raises `UndefinedMetric`), for `sizes` shares, with
+    options of `Frechet`. Each of the `draws` of subsets has a line of its own; PCA is fitted once, on all texts.
 
     Returns:
         `frechet_infinity`, the mean over the lines of their values at 1 / n = 0 (`at_zero`), which may be a little
         below 0 where the sides are alike; `spread`, their standard deviation, over subsets of one set of texts.
     """
-    if sizes < 2 or draws < 1:
-        raise ValueError(f"expected sizes of at least 2 and draws of at least 1, got {sizes} and {draws}")
-    human, model = _prepare_sides(human, model, shrinkage, pca_share, least=_FEWEST)
+    if sizes < 2:
+        raise ValueError(f"sizes: expected at least 2, got {sizes}")
+    human, model = _prepare_sides(human, model, pca_share, least=_FEWEST)
     return _extrapolate(human, model, _compute_distance(human, model, shrinkage), sizes, draws, shrinkage, seed)
 
 
@@ -103,11 +92,8 @@ def _extrapolate(
     return Values(frechet_infinity=float(at_zero.mean()), spread=spread, at_zero=tuple(at_zero.tolist()))
 
 
-def _prepare_sides(
-    human: Floats, model: Floats, shrinkage: Shrinkage, pca_share: float | None, least: int = 2
-) -> tuple[Floats, Floats]:
-    """Check sides and options; project where a share is given."""
-    check_choice("shrinkage", shrinkage, Shrinkage)
+def _prepare_sides(human: Floats, model: Floats, pca_share: float | None, least: int = 2) -> tuple[Floats, Floats]:
+    """Check sides; project where a share is given."""
     human, model = check_sides(human=human, model=model, least=least)
     check_range(human=human, model=model)
     if pca_share is None:
@@ -276,12 +262,10 @@ class Frechet(TwoSample):
     """Subsets a size; their spread is next to FD-infinity."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
     """Draws the subsets; as MAUVE."""
-    scope: Scope = "prompt_and_continuation"
-    """The same features as MAUVE."""
 
     def prepare(self, features: Features) -> FrechetSides:
         least = _FEWEST if self.extrapolate else 2
-        human, model = _prepare_sides(*self.pair(features), self.shrinkage, self.pca_share, least)
+        human, model = _prepare_sides(*self.pair(features), self.pca_share, least)
         distance, extrapolated = _compute_distance(human, model, self.shrinkage), None
         if self.extrapolate:
             options = self.extrapolate, self.draws, self.shrinkage, self.seed
@@ -302,7 +286,9 @@ class Frechet(TwoSample):
             smallest = round(least * _choose_least_share(least, dim))
             if smallest <= dim and self.pca_share is None:
                 notes.append(f"the extrapolation starts from {smallest} texts; up to d={dim} it still holds bias")
-        return self.result(features, "frechet", values, notes=notes)
+        moved = _frechet_influence(prepared.human, prepared.model, self.shrinkage)[1]
+        rows = {"frechet": align_values(features.model, moved)}
+        return self.result(features, "frechet", values, notes=notes, per_example=rows)
 
     def resample(
         self, features: Features, result: MetricResult, plan: Plan, prepared: FrechetSides

@@ -2,17 +2,12 @@
 
     gen_ppl = exp( sum of token NLLs / number of scored tokens ),  NLL = -log p(token | prompt and tokens before)
 
-Measures the likelihood of the text under the scorer; from 1 up, in tokens ("branching factor", exp of nats), compared
-with the human value: far below it is repetitive text, far above incoherent text. A low value is easily bought by
-repeating, so the mean unigram entropy of the texts (nats) is reported with it.
+From 1 up, in tokens ("branching factor", exp of nats), compared with the human value. A low value is easily bought by
+repeating, so the mean unigram entropy of the texts (nats) is reported with it. An empty text has no scored token: it
+adds nothing to the micro average, is left out of the macro average, and counted in the notes. The page of this metric
+describes the variants, all options here.
 
 Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.1; Pillutla et al. 2021.
-Variants, all options here (the page of this metric describes them): which tokens are scored (`include_prompt`, `bos`,
-`end_tokens`), how they are averaged (`average`), read (`retokenize`, `window`, `stride`) and counted (`compat`), and
-whose ids the entropy is of (`entropy_ids`).
-
-An empty text has no scored token: it adds nothing to the micro average, is left out of the macro average, and counted
-in the notes.
 """
 
 from collections.abc import Sequence
@@ -25,7 +20,7 @@ from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
 from openended.metrics._ngrams.index import CHUNK, blocks
 from openended.metrics._ngrams.statistics import entropy_by_text, mean_without_nan
-from openended.metrics.families import check_choice, corpus_of, divide_known
+from openended.metrics.families import check_arguments, corpus_of, divide_known
 
 Average = Literal["micro", "macro", "geometric"]
 EndTokens = Literal["keep", "first", "drop", "cut", "remove"]
@@ -33,6 +28,7 @@ Compat = Literal["none", "mauve_experiments"]
 Losses = Ragged | Sequence[NDArray[Any]] | Sequence[Sequence[float]]
 
 
+@check_arguments
 def gen_ppl(token_nll: Losses, *, average: Average = "micro", compat: Compat = "none") -> float:
     """Perplexity of texts from the negative log-likelihoods of their tokens (Holtzman et al. 2020, section 5.1).
 
@@ -46,7 +42,6 @@ def gen_ppl(token_nll: Losses, *, average: Average = "micro", compat: Compat = "
         The perplexity, from 1 up; infinite if a token has probability zero. If no token is scored it raises
         `UndefinedMetric`.
     """
-    check_choice("average", average, Average)
     return _average_nll(*_sum_nll(token_nll, compat), average)
 
 
@@ -60,6 +55,7 @@ def _average_nll(total: F64, count: F64, average: Average) -> float:
     return float(_exponentiate_ratio(total.sum(keepdims=True), count.sum(keepdims=True))[0])
 
 
+@check_arguments
 def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndTokens) -> NDArray[np.bool_]:
     """Return which tokens of a text count, by the end tokens in it, shape (length,).
 
@@ -69,7 +65,6 @@ def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndT
         end_tokens: `keep`: all tokens count; `first`: all but the end tokens after the first one; `drop` and `remove`:
             all but end tokens; `cut`: those before the first end token.
     """
-    check_choice("end_tokens", end_tokens, EndTokens)
     is_end = np.isin(token_ids, np.atleast_1d(eos_ids))
     seen = np.cumsum(is_end)
     masks = {"keep": np.ones_like(is_end), "first": ~is_end | (seen == 1), "cut": seen == 0}
@@ -78,7 +73,6 @@ def end_token_mask(token_ids: ArrayLike, *, eos_ids: ArrayLike, end_tokens: EndT
 
 def _sum_nll(token_nll: Losses, compat: Compat) -> tuple[F64, F64]:
     """Return the summed NLL and the number of tokens it is divided by, for each text."""
-    check_choice("compat", compat, Compat)
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
     values = np.asarray(rows.values, dtype=np.float64)
     if np.isnan(values).any():

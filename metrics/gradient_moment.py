@@ -2,23 +2,20 @@
 
     GM = | E_model g(x) - E_human g(x) |^2,  g(x) = gradient of the mean token loss of text x by the scorer's parameters
 
-Measures whether a training step on the model's texts would move the scorer as human texts would; 0 in expectation for
-texts of one source, lower is better. The squared norm of a difference of means is too large by the variances of the
-means; here the unbiased estimate is computed, so it can be below 0:
+The squared norm of a difference of means is too large by the variances of the means; here the unbiased estimate is
+computed, 0 in expectation for texts of one source, so it can be below 0; lower is better:
 
     GM = mean over i != j of g_i . g_j  +  the same of the human side  -  2 mean over i, j of g_i . h_j
 
-Gradients are replaced by sketches of `size` numbers whose inner products have the same expectation.
-
 Source: Hoogeboom et al. 2026 (arXiv 2603.20155), equation 13. Variants: the plug-in estimate, which grows as n falls
-(dLMbench); exact gradients. `p_value` is that of the permutation test over texts.
+(dLMbench); exact gradients in place of sketches, whose inner products have the same expectation.
 """
 
 import numpy as np
 
 from openended.harness.core import F64, Features, Floats, MetricResult, Need, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import PermutationMetric, TwoSample, mark_sides
+from openended.metrics.families import PermutationMetric, mark_sides
 
 
 def gradient_moment(*, human: Floats, model: Floats) -> float:
@@ -52,18 +49,17 @@ def _estimate_moments(rows: F64, first: F64, second: F64) -> F64:
 
 
 @metric
-class GradientMoment(PermutationMetric, TwoSample):
+class GradientMoment(PermutationMetric):
     """Squared distance of the mean gradients of the scorer's loss, without bias (Hoogeboom et al. 2026)."""
 
     name = "gradient_moment"
+    family = "two_sample"
     bounds = (-np.inf, np.inf)
     titles = {"gradient_moment": "Grad. moment", "p_value": "Grad. p"}
     targets = {"gradient_moment": 0.0}  # unbiased
 
     size: int = ranged(4096, "[16, inf)", "16 numbers or more")
     """Numbers of a gradient's sketch: inner products within about 2 %."""
-    permutations: int = ranged(1000, "[0, inf)", "0 (no p-value) or more")
-    """Of the p-value; 0: none."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("gradients", by="scorer", options=(("size", self.size),)),)

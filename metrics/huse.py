@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from openended.harness import core
 from openended.harness.core import F64, HUMAN, I64, DataError, Features, Need, UndefinedMetric, ranged
 from openended.metrics import judgments as files
-from openended.metrics._common import Values, check_choice
+from openended.metrics._common import Values, check_arguments
 from openended.metrics.judgments import Empty, FileRow, Judgments
 
 Ties = Literal["include", "exclude"]
@@ -151,6 +151,7 @@ def _search_tree(points: F64, is_model: NDArray[np.bool_], at: F64, last: I64) -
     return distances[np.arange(len(at)), last], count
 
 
+@check_arguments
 def huse(
     *, judgments: ArrayLike, log_probs: ArrayLike, lengths: ArrayLike, is_model: ArrayLike, k: int = 16,
     ties: Ties = "include", vote_tie: VoteTie = "human", log_prob_floor: float | None = -1000.0,
@@ -158,16 +159,9 @@ def huse(
 ) -> Values:  # fmt: skip
     """Human Unified with Statistical Evaluation.
 
-    Args:
-        judgments: Mean rating per text on any scale, shape (n,).
-        log_probs: Total natural-log probability of each text under the model, shape (n,); −inf is allowed.
-        lengths: Number of words (or tokens) per text, positive, shape (n,).
-        is_model: True for model text, shape (n,); both kinds must be there.
-        k: Neighbors before ties are added, 1 <= k < n.
-        ties: `include`: all points tied with the k-th vote. `exclude`: exactly k votes, shared at the cut.
-        vote_tie: Who wins a vote tie; `half` counts half an error.
-        log_prob_floor: Nats that replace −inf; none: −inf leaves HUSE undefined.
-        copies: Shape (n,), for bootstrap draws: how often each row occurs; a row never votes for its own copies.
+    Of mean ratings (`judgments`) on any scale, total natural-log probabilities (−inf is allowed), positive lengths in
+    words or tokens, and marks of model text, all of shape (n,), with options of `Huse`. `copies`, of the same shape,
+    say how often each row occurs in a bootstrap draw; a row never votes for its own copies.
 
     Returns:
         `huse` and `huse_q` in [0, 2], `huse_d` in [−1, 3]; `errors` of the discriminator on both features and
@@ -176,8 +170,6 @@ def huse(
     Raises:
         UndefinedMetric: If k >= n, or all ratings or all normalized log-probabilities are equal.
     """
-    check_choice("ties", ties, Ties)
-    check_choice("vote_tie", vote_tie, VoteTie)
     arguments = {"judgments": judgments, "log_probs": log_probs, "lengths": lengths}
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in arguments.items()}
     marks = np.asarray(is_model)
@@ -197,9 +189,7 @@ def huse(
     labels = marks.astype(np.bool_)
     if labels.all() or not labels.any():
         raise ValueError(f"expected human and model texts, got {(~labels).sum()} human and {labels.sum()} model")
-    if isinstance(k, bool) or k != int(k) or k < 1:
-        raise ValueError(f"k: expected a whole number of at least 1, got {k!r}")
-    rule = Rule(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
+    rule = Rule(k=k, ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
     value, quality = compute_huse(errors), compute_huse(errors_q)

@@ -3,11 +3,9 @@
     JS = mean over positions of  (KL(e_y || m) + KL(Q || m)) / 2,  m = (e_y + Q) / 2
        = mean of  (log(2 / (1 + q)) + q log(2 q / (1 + q)) + (1 - q) log 2) / 2,  q = Q(y)
 
-Measures how little of Q lies on the true token; in [0, log 2] nats, lower is better; it depends on Q through Q(y)
-alone. Teacher-forced: Q is the decoder's truncated and renormalized distribution on human text.
+In [0, log 2] nats, lower is better; Q is the decoder's truncated and renormalized distribution on human text.
 
-Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: base 2
-(`base`).
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3.
 """
 
 from typing import Literal
@@ -16,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openended.harness.core import F64, Features, MetricResult, metric
-from openended.metrics.families import PositionValues, TeacherForced, check_choice, probabilities, read_next_token
+from openended.metrics.families import PositionValues, TeacherForced, check_arguments, probabilities, read_next_token
 
 Base = Literal["e", "2"]
 
 
+@check_arguments
 def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
     """Mean divergence from the one-hot of the true token, in [0, log 2] (Martins et al. 2020).
 
@@ -28,7 +27,6 @@ def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
         gold_prob: Q of the true tokens, shape (n,); without any it raises `UndefinedMetric`.
         base: Of the logarithm: `e` gives nats, `2` bits.
     """
-    check_choice("base", base, Base)
     return float(_compute_by_token(gold_prob, base).mean())
 
 

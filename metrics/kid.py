@@ -1,11 +1,9 @@
 """Kernel distance: unbiased squared maximum mean discrepancy with a cubic kernel, and its standard error.
 
 k(x, y) = (x·y / d + 1)^3. MMD^2 = mean of k within the human side + mean within the model side - 2 mean across, where
-the means within leave out a point with itself. Unbiased, so it can be below 0 when both sides are alike; 0 is its
-expectation for equal distributions; unbounded above, lower is better.
-
-The standard error is the asymptotic one of the two-sample U-statistic, with the first-order variance: with h_i = mean_j
-k(x_i, x_j) - mean_j k(x_i, y_j) on each side, Var = 4 var(h) / n, summed over sides; samples of a prompt are one draw.
+the means within leave out a point with itself; 0 is its expectation for equal distributions, unbounded above, lower is
+better. The standard error is the asymptotic one of the two-sample U-statistic, with the first-order variance: with
+h_i = mean_j k(x_i, x_j) - mean_j k(x_i, y_j) on each side, Var = 4 var(h) / n, summed over sides.
 
 Source: Bińkowski et al. 2018, "Demystifying MMD GANs", section 4; Gretton et al. 2012, "A kernel two-sample test",
 Lemma 6 and Corollary 16.
@@ -16,31 +14,27 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric, ranged
 from openended.metrics._embeddings.blocks import check_range, check_sides
-from openended.metrics.families import TwoSample, Values, align_values
+from openended.metrics.families import TwoSample, Values, align_values, check_arguments
 
 _BLOCK = 1024
 
 
+@check_arguments
 def kid(
     *, human: Floats, model: Floats, degree: int = 3, human_groups: ArrayLike | None = None,
     model_groups: ArrayLike | None = None,
 ) -> Values:  # fmt: skip
     """Compute the kernel distance (Bińkowski et al. 2018, section 4; error: Gretton et al. 2012, Lemma 6).
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
-        model: Embeddings of model texts, shape (n_model, d), n_model >= 2.
-        degree: Degree of the polynomial kernel, at least 1.
-        human_groups: The prompt of each human row, shape (n_human,): rows of one prompt count once in the error.
-        model_groups: The same for the model side.
+    Of embeddings of shape (n_human, d) and (n_model, d), with options of `Kid`. Rows of one prompt (`human_groups`,
+    `model_groups`: the prompt of each row) count once in the error.
 
     Returns:
-        `kid`, the unbiased squared MMD, and `std_error`, its asymptotic standard error.
+        `kid`, the unbiased squared MMD, and `std_error`, its asymptotic standard error; with fewer than two texts on a
+        side it raises `UndefinedMetric`.
     """
-    if degree < 1:
-        raise ValueError(f"degree: expected at least 1, got {degree}")
     return _estimate(*check_sides(human=human, model=model), degree, (human_groups, model_groups))[0]
 
 
@@ -78,14 +72,10 @@ def _compute_variance_of_mean(values: F64, groups: ArrayLike | None) -> float:
 
 
 def _sum_kernel_rows(a: Floats, b: Floats, degree: int) -> F64:
-    """Sum over b of k(a_i, b_j), shape (len(a),), blockwise."""
+    """Sum over b of k(a_i, b_j), shape (len(a),)."""
     out = np.zeros(len(a))
-    for i in range(0, len(a), _BLOCK):
-        rows = np.asarray(a[i : i + _BLOCK], dtype=np.float64) / a.shape[1]
-        for j in range(0, len(b), _BLOCK):
-            table = rows @ np.asarray(b[j : j + _BLOCK], dtype=np.float64).T
-            table += 1
-            out[i : i + _BLOCK] += _raise_to_power(table, degree).sum(axis=1)
+    for rows, _, table in _iterate_kernel(a, b, degree):
+        out[rows] += table.sum(axis=1)
     return out
 
 
@@ -111,22 +101,26 @@ def _score_kid(human: Floats, model: Floats, human_weights: Weights, model_weigh
     value = np.zeros(masks[0].shape[1])
     for side, mask, size in zip((human, model), masks, sizes, strict=True):
         within = np.zeros(len(value))
-        for part, table in _iterate_kernel(side, side, degree):
-            np.fill_diagonal(table[:, part], 0.0)
-            within += np.einsum("ij,ij->j", mask[part], table @ mask)
+        for rows, columns, table in _iterate_kernel(side, side, degree):
+            if rows == columns:
+                np.fill_diagonal(table, 0.0)
+            within += np.einsum("ij,ij->j", mask[rows], table @ mask[columns])
         value += within / (size * (size - 1))
     across = np.zeros(len(value))
-    for part, table in _iterate_kernel(human, model, degree):
-        across += np.einsum("ij,ij->j", masks[0][part], table @ masks[1])
+    for rows, columns, table in _iterate_kernel(human, model, degree):
+        across += np.einsum("ij,ij->j", masks[0][rows], table @ masks[1][columns])
     return np.asarray(value - 2 * (across / (sizes[0] * sizes[1])))
 
 
-def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, F64]]:
-    """Yield (rows, kernel of these rows of a with all rows of b)."""
-    right = np.asarray(b, dtype=np.float64).T
-    for start in range(0, len(a), _BLOCK):
-        part = slice(start, min(start + _BLOCK, len(a)))
-        yield part, _raise_to_power(np.asarray(a[part], dtype=np.float64) @ right / a.shape[1] + 1.0, degree)
+def _iterate_kernel(a: Floats, b: Floats, degree: int) -> Iterator[tuple[slice, slice, F64]]:
+    """Yield (rows of a, rows of b, their kernels), block by block."""
+    parts = [[slice(i, i + _BLOCK) for i in range(0, len(side), _BLOCK)] for side in (a, b)]
+    for rows in parts[0]:
+        left = np.asarray(a[rows], dtype=np.float64) / a.shape[1]
+        for columns in parts[1]:
+            table = left @ np.asarray(b[columns], dtype=np.float64).T
+            table += 1
+            yield rows, columns, _raise_to_power(table, degree)
 
 
 @metric
@@ -148,8 +142,6 @@ class Kid(TwoSample):
     most = 50_000  # all pairs, as in knn_precision_recall
     degree: int = ranged(3, "[1, inf)", "at least 1")
     """Of the polynomial kernel; Bińkowski et al. 2018."""
-    scope: Scope = "prompt_and_continuation"
-    """The same features as MAUVE."""
 
     def prepare(self, features: Features) -> tuple[Floats, Floats]:
         return self.pair(features)

@@ -4,13 +4,11 @@
 
 Q is the distribution that a text was drawn from (the decoder's, after truncation) and p the scorer. Both are summed
 over the same texts, so the value is an unbiased estimate of the divergence of the laws of the texts as they were cut
-off: 0 if the sampler is the scorer, larger the further away, lower is better. Log Gen-PPL less the unigram entropy of
-texts, which papers use instead, ranks systems but is no divergence: unigram entropy is far above the entropy of the law
-of texts.
+off: 0 if the sampler is the scorer, lower is better. Log Gen-PPL less the unigram entropy of texts, which papers use
+instead, is no divergence: unigram entropy is far above the entropy of the law of texts.
 
 Source: Pynadath, Shi and Zhang 2026 (arXiv 2604.02718) split this divergence into log Gen-PPL and entropy; log Q is
-summed while the text is drawn. Neither counts the end of text. Texts without log Q (from files, of beam search, of
-people) have no value.
+summed while the text is drawn. Neither counts the end of text.
 """
 
 from collections.abc import Sequence

@@ -3,10 +3,8 @@
 Each point has a ball whose radius is the distance to its k-th neighbor on its own side (itself left out). Precision is
 the share of model points inside some human ball, recall the share of human points inside some model ball, coverage the
 share of human balls that hold a model point, density the mean number of human balls a model point is in, divided by k.
-All but density are in [0, 1] (density may exceed 1), dimensionless, higher is better.
-
-Protocol: k = 4, rows to unit L2 norm, joint PCA to 0.9 of the variance: the only one published for language models.
-Balls are closed, so identical sides give precision and recall 1 even where texts repeat.
+All but density are in [0, 1] (density may exceed 1), higher is better. Balls are closed, so identical sides give
+precision and recall 1 even where texts repeat.
 
 Source: Kynkäänniemi et al. 2019, "Improved precision and recall metric", equations 1 to 3; Naeem et al. 2020, "Reliable
 fidelity and diversity metrics", equations 5 and 6 (density, coverage); Le Bronnec et al. 2024 (protocol for text).
@@ -17,29 +15,24 @@ from typing import Literal
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Weights, metric, ranged
 from openended.metrics._embeddings import neighbors
 from openended.metrics._embeddings.blocks import Rows, blocks, check_sides, project_pair
-from openended.metrics.families import TwoSample, Values, align_values, check_choice
+from openended.metrics.families import TwoSample, Values, align_values, check_arguments
 
 Points = tuple[neighbors.DistancePoints, neighbors.DistancePoints]
 RowScale = Literal["with_pca", "l2", "none"]
 
 
+@check_arguments
 def knn_precision_recall(
     *, human: Floats, model: Floats, k: int = 4, explained_variance: float | None = 0.9, seed: int = 25,
     rows: RowScale = "with_pca", closed: bool = True,
 ) -> Values:  # fmt: skip
     """Compute precision, recall, density and coverage.
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d), n_human > k.
-        model: Embeddings of model texts, shape (n_model, d), n_model > k.
-        k: Neighbor that sets the radius, at least 1.
-        explained_variance: Share of the variance that joint PCA keeps, in (0, 1]; `None`: no PCA.
-        seed: Not used, because nothing here is random. It is part of the signature of every two-sample function.
-        rows: `l2` scales rows to unit norm first, `none` takes them raw, `with_pca` is `l2` where PCA is on.
-        closed: Whether a point at exactly the radius is inside.
+    Of embeddings of shape (n_human, d) and (n_model, d), with options of `KnnPrecisionRecall`. Nothing here is random:
+    `seed` is part of the signature of every two-sample function.
 
     Returns:
         `precision`, `recall`, `density` (may exceed 1) and `coverage`, in [0, 1]; if a side has at most k texts it
@@ -51,9 +44,6 @@ def knn_precision_recall(
 
 
 def _project(*, human: Floats, model: Floats, k: int, explained_variance: float | None, rows: RowScale) -> Points:
-    check_choice("rows", rows, RowScale)
-    if k < 1:
-        raise ValueError(f"k: expected at least 1, got {k}")
     human, model = check_sides(human=human, model=model, least=k + 1)
     scale = _choose_scale(explained_variance, rows)
     if explained_variance is not None:
@@ -80,10 +70,7 @@ def _compute_shares(counts: neighbors.Counts, k: int) -> Values:
 
 @metric
 class KnnPrecisionRecall(TwoSample):
-    """k-NN precision, recall, density and coverage (Kynkäänniemi et al. 2019; Naeem et al. 2020).
-
-    The text protocol of Le Bronnec et al. 2024.
-    """
+    """k-NN precision, recall, density and coverage (Kynkäänniemi et al. 2019; Naeem et al. 2020)."""
 
     name = "knn_precision_recall"
     synonyms = ("precision_recall", "prdc", "precision", "recall")
@@ -105,8 +92,10 @@ class KnnPrecisionRecall(TwoSample):
     """Unit L2 norm where PCA is on; or l2, none; Le Bronnec et al. 2024."""
     closed: bool = True
     """A point at exactly the radius is inside; prdc: false; Kynkäänniemi et al. 2019."""
-    scope: Scope = "prompt_and_continuation"
-    """As MAUVE."""
+
+    @property
+    def rows_before_pca(self) -> Rows:
+        return _choose_scale(self.explained_variance, self.rows)
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         least = min(num_human, num_model)

@@ -2,12 +2,11 @@
 
     length = mean number of tokens;  hit_limit = texts that reached the length limit / texts
 
-Lengths are in tokens under the scorer's tokenizer (or words), from 0 up; the shares are fractions in [0, 1]; all are
-compared with the human value.
+In tokens under the scorer's tokenizer (or words), from 0 up; compared with the human value. `length_sd` is the standard
+deviation over texts with divisor n.
 
 Source: lengths as in Su et al. 2022 (mean words); non-termination: Welleck et al. 2020, "Consistency of a recurrent
-language model with respect to incomplete decoding". The released code of Pillutla et al. 2021 reports the complement,
-the share of texts that ended. `length_sd` is the standard deviation over texts with divisor n.
+language model with respect to incomplete decoding". The released code of Pillutla et al. 2021 reports the complement.
 """
 
 from typing import Any

@@ -1,23 +1,13 @@
 """MAUVE: area under the divergence curve of the human and the model text, after quantizing embeddings.
 
 With cell histograms p (human) and q (model) and mixtures r = w p + (1 - w) q, MAUVE is the area under the curve of
-(exp(-c KL(q || r)), exp(-c KL(p || r))). It is in [0, 1], dimensionless, higher is better; two samples of the *same*
-text give less than 1 (about .96 at ten texts per cell), so compare it with the human ceiling. Sides that share nothing
-give 1 / C(2c, c), at c = 5 1/252 = .004.
+(exp(-c KL(q || r)), exp(-c KL(p || r))), in [0, 1]; higher is better. Two samples of the *same* text give less than 1
+(about .96 at ten texts per cell), and sides that share nothing 1 / C(2c, c), at c = 5 1/252 = .004.
 
-Protocol: rows to unit L2 norm, joint PCA to 0.9 of the variance, k-means with 5 restarts on [model; human], k = n / 10
-and 500 at most, c = 5, 25 evenly spaced weights and both end points. These are the choices of mauve-text 0.4, with
-human as its P; on the same rows in the same order the scores agree to 1e-9. Row order feeds the seeding of k-means:
-the function takes rows as they come, the metric sorts them by example id.
-
-Variants in use: weights on an angular grid (`curve: angular`, differs by at most .0005), rows scaled after PCA
-(`unit_norm: after_pca`); other packages leave out the normalization or take k = 500 at any n. `*_star` values come from
-histograms with half a count added to each cell (`smoothing: kt`).
-
-Summaries of one frontier: `area` (MAUVE), `mid_point` (the rectangle exp(-2 c JS) under the curve's mid-point), `js`
-(the divergence there, nats), `integral` (frontier integral, in [0, 1]).
-
-Without cells, from an estimate of log p / q at each text: `mauve_ratio`.
+The defaults are the choices of mauve-text 0.4, with human as its P: on the same rows in the same order the scores agree
+to 1e-9. Row order feeds the seeding of k-means: the function takes rows as they come, the metric sorts them by example
+id. `*_star` values come from histograms with half a count added to each cell (`smoothing: kt`). Without cells, from an
+estimate of log p / q at each text: `mauve_ratio`.
 
 Source: Pillutla et al. 2021, "MAUVE: Measuring the gap between neural text and human text", equations 1 to 4 and
 section 3; Pillutla et al. 2023, "MAUVE scores for generative models" (smoothing, mid-point); Liu et al. 2021 (frontier
@@ -31,13 +21,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Scope, Weights, metric, ranged
-from openended.metrics._common import Values, check_choice
+from openended.harness.core import F64, Features, Floats, MetricResult, Scheme, Weights, metric, ranged
+from openended.metrics._common import Values, check_arguments
 from openended.metrics._embeddings.blocks import blocks, check_sides
 from openended.metrics._mauve import quantizers, scores as mauve_scores
 from openended.metrics._mauve.quantizers import Buckets, QuantizerName, Training, UnitNorm
 from openended.metrics._mauve.scores import DIRECTIONS, RANGES, TITLES, Curve, Smoothing, mauve_of_cells
-from openended.metrics.families import CellCounts, ClusterFit, Clusterings, Quantized
+from openended.metrics.families import CellCounts, Clusterings, Quantized
 
 Summary = Literal["area", "mid_point", "js", "integral"]
 PRIMARY: Mapping[Summary, str] = {
@@ -46,11 +36,11 @@ PRIMARY: Mapping[Summary, str] = {
     "js": "js",
     "integral": "frontier_integral",
 }
-_CHOICES = {"quantizer": QuantizerName, "curve": Curve, "smoothing": Smoothing}
 _FEW_TEXTS = 1000  # below this the paper's own study of n finds scores far from their limit
 CELLS, TEXTS = 10, 3  # shown of a score, and of each side of a cell
 
 
+@check_arguments
 def mauve(
     *, human: Floats, model: Floats, quantizer: QuantizerName = "kmeans", num_buckets: Buckets = "auto",
     explained_variance: float = 0.9, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25,
@@ -59,22 +49,8 @@ def mauve(
 ) -> Values:  # fmt: skip
     """Compute MAUVE of one clustering.
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d); the order of rows feeds the seeding of k-means.
-        model: Embeddings of model texts, shape (n_model, d).
-        quantizer: How embeddings become cells.
-        num_buckets: Number of cells; `auto` is a tenth of the smaller side, at least 2 and at most 500.
-        explained_variance: Share of the variance that PCA keeps, in (0, 1].
-        scaling_factor: c, positive.
-        curve: How the mixture weights are spaced.
-        curve_points: Number of mixture weights.
-        restarts: k-means starts; the best is kept.
-        max_iter: Most iterations of each.
-        seed: As the seed of mauve-text.
-        smoothing: What is added to the counts of cells.
-        unit_norm: Whether rows are scaled to unit L2 norm before or after PCA.
-        training: Of `drmm` and `lattice`: ours, or as Pillutla et al. 2021 describe it.
-        pca_max_data: How many random rows PCA is fitted on; none: all.
+    Of embeddings of shape (n_human, d) and (n_model, d), whose order feeds the seeding of k-means, with options of
+    `Mauve`.
 
     Returns:
         `mauve`, `frontier_integral`, `js` (nats) and `mid_point` (exp(-2 c js)), in [0, 1] but for `js` up to ln 2;
@@ -84,11 +60,7 @@ def mauve(
     Raises:
         UndefinedMetric: If a side has fewer than two texts or there are fewer texts than cells.
     """
-    for name, word in {"quantizer": quantizer, "curve": curve, "smoothing": smoothing}.items():
-        check_choice(name, word, _CHOICES[name])
-    mauve_scores.check_curve(scaling_factor, curve_points)
     human, model = check_sides(human=human, model=model)
-    options: dict[str, Any] = {"scaling_factor": scaling_factor, "curve": curve, "curve_points": curve_points}
     cluster, buckets = quantizers.fit_quantizer(
         [model, human], quantizer=quantizer, num_buckets=num_buckets, explained_variance=explained_variance,
         restarts=restarts, max_iter=max_iter, unit_norm=unit_norm, training=training, pca_max_data=pca_max_data,
@@ -96,7 +68,8 @@ def mauve(
     model_cells, human_cells = cluster(seed)([model, human])
     return mauve_of_cells(
         human=human_cells, model=model_cells, num_buckets=buckets, smoothing=smoothing,
-        seen_only=quantizers.counts_seen_cells(quantizer), **options,
+        seen_only=quantizers.counts_seen_cells(quantizer), scaling_factor=scaling_factor, curve=curve,
+        curve_points=curve_points,
     )  # fmt: skip
 
 
@@ -117,62 +90,22 @@ class Mauve(Quantized):
         **dict.fromkeys(("frontier_integral_star", "kl_human_model", "kl_model_human"), "lower"),
     }
 
-    quantizer: QuantizerName = "kmeans"
-    """or kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm, lattice; Pillutla et al. 2021, section 4."""
-    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")
-    """A tenth of the smaller side, 500 at most; 1000 of residual_kmeans and drmm, 744 of lattice; or a number."""
-    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
-    """Share of variance that PCA keeps; mauve-text and the paper."""
     scaling_factor: float = ranged(5.0, "(0, inf]", "a positive number")
     """The paper's c."""
     curve: Curve = "uniform"
     """or angular: the paper's experiment code; mauve-text."""
     curve_points: int = ranged(25, "[1, inf)", "at least 1")
     """mauve-text."""
-    restarts: int = ranged(5, "[1, inf)", "at least 1")
-    """Of every level or layer, but of lattice and of training=published; mauve-text."""
-    max_iter: int = ranged(500, "[1, inf)", "at least 1")
-    """Of kmeans and residual_kmeans; mauve-text."""
-    seed: int = ranged(25, "[0, inf)", "at least 0")
-    """mauve-text."""
-    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
-    """The score is the mean over this many clusterings; their spread is shown; the paper averages 5 runs; seeds are
-    seed, seed + 1, …"""
-    cluster_fit: ClusterFit = "pair"
-    """joint: one clustering for a whole grid, its scores may be compared; reference: human text alone."""
     lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
     """Weights of the human side in the type I and type II errors."""
-    scope: Scope = "prompt_and_continuation"
-    """The paper's features see the prompt too."""
     smoothing: Smoothing = "none"
     """Of the cells' counts: kt (the starred values), laplace, braess_sauer, good_turing; mauve-text."""
     summary: Summary = "area"
-    """What tables show first; or mid_point, js, integral; MAUVE."""
-    unit_norm: UnitNorm = "before_pca"
-    """Rows to unit norm, of kmeans, residual_kmeans and lattice; after_pca: Pillutla et al. 2021, C.3.3."""
-    training: Training = "fast"
-    """Of drmm and lattice; published: schedule and sizes of Pillutla et al. 2021, C.3.3, minutes per clustering."""
-    pca_max_data: int | None = ranged(None, "[2, inf)", "at least 2, or null for all texts")
-    """Texts that PCA is fitted on, drawn at random; null: all; mauve-text."""
-
-    def check(self) -> None:
-        super().check()
-        self.require(
-            self.training == "fast" or self.quantizer in quantizers.TRAINED, "quantizer",
-            f"{' or '.join(quantizers.TRAINED)} where training is set (the others are not trained)",
-        )  # fmt: skip
-        self.require(
-            self.pca_max_data is None or self.quantizer != "drmm", "quantizer",
-            "one with a PCA (not drmm) where pca_max_data is set",
-        )  # fmt: skip
+    """What tables show first: area (MAUVE), mid_point (the rectangle exp(-2 c JS) under the curve's mid-point), js (the
+    divergence there, nats) or integral (frontier integral, in [0, 1])."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)
-
-    @property
-    def reads_grid(self) -> bool:  # type: ignore[override] # an option decides
-        """One clustering over all systems needs all systems."""
-        return self.cluster_fit == "joint"
 
     def find_scheme(self, key: str, prepared: Clusterings) -> Scheme:
         """The other rules of smoothing read whole counts."""

@@ -7,11 +7,10 @@ With the density ratio r = p / q and a mixture R = λ P + (1 - λ) Q, both diver
 
 so an estimate of r that is wrong at a few texts spoils none of them; a mean outside its range is set to the nearer end,
 and a remark says so. The frontier integral is E_P g(r) + E_Q g(1 / r) with g(r) = 1/2 - 1 / (r - 1) + ln r / (r - 1)^2,
-each mean in [0, 1/2]. MAUVE is in [0, 1], higher is better, on a scale of each estimator's own: docs/mauve.md says what
-each can see. `js` is in nats, in [0, ln 2].
+each mean in [0, 1/2]. MAUVE is in [0, 1], higher is better, on a scale of each estimator's own: docs/mauve.md.
 
 Source: Pillutla et al. 2023, "MAUVE scores for generative models" (four kinds of estimators); Pillutla et al. 2021,
-"MAUVE", equations 1 to 4. The closed form of g is ours. Variants: cells in place of ratios (`mauve`).
+"MAUVE", equations 1 to 4. The closed form of g is ours.
 """
 
 from collections.abc import Mapping
@@ -21,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, ranged
-from openended.metrics._common import Values, check_choice
+from openended.harness.core import F64, Features, Floats, MetricResult, ranged
+from openended.metrics._common import Values, check_arguments
 from openended.metrics._embeddings.blocks import check_sides
 from openended.metrics._mauve import scores as mauve_scores
 from openended.metrics._mauve.density_ratio import EstimatorName, OwnPoint, RatioSettings, log_ratios
@@ -34,6 +33,7 @@ MISSED = 20  # texts of each side that a ratio singles out
 _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed form cancels
 
 
+@check_arguments
 def mauve_ratio(
     *, human: Floats, model: Floats, estimator: EstimatorName = "classifier", explained_variance: float = 0.9,
     scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25, neighbors: int = 50,
@@ -41,18 +41,8 @@ def mauve_ratio(
 ) -> Values:  # fmt: skip
     """Compute MAUVE from one estimate of density ratios (Pillutla et al. 2023).
 
-    Args:
-        human: Embeddings of human texts, shape (n_human, d).
-        model: Embeddings of model texts, shape (n_model, d).
-        estimator: How log p / q is estimated at each text.
-        explained_variance: Share of the variance that PCA keeps, in (0, 1], for `knn` and `gaussian`.
-        scaling_factor: c, positive.
-        curve: How the mixture weights are spaced.
-        curve_points: Number of mixture weights.
-        neighbors: Of `knn`, at least 1.
-        self: Of `knn`: whether a text counts among its own neighbors.
-        seed: Of the folds of `classifier` and `gaussian`.
-        groups: The prompt of each human and of each model row: a text is judged by those of other prompts.
+    Of embeddings of shape (n_human, d) and (n_model, d), with options of `MauveRatio`. `groups` are the prompt of each
+    human and of each model row: a text is judged by those of other prompts.
 
     Returns:
         `mauve`, `frontier_integral`, `js` and `mid_point` as of `mauve`; `divergence_curve`, shape (curve_points + 2,
@@ -61,26 +51,17 @@ def mauve_ratio(
     Raises:
         UndefinedMetric: If a side has fewer than two texts, or the estimator needs more.
     """
-    for name, word, kind in (
-        ("estimator", estimator, EstimatorName),
-        ("curve", curve, Curve),
-        ("self", self, OwnPoint),
-    ):
-        check_choice(name, word, kind)
-    mauve_scores.check_curve(scaling_factor, curve_points)
-    if neighbors < 1:
-        raise ValueError(f"neighbors: expected at least 1, got {neighbors}")
     human, model = check_sides(human=human, model=model)
     settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
     ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
     return score_ratios(ratios, scaling_factor=scaling_factor, curve=curve, curve_points=curve_points)
 
 
+@check_arguments
 def score_ratios(
     ratios: "Ratios", *, scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25
 ) -> Values:
     """Compute MAUVE from estimates of log p / q at each human and at each model text."""
-    check_choice("curve", curve, Curve)
     weights = mauve_scores.mixture_weights(curve_points, curve)
     values, points, clipped = _score(ratios, _weigh_all(ratios), weights, scaling_factor)
     scores = {name: float(draws[0]) for name, draws in values.items()}
@@ -165,8 +146,6 @@ class MauveRatio(TwoSample):
     """What tables show first; or mid_point, js, integral."""
     seed: int = ranged(25, "[0, inf)", "at least 0")
     """Of the folds of classifier and gaussian."""
-    scope: Scope = "prompt_and_continuation"
-    """As MAUVE."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return mauve_scores.find_error_bounds(key) or super().bounds_of(key, result)

@@ -1,10 +1,8 @@
 """N-gram diversity of the texts of one prompt: the sum over n = 1 to 4 of different n-grams over all n-grams.
 
 The texts of a prompt are joined, so that n-grams cross from one into the next, as the package `diversity` joins a
-corpus; then the mean over prompts. The package splits at every single space, as `unit=spaces` does: an empty word
-stands between two spaces, and a line break in a word. From above 0 to the number of orders, dimensionless; higher is
-more diverse. It falls with the length and the number of the texts: compare equal ones. Undefined with one sample per
-prompt; of a whole corpus it is `distinct_n` with `variant=ngd`, which has a human row.
+corpus; then the mean over prompts. The package splits at every single space, as `unit=spaces` does. From above 0 to the
+number of orders; higher is more diverse. Of a whole corpus it is `distinct_n` with `variant=ngd`.
 
 Source: Padmakumar and He 2024; Meister et al. 2023; Shaib et al. 2024, the package `diversity` (orders 1 to 4).
 """
@@ -20,15 +18,12 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMe
 
 
 def ngram_diversity(
-    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, orders: Sequence[int] = (1, 2,
-    3, 4),
+    sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *,
+    orders: Sequence[int] = (1, 2, 3, 4),
 ) -> float:  # fmt: skip
     """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
 
-    Args:
-        sequences: Texts as lists of token ids, or as strings that are split at white space.
-        ids: The prompt of each text, shape (n,).
-        orders: The n-gram lengths n.
+    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
 
     Returns:
         The mean over prompts with at least two texts, above 0 and at most the number of orders; without such a prompt,

@@ -2,11 +2,9 @@
 
     novelty_n = |{n-grams of the texts that do not occur in the corpus}| / |{n-grams of the texts}|
 
-Measures how much of the text is new at each length; from 0 (all copied) to 1. `longest_copy` is the longest sequence of
-words of any text that occurs in the corpus, `mean_longest_copy` its mean over texts, both in words. The value of other
-human texts (the ceiling) is best: people repeat common phrases, and noise is all new. Tokens are words, split at white
-space; n-grams do not cross texts. The corpus is the task's own references, or a file that `corpus` names (the model's
-training text, say). The value falls as the corpus grows.
+From 0 (all copied) to 1. `longest_copy` is the longest sequence of words of any text that occurs in the corpus,
+`mean_longest_copy` its mean over texts, both in words. The value of other human texts is best: people repeat common
+phrases, and noise is all new. Tokens are words, split at white space; n-grams do not cross texts.
 
 Source: n-novelty: Merrill, Smith and Elazar 2024, "Evaluating n-gram novelty of language models using Rusty-DAWG"
 (arXiv 2406.13069), orders 1 to 100 there. Copied spans: Lu et al. 2025, "AI as humanity's Salieri" (arXiv 2410.04265).
@@ -75,10 +73,7 @@ def _find_longest(matches: Ragged) -> I64:
 
 @core.metric
 class Novelty(ComparisonMetric):
-    """Share of n-grams that a corpus does not contain, and the longest copied span.
-
-    The corpus: the references, or a file.
-    """
+    """Share of n-grams that a corpus does not contain, and the longest copied span."""
 
     name = "novelty"
     family = "text"

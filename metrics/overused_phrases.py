@@ -106,10 +106,7 @@ def _sum_texts(table: Any, total: F64, weights: F64 | None) -> tuple[F64, F64]: 
 
 @metric
 class OverusedPhrases(ComparisonMetric):
-    """Share of the words and trigrams in phrases that the model uses more than people do.
-
-    The notes name the worst twenty.
-    """
+    """Share of the words and trigrams in phrases that the model uses more than people do."""
 
     name = "overused_phrases"
     family = "text"

@@ -2,12 +2,11 @@
 
     PPL = exp( - mean over positions of log Q(y) )
 
-Measures how well the decoder's own distribution predicts human text; from 1 up, in tokens, lower is better. For
-`ancestral` it is the model's perplexity. A truncated Q is zero on some human tokens as a rule, and then has none: see
-eps_ppl.
+From 1 up, in tokens, lower is better. For `ancestral` it is the model's perplexity. A truncated Q is zero on some human
+tokens as a rule, and then has none: see eps_ppl. The continuation is scored given the prompt; the released code of
+Pillutla et al. 2021 scores both.
 
-Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1. Variants: the same over prompt and continuation
-(released code of Pillutla et al. 2021); ours scores the continuation given the prompt.
+Source: Jelinek et al. 1977; Holtzman et al. 2020, section 5.1.
 """
 
 import numpy as np

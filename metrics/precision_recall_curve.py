@@ -1,11 +1,8 @@
 """Precision-recall curve of two distributions (PRD) over the cells of a quantizer, and its F8 and F1/8.
 
 At slope t > 0: precision = sum over cells of min(t p, q), recall = sum of min(p, q / t), with p the human and q the
-model histogram. F8 (the most of F-beta with beta = 8 along the curve) weighs recall, F1/8 precision; all in [0, 1],
-dimensionless, higher is better.
-
-Variants in use: 1,001 angles (Sajjadi et al.) or 999 (Le Bronnec et al. 2024); they differ below 1e-3. The cells are
-those of MAUVE, so everything that holds for its quantization holds here.
+model histogram, over the cells of MAUVE. F8 (the most of F-beta with beta = 8 along the curve) weighs recall, F1/8
+precision; all in [0, 1], higher is better.
 
 Source: Sajjadi et al. 2018, "Assessing generative models via precision and recall", Theorem 3 and section 4.1;
 Le Bronnec et al. 2024 for text.
@@ -15,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from openended.harness.core import F64, Features, MetricResult, Scope, Weights, metric, ranged
-from openended.metrics._mauve.quantizers import Buckets, QuantizerName
+from openended.harness.core import F64, Features, MetricResult, Weights, metric, ranged
 from openended.metrics._mauve.scores import HALF_ANGLES, best_f, histogram, precision_recall
-from openended.metrics.families import CellCounts, Clusterings, Quantized, Values
+from openended.metrics.families import CellCounts, Clusterings, Quantized, Values, check_arguments
 
 
+@check_arguments
 def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int = 1001) -> Values:
     """Compute the curve from two histograms over the same cells.
 
@@ -33,8 +30,6 @@ def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int 
         `precision` (rises) and `recall` (falls) along the angles; `f8` and `f1_8`, the largest F-beta (Sajjadi et al.
         2018, section 3, equations 4 and 5).
     """
-    if num_angles < 3:
-        raise ValueError(f"num_angles: expected at least 3, got {num_angles}")
     p, q = _normalize_histogram(human_hist, "human_hist"), _normalize_histogram(model_hist, "model_hist")
     if len(p) != len(q):
         raise ValueError(f"expected histograms over the same cells, got {len(p)} and {len(q)}")
@@ -62,23 +57,7 @@ class PrecisionRecallCurve(Quantized):
     titles = {"f8": "F8", "f1_8": "F1/8"}
 
     num_angles: int = ranged(1001, "[3, inf)", "at least 3")
-    """Sajjadi et al.; Le Bronnec et al.: 999."""
-    quantizer: QuantizerName = "kmeans"
-    """This and what follows: as of `mauve`."""
-    num_buckets: Buckets = ranged("auto", "[2, inf)", "auto or at least 2")
-    """As MAUVE; Le Bronnec et al. take 500."""
-    explained_variance: float = ranged(0.9, "(0, 1]", "a share in (0, 1]")
-    """As MAUVE."""
-    restarts: int = ranged(5, "[1, inf)", "at least 1")
-    """As MAUVE."""
-    max_iter: int = ranged(500, "[1, inf)", "at least 1")
-    """As MAUVE."""
-    seed: int = ranged(25, "[0, inf)", "at least 0")
-    """As MAUVE."""
-    clustering_seeds: int = ranged(5, "[1, inf)", "at least 1")
-    """As MAUVE."""
-    scope: Scope = "prompt_and_continuation"
-    """As MAUVE."""
+    """Sajjadi et al.; Le Bronnec et al.: 999, which differs below 1e-3."""
 
     def evaluate(self, features: Features, prepared: Clusterings) -> MetricResult:
         """Average over the clustering seeds; the curve is that of the first."""

@@ -1,9 +1,7 @@
 """Self-BLEU of the texts of one prompt: how much of each is in the others.
 
-For each prompt the mean over its texts of BLEU against its other texts; then the mean over prompts. From 0 to 1,
-dimensionless; lower is more diverse. It grows with the number of texts: compare equal numbers. Undefined with one
-sample per prompt. BLEU is that of `self_bleu`, which compares the texts of a whole corpus. The human row is a mean over
-subsets of as many texts as a system has.
+For each prompt the mean over its texts of BLEU against its other texts, as of `self_bleu`; then the mean over prompts.
+From 0 to 1; lower is more diverse.
 
 Source: Zhu et al. 2018, "Texygen" (Self-BLEU of a corpus); within a prompt it is ours.
 """
@@ -24,10 +22,7 @@ def prompt_self_bleu(
 ) -> float:
     """Compute the mean BLEU of each text against the others of its prompt (Zhu et al. 2018).
 
-    Args:
-        sequences: Texts as lists of token ids, or as strings that are split at white space.
-        ids: The prompt of each text, shape (n,).
-        order: The greatest length of an n-gram.
+    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
 
     Returns:
         The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.

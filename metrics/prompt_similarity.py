@@ -1,9 +1,8 @@
 """Similarity of the texts of one prompt: mean pairwise cosine of their embeddings, and the share of pairs above 0.8.
 
-For each prompt the mean over pairs of different samples; then the mean over prompts. From -1 to 1, dimensionless; lower
-is more diverse, which says nothing of quality. Undefined with one sample per prompt. Embeddings of one model crowd into
-a cone, so the number means little alone: `other_prompts`, the mean cosine of texts of *different* prompts of the same
-system, is what unrelated texts have there.
+For each prompt the mean over pairs of different samples; then the mean over prompts. From -1 to 1; lower is more
+diverse. Embeddings of one model crowd into a cone: `other_prompts`, the mean cosine of texts of *different* prompts of
+the same system, is what unrelated texts have there.
 
 Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): 50 samples per prompt, pairs above 0.8.
 `other_prompts` is ours.
@@ -15,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, Scope, metric, ranged
+from openended.harness.core import F64, Features, Floats, metric, ranged
 from openended.metrics import families
 from openended.metrics.families import PromptGroups, prompts_of
 
@@ -23,10 +22,7 @@ from openended.metrics.families import PromptGroups, prompts_of
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
     """Compute the similarity of the texts of one prompt (Jiang et al. 2025).
 
-    Args:
-        embeddings: Shape (n, d), no row all zero.
-        ids: The prompt of each row, shape (n,).
-        threshold: A pair with a larger cosine counts as similar.
+    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
 
     Returns:
         `prompt_similarity` and `similar_share`, means over prompts with at least two texts (without one it raises
@@ -68,8 +64,6 @@ class PromptSimilarity(families.SamplesMetric):
 
     threshold: float = ranged(0.8, "[-1, 1]", "a cosine, -1 to 1")
     """Pairs above it are counted as similar; Jiang et al. 2025."""
-    scope: Scope = "continuation"
-    """All texts of a prompt share the prompt."""
 
     def prepare(self, features: Features) -> families.PromptValues:
         prepared = self.average(features, partial(_compute_by_prompt, threshold=self.threshold))

@@ -1,8 +1,7 @@
 """Vendi score of the texts of one prompt: how many different texts they are worth.
 
 For each prompt exp of the Shannon entropy of the eigenvalues of K / m, where K holds the cosines of its m texts; then
-the mean over prompts. From 1 (all alike) to m, dimensionless; higher is more diverse. It grows with m: compare equal
-numbers. Undefined with one sample per prompt. The human row is a mean over subsets of as many texts as a system has.
+the mean over prompts. From 1 (all alike) to m; higher is more diverse.
 
 Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1, within a prompt; of a whole corpus: `vendi`.
 """
@@ -11,16 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, metric
+from openended.harness.core import F64, Features, Floats, MetricResult, metric
 from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric, cosines, prompts_of
 
 
 def prompt_vendi(embeddings: Floats, ids: Sequence[str]) -> float:
     """Compute the mean Vendi score of the texts of one prompt (Friedman and Dieng 2023).
 
-    Args:
-        embeddings: Shape (n, d), no row all zero.
-        ids: The prompt of each row, shape (n,).
+    Of embeddings of shape (n, d), no row all zero, and the prompt of each.
 
     Returns:
         The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
@@ -45,9 +42,6 @@ class PromptVendi(SamplesMetric):
     bounds = (0.0, np.inf)  # 0 where no text is valid
     averages = "none"
     titles = {"prompt_vendi": "Vendi per prompt"}
-
-    scope: Scope = "continuation"
-    """All texts of a prompt share the prompt."""
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         prompts = result.arrays.get("prompts")

@@ -2,13 +2,10 @@
 
     H_t = - sum over tokens y of Q(y | x_<t) log Q(y | x_<t),    branching factor = exp(mean of H)
 
-Q is the distribution that the decoder draws from, after penalties, temperature and truncation; the mean is over all
-tokens of the system's texts, and by position over the texts that reach it. From 0 (greedy search) to the log of the
-vocabulary's size, nats; the branching factor is the number of equally likely tokens with that entropy. Neither is
-better when high or low. The token that ends a text is not counted; as a choice before every other token it is.
-
-A mean of -log Q of the drawn tokens, which decoders sum, estimates the same with more noise. Computed here exactly: the
-model reads its texts once more. Texts from files, of people, and of decoders without Q have none.
+Q is the distribution that the decoder draws from; the mean is over all tokens of the system's texts, and by position
+over the texts that reach it. From 0 (greedy search) to the log of the vocabulary's size, nats. The token that ends a
+text is not counted; as a choice before every other token it is. A mean of -log Q of the drawn tokens estimates the same
+with more noise; here the model reads its texts once more.
 
 Source: Yang and Holtzman 2025 (arXiv 2506.17871), branching factor; Shannon 1948.
 """
@@ -67,10 +64,7 @@ def average_by_position(entropies: Ragged, ids: Sequence[str]) -> dict[str, F64]
 
 @core.metric
 class QEntropy(core.Metric):
-    """Entropy of Q per drawn token, its branching factor, and their curve along the text.
-
-    The model reads its texts once more.
-    """
+    """Entropy of Q per drawn token, its branching factor, and their curve along the text."""
 
     name = "q_entropy"
     family = "scored"

@@ -2,13 +2,10 @@
 
     p_b = share of tokens whose rank falls into bin b;  chi2 = sum over b of (p_model,b - p_human,b)^2 / p_human,b
 
-Measures how the calibrated surprise of the model's tokens differs from that of human ones: text of a truncated or
-sharpened sampler takes first choices too often and never the tail. From 0 (equal histograms) up, lower is better. Bins:
-ranks 1 to 20 one by one, then a tail of eight bins whose bounds grow by 2.5. A half is added to each count, so that
-an empty bin of the human side is no division by zero.
-
-Variants: `divergence: renyi`, the Rényi divergence of the model's histogram from the human one, of large order (100),
-which is near the log of the largest ratio of two bins. `p_value` is that of the permutation test over texts.
+From 0 (equal histograms) up, lower is better. Bins: ranks 1 to 20 one by one, then a tail of eight bins whose bounds
+grow by 2.5. A half is added to each count, so that an empty bin of the human side is no division by zero.
+`divergence: renyi` is the Rényi divergence of the model's histogram from the human one, of large order (100), which is
+near the log of the largest ratio of two bins.
 
 Source: the public code of andreamiele/ranking_divergence (bins of single ranks and a logarithmic tail, chi-squared or
 Rényi divergence); histograms of ranks: Gehrmann, Strobelt and Rush 2019, "GLTR". The number of tail bins is ours.
@@ -23,7 +20,7 @@ from numpy.typing import NDArray
 
 from openended.harness import core
 from openended.harness.core import F64, Features, MetricResult, Need, Ragged, UndefinedMetric, Weights
-from openended.metrics.families import PermutationMetric, check_choice, divide_known, sort_order
+from openended.metrics.families import PermutationMetric, check_arguments, divide_known, sort_order
 
 Divergence = Literal["chi2", "renyi"]
 SINGLE_RANKS = 20
@@ -34,6 +31,7 @@ _SMOOTHING = 0.5
 Ranks = Ragged | NDArray[Any] | Iterable[Sequence[int]] | Sequence[int]
 
 
+@check_arguments
 def rank_histogram_divergence(
     *, human_ranks: Ranks, model_ranks: Ranks, divergence: Divergence = "chi2", order: float = 100.0
 ) -> float:
@@ -43,14 +41,11 @@ def rank_histogram_divergence(
         human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row per text.
         model_ranks: The same of model texts.
         divergence: `chi2` or `renyi`.
-        order: Of the Rényi divergence, over 0 and not 1.
+        order: Of the Rényi divergence.
 
     Returns:
         The divergence; if a side has no token it raises `UndefinedMetric`.
     """
-    check_choice("divergence", divergence, Divergence)
-    if order <= 0 or order == 1:
-        raise ValueError(f"order: expected over 0 and not 1, got {order}")
     histograms = []
     for ranks in (human_ranks, model_ranks):
         if isinstance(ranks, Ragged):
@@ -96,8 +91,6 @@ class RankHistogram(PermutationMetric):
     """or renyi; andreamiele/ranking_divergence."""
     order: float = core.option(100.0, lambda q: q > 0 and q != 1, "a number over 0 and not 1")
     """Of renyi."""
-    permutations: int = core.ranged(1000, "[0, inf)", "0 (no p-value) or more")
-    """Of the p-value; 0: none."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("token_rank", by="scorer", options=(("bos", False),)),)
@@ -116,10 +109,14 @@ class RankHistogram(PermutationMetric):
         return {self.name: _compute_divergences(first @ prepared, second @ prepared, self.divergence, self.order)}
 
     def evaluate(self, features: Features, prepared: F64) -> MetricResult:
-        """Add for each text the mean over its tokens of how much more frequent their bins are than in human text."""
+        """Add for each text the mean over its tokens of how much a token of their bins raises the divergence."""
         human, model = np.split(prepared, [len(features.human)])
         arrays = {"human_ranks": human.sum(axis=0), "model_ranks": model.sum(axis=0)}
         p, q = (counts + _SMOOTHING for counts in arrays.values())
-        rows = divide_known(model @ ((q / q.sum()) / (p / p.sum()) - 1), model.sum(axis=1))
-        is_sum = self.divergence == "chi2"  # of what the texts add
-        return replace(self.test(features, prepared, rows if is_sum else None), arrays=arrays)
+        ratios = (q / q.sum()) / (p / p.sum())
+        adds = ratios - 1
+        if self.divergence == "renyi":
+            powers = (self.order - 1) * (np.log(ratios) - np.log(ratios).max())
+            share = np.exp(powers) / (q / q.sum() @ np.exp(powers))
+            adds = self.order / (self.order - 1) * (share - 1)
+        return replace(self.test(features, prepared, divide_known(model @ adds, model.sum(axis=1))), arrays=arrays)

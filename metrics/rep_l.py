@@ -3,13 +3,12 @@
     rep/l  = share of positions whose arg max of Q is among the l tokens before
     wrep/l = the same, counted only where it is not the true token
 
-Measures a model's pull towards repetition, teacher-forced; in [0, 1]. rep/l is compared with the share of *human*
-tokens that repeat (`human_rep_l`, shown next to it); wrep/l is an error, lower is better. The values are means over
-several l.
+In [0, 1]; the values are means over several l. rep/l is compared with the share of *human* tokens that repeat
+(`human_rep_l`); wrep/l is an error, lower is better. Tokens of the prompt count among those before.
 
 Source: Welleck et al. 2020, "Neural text generation with unlikelihood training", section 6.1: l = 16, 32, 128, 512, the
 tokens before are the true ones. Variants: a token drawn from Q in place of its arg max (released code of Martins et al.
-2020). Tokens of the prompt count among those before.
+2020).
 """
 
 from typing import Any

@@ -4,23 +4,20 @@
     diversity       = product over n = 2, 3, 4 of (1 - rep-n)
     loop rate       = share of texts that end in a phrase repeated to the end
 
-Measures degeneration by repetition; all values are fractions in [0, 1] (`self_repetition`: nats, from 0 up), compared
-with the human value.
-
-Source: loop rate: Holtzman et al. 2020, "The curious case of neural text degeneration"; seq-rep-n: Welleck et al. 2020,
-"Neural text generation with unlikelihood training"; diversity: Su et al. 2022, "A contrastive framework for neural text
-generation"; self-repetition: Salkar et al. 2022, as computed by Shaib et al. 2024.
-
-Variants, and which is computed:
+All values are fractions in [0, 1] (`self_repetition`: nats, from 0 up), compared with the human value.
 
 - Loop: of all phrase lengths n up to `max_phrase`, the one with the most contiguous repeats at the end (the shortest
   of equals) counts if it stands there more than once and n >= 3, or more than 50 times; `loop: two_copies`: two copies
   of a phrase of any length are enough.
-- `seq_rep_<n>` is the mean over texts (Welleck et al.), texts shorter than n left out. `rep_<n>` pools: repeats summed
-  over texts over all n-grams. `diversity` multiplies the pooled values. `simctg: true` reproduces the published tables
-  instead: the last n-gram of each text is not counted, and rep-n is rounded to hundredths of a percent.
+- `seq_rep_<n>` is the mean over texts, texts shorter than n left out. `rep_<n>` pools: repeats summed over texts over
+  all n-grams. `diversity` multiplies the pooled values. `simctg: true` reproduces the published tables instead: the
+  last n-gram of each text is not counted, and rep-n is rounded to hundredths of a percent.
 - `self_repetition`: mean over texts of log(1 + sum over the different n-grams (n = 4) of a text of the number of other
   texts that contain it).
+
+Source: loop rate: Holtzman et al. 2020, "The curious case of neural text degeneration"; seq-rep-n: Welleck et al. 2020,
+"Neural text generation with unlikelihood training"; diversity: Su et al. 2022, "A contrastive framework for neural text
+generation"; self-repetition: Salkar et al. 2022, as computed by Shaib et al. 2024.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +31,7 @@ from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMe
 from openended.metrics._common import Mask
 from openended.metrics._ngrams import statistics
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
-from openended.metrics.families import Corpus, TextMetric, check_choice, declare_orders, require_defined
+from openended.metrics.families import Corpus, TextMetric, check_arguments, declare_orders, require_defined
 
 Average = Literal["texts", "pooled", "simctg"]
 Loop = Literal["released", "two_copies"]
@@ -43,13 +40,11 @@ _FEW_REPEATS = 50  # a phrase of one or two tokens counts only above this: Holtz
 _LONG_PHRASE = 3
 
 
+@check_arguments
 def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "released") -> float:
     """Share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
 
-    Args:
-        sequences: Texts as lists of token ids or strings, end token stripped.
-        max_phrase: Longest phrase looked for, in tokens (500: Pillutla et al. 2021; 90: Holtzman et al. 2020).
-        loop: `released`: more than 50 copies of a phrase of one or two tokens; `two_copies`: two copies of any phrase.
+    Of texts as lists of token ids or strings, end token stripped, with options of `Repetition`.
 
     Returns:
         A fraction in [0, 1]; an empty text is no loop. Without texts it raises `UndefinedMetric`.
@@ -57,10 +52,10 @@ def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "rele
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")
-    check_choice("loop", loop, Loop)
     return float(_ends_in_loop(index, max_phrase, loop).mean())
 
 
+@check_arguments
 def seq_rep_n(
     sequences: Sequences, *, orders: Sequence[int] = (2, 3, 4), average: Average = "texts"
 ) -> dict[int, float]:
@@ -75,7 +70,6 @@ def seq_rep_n(
     Returns:
         Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """
-    check_choice("average", average, Average)
     index = index_of(sequences)
     index = index.without_last if average == "simctg" else index
     values = {order: _compute_rep(index, order, average) for order in orders}
@@ -102,10 +96,6 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
 
 def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
     """Mean over texts of log(1 + number of (n-gram, other text) pairs that share an n-gram; Salkar et al. 2022).
-
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        order: The n-gram length.
 
     Returns:
         A value from 0 up, in nats; 0 means that no two texts share an n-gram. Without texts it raises
@@ -138,8 +128,6 @@ def final_repeats(index: NgramIndex, max_phrase: int) -> tuple[I64, I64]:
     recurs and the length could still beat the best so far. Two arrays of shape (n,): (1, 1) where nothing repeats, (0,
     0) for an empty text.
     """
-    if max_phrase < 1:
-        raise ValueError(f"expected max_phrase of at least 1, got {max_phrase}")
     lengths, tokens = index.lengths, index.tokens
     last = np.cumsum(lengths + 1) - 1  # position of each text's last token (a separator, if it is empty)
     best = np.minimum(lengths, 1)

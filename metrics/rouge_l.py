@@ -1,16 +1,12 @@
 """ROUGE-L homogenization: how much of their token order the texts of one prompt share.
 
 For two texts F = 2 L / (a + b), with L the length of their longest common subsequence of tokens and a, b their lengths.
-For each prompt the mean over pairs of different samples; then the mean over prompts. From 0 to 1, dimensionless; lower
-is more diverse. Two empty texts are alike: 1. Undefined with one sample per prompt.
-
-The package `rouge_score` drops case and punctuation: `unit=rouge` counts as it does (without stems); tokens and words
-keep both. It gives two empty texts 0.
-
-L is exact: a text is a row of bits in one Python integer, and a step of the recurrence is one addition (Hyyrö 2004).
+For each prompt the mean over pairs of different samples; then the mean over prompts. From 0 to 1; lower is more
+diverse. Two empty texts are alike: 1 (in the package `rouge_score` 0). `unit=rouge` drops case and punctuation as that
+package does, without stems; tokens and words keep both.
 
 Source: Lin 2004, "ROUGE" (ROUGE-L); Padmakumar and He 2024 (homogenization); Shaib et al. 2024, the package
-`diversity`, which averages over all pairs of a corpus, of words or of stems.
+`diversity`, which averages over all pairs of a corpus, of words or of stems; Hyyrö 2004 (L by bits of one integer).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +22,7 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMe
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
     """Compute the mean ROUGE-L F of the pairs of texts of one prompt (Lin 2004; Shaib et al. 2024).
 
-    Args:
-        sequences: Texts as lists of token ids, or as strings that are split at white space.
-        ids: The prompt of each text, shape (n,).
+    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
 
     Returns:
         The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.

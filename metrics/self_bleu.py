@@ -4,18 +4,13 @@
     BLEU-n(h)   = min(1, exp(1 - r / |h|)) * (product over m = 1..n of p_m)^(1/n)
 
 p_m is the share of h's n-grams of order m that are found in the references, each counted at most as often as in the
-reference that has it most often; r is the reference length closest to |h| (the shorter of two equally close). Measures
-the lack of variety between texts; range [0, 1], dimensionless, compared with the human value.
+reference that has it most often; r is the reference length closest to |h| (the shorter of two equally close). In [0,
+1], compared with the human value. Linear in the number of tokens: for each n-gram the largest and second largest count
+over texts and the holder of the largest give the clipping count without any one text at once.
 
 Source: Zhu et al. 2018, "Texygen: A benchmarking platform for text generation models"; BLEU: Papineni et al. 2002;
 smoothing method1 of Chen and Cherry 2014 (0.1 in place of a count of zero; 0 if no token is found at all), exactly as
-NLTK's `sentence_bleu`. Equal to NLTK up to rounding (1e-12).
-
-Variants: `num_hypotheses` scores a drawn set of texts, the same for all orders; `num_references` scores against a drawn
-pool of k texts in place of all others: the value grows with the pool, so k must be stated.
-
-Exact in time linear in the number of tokens: for each n-gram the largest and second largest count over texts and the
-holder of the largest give the clipping count without any one text at once.
+NLTK's `sentence_bleu`.
 """
 
 from collections.abc import Sequence
@@ -26,24 +21,20 @@ from openended.harness import core
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, ranged
 from openended.metrics._ngrams.index import NgramIndex, Sequences, index_of
 from openended.metrics._ngrams.statistics import count_subset_matches
-from openended.metrics.families import Corpus, Mask, TextMetric, declare_orders
+from openended.metrics.families import Corpus, Mask, TextMetric, check_arguments, declare_orders
 
 _SHOWN = 4  # the order that tables show: Pillutla et al. 2021
 _EPSILON = 0.1  # smoothing method1: Chen and Cherry 2014, as in NLTK
 
 
+@check_arguments
 def self_bleu(
     sequences: Sequences, *, orders: Sequence[int] = (1, 2, 3, 4, 5), num_hypotheses: int | None = None, seed: int = 0,
     num_references: int | None = None,
 ) -> dict[int, float]:  # fmt: skip
     """Mean BLEU of texts against the other texts (Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        orders: The largest n-gram lengths n; BLEU-n weighs the orders 1 to n equally.
-        num_hypotheses: Score this many drawn texts, the same for every order; None: all.
-        seed: Of the draws of hypotheses and references.
-        num_references: Score against this many drawn texts other than the scored one; None: all others.
+    Of texts as lists of token ids or strings, with options of `SelfBleu`; BLEU-n weighs the orders 1 to n equally.
 
     Returns:
         Order → value in [0, 1]; with fewer than two texts it raises `UndefinedMetric`.
@@ -58,8 +49,6 @@ def choose_hypotheses(n: int, num_hypotheses: int | None, seed: int) -> I64:
     """Return the indices of the scored texts, rising; all if there are no more than `num_hypotheses`."""
     if num_hypotheses is None or num_hypotheses >= n:
         return np.arange(n)
-    if num_hypotheses < 1:
-        raise ValueError(f"expected num_hypotheses of at least 1, got {num_hypotheses}")
     return np.sort(core.make_random_stream(seed, "self_bleu", "hypotheses").choice(n, num_hypotheses, replace=False))
 
 

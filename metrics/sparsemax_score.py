@@ -2,13 +2,12 @@
 
     SP = mean over positions of  Q(y) + (1 - sum_v Q(v)^2) / 2
 
-Measures fit and calibration at once (a Brier score turned round); in [0, 1], dimensionless, higher is better: 1 where
-Q is the one-hot of the true token, 0 where it is a one-hot elsewhere, near 1/2 for a uniform Q over many tokens.
-Teacher-forced: Q is the decoder's truncated and renormalized distribution on human text.
+A Brier score turned round, in [0, 1], higher is better: 1 where Q is the one-hot of the true token, 0 where it is a
+one-hot elsewhere. Q is the decoder's truncated and renormalized distribution on human text.
 
-Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: one minus
-half the squared distance, 1 - (|Q|^2 / 2 - Q(y) + 1 / 2), is the same number; averages over blocks of 512 tokens
-(released code of Martins et al.) differ from our average over all tokens where the blocks differ in length.
+Source: Martins et al. 2020, "Sparse text generation", section 4; Pillutla et al. 2021, Table 3. Variants: averages over
+blocks of 512 tokens (released code of Martins et al.) differ from our average over all tokens where the blocks differ
+in length.
 """
 
 import numpy as np
@@ -37,10 +36,7 @@ def _compute_by_token(gold_prob: ArrayLike, sum_sq: ArrayLike) -> F64:
 
 @metric
 class SparsemaxScore(TeacherForced):
-    """How near the decoder's own Q comes to the true next token, zeros allowed (Martins et al. 2020).
-
-    Teacher-forced.
-    """
+    """How near the decoder's own Q comes to the true next token (Martins et al. 2020); teacher-forced."""
 
     name = "sparsemax_score"
     direction = "higher"

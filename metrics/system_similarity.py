@@ -2,11 +2,9 @@
 
 For two systems and a prompt the mean over all pairs of one text of each; then the mean over their common prompts. The
 value of a system is its mean over all other sets of texts in the grid (other seeds of the same decoder are other sets);
-the array `between` has one number for each, and the report draws the matrix of systems as a heat map. From -1 to 1,
-dimensionless; lower means that the systems differ. `human` is the same with the human texts. One sample per prompt
-is enough. Only a grid has other systems: elsewhere it is undefined.
-
-Embeddings of one model crowd into a cone, so compare with `other_prompts` of `prompt_similarity`.
+the array `between` has one number for each. From -1 to 1; lower means that the systems differ. `human` is the same with
+the human texts. Only a grid has other systems: elsewhere it is undefined. Embeddings of one model crowd into a cone, so
+compare with `other_prompts` of `prompt_similarity`.
 
 Source: Jiang et al. 2025, "Artificial Hivemind" (arXiv 2510.22954): similarity between models on the same prompt.
 """
@@ -111,9 +109,8 @@ class SystemSimilarity(core.Metric):
         arrays = {"between": between, "own": np.array([int(np.argmax(same)) if same.any() else -1])}
         ids = np.asarray(features.model.ids, dtype=np.str_)
         _, row, sizes = np.unique(ids, return_inverse=True, return_counts=True)
-        # A value by row makes sense where its mean is the value: all prompts have equally many texts.
-        rows = {"system_similarity": by_prompt[row]} if len(set(sizes.tolist())) == 1 else {}
-        return values, rows, arrays
+        # Weighted so that each prompt counts once, and the mean is the value.
+        return values, {"system_similarity": (by_prompt * (len(ids) / (len(sizes) * sizes)))[row]}, arrays
 
     def evaluate(self, features: Features, prepared: Compared) -> MetricResult:
         """Return the values; the array `own` is the system's own index in `between`."""

@@ -2,12 +2,10 @@
 
     p(x) = share of human texts whose squared Mahalanobis distance is at least that of x;  typicality = mean of p(x)
 
-The distance is from the human mean, with the Ledoit-Wolf covariance of the human vectors. Measures whether model texts
-are as usual as human ones: near 0 if they lie in the tails, high if they are more usual than people write. From 0 to 1;
-nearest to the value of other human texts (the ceiling) is best. That value is below 1/2, because mean and covariance
-are estimated from the human texts themselves: about .33 with 40 and .41 with 100 texts per side. Vectors: 34 surface
-features (standardized by both sides together) or embeddings. `p_value` is that of the two-sided permutation test; each
-relabeling estimates the covariance again.
+The distance is from the human mean, with the Ledoit-Wolf covariance of the human vectors: 34 surface features
+(standardized by both sides together) or embeddings. From 0 to 1; nearest to the value of other human texts is best,
+which is below 1/2, because mean and covariance are estimated from the human texts themselves. Each relabeling of the
+two-sided permutation test estimates the covariance again.
 
 Source: FMTyp-p of dLMbench; Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance
 matrices".
@@ -15,9 +13,9 @@ matrices".
 
 import numpy as np
 
-from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Scope, Weights, metric, ranged
+from openended.harness.core import F64, Features, Floats, MetricResult, Plan, Weights, metric
 from openended.metrics._embeddings.blocks import check_sides
-from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, ReplicatesByName, Space
+from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, ReplicatesByName
 
 
 def typicality(*, human: Floats, model: Floats) -> float:
@@ -46,6 +44,7 @@ def _compute_distances(human: F64, model: F64) -> tuple[F64, F64]:
 
 
 def _compute_p(human: F64, model: F64) -> F64:
+    """Return the tail probability of each model row."""
     return _compute_tail_probabilities(*_compute_distances(human, model))
 
 
@@ -56,10 +55,7 @@ def _compute_tail_probabilities(human: F64, model: F64) -> F64:
 
 @metric
 class Typicality(PermutationMetric, FeatureSpaceMetric):
-    """Mean tail probability of the texts in the distribution of human texts (FMTyp-p of dLMbench).
-
-    The value of other human texts is best.
-    """
+    """Mean tail probability of the texts in the distribution of human texts (FMTyp-p of dLMbench)."""
 
     name = "typicality"
     version = 2
@@ -69,12 +65,8 @@ class Typicality(PermutationMetric, FeatureSpaceMetric):
     titles = {"typicality": "Typicality", "p_value": "Typ. p"}
     tails = 2
 
-    space: Space = "surface"
-    """34 features without a model; or embeddings; dLMbench."""
-    permutations: int = ranged(200, "[0, inf)", "0 (no p-value) or more")
+    permutations: int = 200
     """Of the p-value; 0: none; each estimates a covariance."""
-    scope: Scope = "continuation"
-    """or prompt_and_continuation."""
 
     def prepare(self, features: Features) -> F64:
         return np.concatenate(self.pair(features)).astype(np.float64)

@@ -1,14 +1,9 @@
 """Vendi score: the effective number of different texts of one system.
 
 exp of the Shannon entropy of the eigenvalues of K / n, where K holds the cosine similarities of the embeddings. From
-1 (all texts alike) to n (all orthogonal), dimensionless; the human value is the target. It grows with n, so compare
-only at equal n.
-
-Rows are scaled to unit L2 norm, so the eigenvalues of the n × n matrix X X^T / n are those of the d × d matrix X^T X
-/ n; the smaller one is used. Order q: 1 is Shannon's entropy, others Rényi's (q = 2 the inverse of the sum of
-squares).
-
-Variants in use: other kernels (n-grams) and orders; this is cosine at q = 1.
+1 (all texts alike) to n (all orthogonal); the human value is the target. Order q: 1 is Shannon's entropy, others
+Rényi's (q = 2 the inverse of the sum of squares). Rows are scaled to unit L2 norm, so the eigenvalues of the n × n
+matrix X X^T / n are those of the d × d matrix X^T X / n; the smaller one is used.
 
 Source: Friedman and Dieng 2023, "The Vendi score", Definition 3.1; Pasarkar and Dieng 2024 (orders).
 """
@@ -18,13 +13,14 @@ from typing import Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, Features, Floats, MetricResult, Scope, UndefinedMetric, Weights, weigh
+from openended.harness.core import F64, Features, Floats, MetricResult, UndefinedMetric, Weights, weigh
 from openended.metrics._embeddings.blocks import blocks, check_side
-from openended.metrics.families import TwoSample
+from openended.metrics.families import TwoSample, align_values, check_arguments
 
 _MANY = 4  # texts for each dimension, from which the score is almost linear in their weights
 
 
+@check_arguments
 def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
     """Compute the Vendi score of one system (Friedman and Dieng 2023, Definition 3.1).
 
@@ -36,8 +32,6 @@ def vendi(embeddings: Floats, *, order: float = 1.0) -> float:
         The effective number of texts, in [1, n]. If there is no text or a row is all zero (it has no cosine) it raises
         `UndefinedMetric`.
     """
-    if not order > 0:
-        raise ValueError(f"order: expected a positive number, got {order}")
     embeddings = check_side(embeddings, "embeddings")
     n, dim = embeddings.shape
     if n == 0:
@@ -114,15 +108,14 @@ class Vendi(TwoSample):
     ceiling = False
     titles = {"vendi": "Vendi"}
 
-    order: float | Literal["inf"] = 1.0
+    order: float | Literal["inf"] = core.option(1.0, lambda q: q == "inf" or q > 0, "a positive number or inf")
     """Of the Rényi entropy; 1 is Shannon's; inf: the largest share alone; Friedman and Dieng 2023."""
-    scope: Scope = "continuation"
+    scope: core.Scope = "continuation"
     """Diversity of what was written, not of the prompts."""
 
     def check(self) -> None:
         if self.order == np.inf:  # as a YAML file or the command line may write it; signatures know the word
             object.__setattr__(self, "order", "inf")
-        self.require(self.order == "inf" or float(self.order) > 0, "order", "a positive number or inf")
 
     def bounds_of(self, key: str, result: MetricResult) -> tuple[float, float]:
         return 1.0, float(result.n_model)
@@ -131,7 +124,9 @@ class Vendi(TwoSample):
         return self.sort_rows(features.model)
 
     def evaluate(self, features: Features, prepared: Floats) -> MetricResult:
-        return self.result(features, "vendi", {"vendi": vendi(prepared, order=float(self.order))})
+        value, moved = vendi(prepared, order=float(self.order)), vendi_influence(prepared, float(self.order))
+        rows = {"vendi": align_values(features.model, moved - moved.mean())}
+        return self.result(features, "vendi", {"vendi": value}, per_example=rows)
 
     def find_scheme(self, key: str, prepared: Floats) -> core.Scheme:
         """Subsets if the texts are few for their dimension: each has an eigenvalue almost of its own there."""

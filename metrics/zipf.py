@@ -2,15 +2,12 @@
 
     zipf = - slope of the least-squares line through (log rank, log frequency), ranks 1 to min(V, max_rank)
 
-Measures how unequal the use of the vocabulary is; about 1 for natural text, higher where few tokens dominate;
-dimensionless, compared with the human value.
+About 1 for natural text, higher where few tokens dominate; compared with the human value. By `degen` (default) every
+rank has the same weight: the released code of Holtzman et al. By `log_thinned` log ranks from 1 to min(V, max_rank) - 1
+are rounded to the nearest 1/15 and the first rank of each rounded value is kept, so that the line is not ruled by the
+tail: the released code of Pillutla et al. 2021, which prints the slope itself.
 
-Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.2, after Zipf 1949. Variants:
-
-- `degen` (default): every rank up to `max_rank` has the same weight; the released code of Holtzman et al.
-- `log_thinned`: log ranks from 1 to min(V, max_rank) - 1 are rounded to the nearest 1/15 and the first rank of each
-  rounded value is kept, so that the line is not ruled by the tail; the released code of Pillutla et al. 2021, which
-  prints the negative of our value (the slope itself) and counts the prompt's tokens too.
+Source: Holtzman et al. 2020, "The curious case of neural text degeneration", section 5.2, after Zipf 1949.
 """
 
 from typing import Any, Literal
@@ -19,30 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openended.harness.core import F64, I64, Features, MetricResult, UndefinedMetric, Weights, metric, ranged
+from openended.metrics._ngrams.index import CHUNK
 from openended.metrics._ngrams.statistics import compute_subset_slopes
-from openended.metrics.families import Corpus, Sequences, TextMetric, check_choice, index_of
+from openended.metrics.families import Corpus, Sequences, TextMetric, check_arguments, index_of
 
 Definition = Literal["degen", "log_thinned"]
 Frequencies = NDArray[np.signedinteger[Any]]
 _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 
+@check_arguments
 def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", max_rank: int = 5000) -> float:
     """Minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        definition: `degen` or `log_thinned`; see the module's text.
-        max_rank: How many of the most frequent tokens are used, at least 2.
+    Of texts as lists of token ids or strings, with options of `Zipf`.
 
     Returns:
         The coefficient, about 1 for natural text; 0 if all tokens are equally frequent. With fewer than two ranks it
         raises `UndefinedMetric`.
     """
-    if max_rank < 2:
-        raise ValueError(f"expected max_rank of at least 2, got {max_rank}")
-    check_choice("definition", definition, Definition)
-    return _fit_slope(*_make_points(index_of(sequences).frequencies, definition, max_rank))
+    return _fit_slope(*_make_points(index_of(sequences).frequencies, definition, max_rank)[:2])
 
 
 def top_frequencies(frequencies: Frequencies, max_rank: int) -> I64:
@@ -53,14 +46,14 @@ def top_frequencies(frequencies: Frequencies, max_rank: int) -> I64:
     return np.sort(seen)[::-1]
 
 
-def _make_points(frequencies: Frequencies, definition: Definition, max_rank: int) -> tuple[F64, F64]:
-    """Return the points (log rank, log frequency) that the line is fitted to."""
+def _make_points(frequencies: Frequencies, definition: Definition, max_rank: int) -> tuple[F64, F64, I64]:
+    """Return the points (log rank, log frequency) that the line is fitted to, and their ranks from 0."""
     top = top_frequencies(frequencies, max_rank)
     log_rank = np.log(np.arange(1, len(top) + 1, dtype=np.float64))
     if definition == "degen":
-        return log_rank, np.log(top)
+        return log_rank, np.log(top), np.arange(len(top))
     rounded, first = np.unique(np.round(log_rank[:-1] * _BINS_PER_E) / _BINS_PER_E, return_index=True)
-    return rounded, np.log(top[first])
+    return rounded, np.log(top[first]), first
 
 
 def _fit_slope(x: F64, y: F64) -> float:
@@ -87,12 +80,20 @@ class Zipf(TextMetric):
     """Both."""
 
     def evaluate(self, features: Features, prepared: Corpus) -> MetricResult:
-        x, y = _make_points(prepared.index.frequencies, self.definition, self.max_rank)
-        arrays = {"log_rank": x, "log_frequency": y}
-        return self.report(features, prepared, "zipf", {"zipf": _fit_slope(x, y)}, arrays=arrays)
+        """Add how far each text moves the coefficient: its share of each frequency moves the log of that frequency."""
+        x, y, ranks = _make_points(prepared.index.frequencies, self.definition, self.max_rank)
+        arrays, value = {"log_rank": x, "log_frequency": y}, _fit_slope(x, y)
+        index, slopes = prepared.index, np.zeros(prepared.index.vocab + 1)
+        deviation, tokens = x - x.mean(), np.argsort(-index.frequencies, kind="stable")[ranks]
+        slopes[tokens + 1] = -deviation / (deviation @ deviation) / index.frequencies[tokens]
+        moved = np.zeros(len(index))
+        for low in range(0, len(index.tokens), CHUNK):
+            part = slice(low, low + CHUNK)
+            moved += np.bincount(index.text_of[part], slopes[index.tokens[part]], minlength=len(index))
+        return self.report(features, prepared, "zipf", {"zipf": value}, {"zipf": moved}, arrays=arrays)
 
     def score(self, prepared: Corpus, human: Weights, model: Weights, /) -> dict[str, F64]:
         def fit(frequencies: Frequencies) -> float:
-            return _fit_slope(*_make_points(frequencies, self.definition, self.max_rank))
+            return _fit_slope(*_make_points(frequencies, self.definition, self.max_rank)[:2])
 
         return {"zipf": compute_subset_slopes(prepared.index, model, fit)}

@@ -81,15 +81,9 @@ class Spec:
     """Its name in error messages; empty: `name`."""
 
     def __post_init__(self) -> None:
-        options = _list_options(type(self))  # type: ignore[arg-type] # a class is hashable
-        for name, (hint, _) in options.items():
-            object.__setattr__(self, name, coerce(getattr(self, name), hint, self.label_option(name)))
-        for name, (_, rule) in options.items():
-            if rule is not None:
-                accepts, accepted, unordered = rule
-                self.require(bool(accepts(getattr(self, name))), name, accepted)
-                if unordered:
-                    object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
+        for name in _list_options(type(self)):  # type: ignore[arg-type] # a class is hashable
+            value = read_option(type(self), name, getattr(self, name), self.label_option(name))
+            object.__setattr__(self, name, value)
         self.check()
 
     def check(self) -> None:
@@ -116,6 +110,18 @@ def _list_options(cls: type) -> dict[str, tuple[Any, tuple[Accepts, str, bool] |
         rules.update({name: (*of["rule"], of.get("unordered", False)) for name, of in data.items()})
     hints = typing.get_type_hints(cls)
     return {f.name: (hints[f.name], rules.get(f.name)) for f in dataclasses.fields(cls)}
+
+
+def read_option(cls: type[Spec], name: str, value: object, where: str) -> Any:  # noqa: ANN401
+    """Return the value of an option as its annotation says; raise `SpecError` if the declaration does not accept it."""
+    hint, rule = _list_options(cls)[name]  # type: ignore[arg-type] # a class is hashable
+    coerced = coerce(value, hint, where)
+    if rule is None:
+        return coerced
+    accepts, accepted, unordered = rule
+    if not accepts(coerced):
+        raise SpecError(f"{where}: expected {accepted}, got {coerced!r:.80}")
+    return tuple(sorted(coerced)) if unordered else coerced
 
 
 def read_options(text: str, where: str, describe_fault: Callable[[BaseException], str]) -> Mapping[str, Any]:

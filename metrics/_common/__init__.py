@@ -1,15 +1,19 @@
-"""What all metrics share: checked options, dict-like results and the size of random subsets."""
+"""What all metrics share: checked arguments, dict-like results and the size of random subsets."""
 
-import difflib
+import functools
+import inspect
+import sys
 import typing
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openended.harness.core import Replicates
+from openended.harness.core import Replicates, Spec, SpecError, coerce, read_option
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Mask = NDArray[np.bool_]
 ReplicatesByName = Mapping[str, Replicates]  # name of a value → its replicates
 
@@ -21,13 +25,37 @@ the variance that pairs of texts contribute together. `docs/statistics.md` has t
 """
 
 
-def check_choice(option: str, value: object, kind: Any) -> None:  # noqa: ANN401 - a `Literal`
-    """Raise if a value is not one of a `Literal`'s."""
-    names = typing.get_args(kind)
-    if value not in names:
-        close = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"{option}: expected one of {', '.join(names)}, got {value!r}{hint}")
+def check_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Check the arguments of a public function as the options of its module's metric, or by their `Literal`."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        signature, spec, options, choices = _read_declarations(function)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            value = value.item() if isinstance(value, np.generic) else value
+            try:
+                if name in choices:
+                    coerce(value, choices[name], name)
+                elif name in options:
+                    read_option(spec, name, tuple(map(int, value)) if isinstance(value, range) else value, name)
+            except SpecError as err:
+                raise ValueError(str(err)) from None
+        return function(*args, **kwargs)
+
+    return call
+
+
+@functools.cache
+def _read_declarations(function: Callable[..., Any]) -> tuple[inspect.Signature, Any, set[str], dict[str, Any]]:
+    """Return the signature, the metric of the module, and the arguments that are its options or one of some words."""
+    members = vars(sys.modules[function.__module__]).values()
+    specs = (m for m in members if isinstance(m, type) and issubclass(m, Spec) and m.__module__ == function.__module__)
+    hints, signature = typing.get_type_hints(function).items(), inspect.signature(function)
+    choices = {name: hint for name, hint in hints if typing.get_origin(hint) is Literal}
+    spec = next(specs, None)
+    # Data may have the name of an option, but no default.
+    named = {name for name, p in signature.parameters.items() if p.default is not p.empty}
+    return signature, spec, named & set(getattr(spec, "__dataclass_fields__", ())), choices
 
 
 class Values(dict[str, Any]):

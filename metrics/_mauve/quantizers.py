@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness.core import I64, Floats, UndefinedMetric, make_random_stream
-from openended.metrics._common import check_choice
 from openended.metrics._embeddings.blocks import Rows, blocks, check_range, fit_pca, n_rows
 from openended.metrics._mauve.kmeans import F32, LEVELS, kmeans, nearest, residual_cells, residual_kmeans
 
@@ -89,19 +88,9 @@ def fit_quantizer(
     The order of the sides feeds the seeding of k-means. `num_buckets=auto` follows the smallest side. `unit_norm` moves
     the scaling of quantizers that scale rows to unit L2 norm. PCA is fitted on `pca_max_data` random rows, if fewer.
     """
-    check_choice("quantizer", quantizer, QuantizerName)
-    check_choice("unit_norm", unit_norm, UnitNorm)
-    check_choice("training", training, Training)
-    if not (0 < explained_variance <= 1 and min(restarts, max_iter) >= 1):
-        raise ValueError(
-            "expected 0 < explained_variance <= 1 and restarts, max_iter >= 1, got "
-            f"{explained_variance}, {restarts}, {max_iter}"
-        )
     kind, n = QUANTIZERS[quantizer], n_rows(fit)
     if num_buckets == "auto":
         buckets = kind.auto or min(max(2, round(min(len(side) for side in fit) / 10)), _MOST_BUCKETS)
-    elif not isinstance(num_buckets, int) or isinstance(num_buckets, bool) or num_buckets < 1:
-        raise ValueError(f"num_buckets: expected 'auto' or a positive integer, got {num_buckets!r}")
     elif accepted := describe_accepted_buckets(num_buckets, quantizer):
         raise ValueError(f"num_buckets: {quantizer} takes {accepted}, got {num_buckets}")
     else:

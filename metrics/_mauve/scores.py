@@ -47,11 +47,6 @@ TITLES = {
 DIRECTIONS: Mapping[str, Literal["lower"]] = dict.fromkeys(("frontier_integral", "js", "type_*"), "lower")
 
 
-def check_curve(scaling_factor: float, curve_points: int) -> None:
-    if not (scaling_factor > 0 and curve_points >= 1):
-        raise ValueError(f"expected scaling_factor > 0 and curve_points >= 1, got {scaling_factor}, {curve_points}")
-
-
 def find_error_bounds(key: str) -> tuple[float, float] | None:
     """Return the least and the greatest type I or type II error at a weight; None for other values."""
     error, _, weight = key.partition("@")

@@ -5,7 +5,12 @@ from .cells import (
     Clusterings as Clusterings,
     Quantized as Quantized,
 )
-from .common import Mask as Mask, ReplicatesByName as ReplicatesByName, Values as Values, check_choice as check_choice
+from .common import (
+    Mask as Mask,
+    ReplicatesByName as ReplicatesByName,
+    Values as Values,
+    check_arguments as check_arguments,
+)
 from .ngrams import NgramIndex as NgramIndex, Sequences as Sequences, index_of as index_of
 from .samples_per_prompt import (
     FILE as FILE,

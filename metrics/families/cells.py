@@ -43,6 +43,7 @@ A row is of a part, shape (draws,), of the texts of its side, whose numbers are 
 """
 
 
+@dataclass(frozen=True, kw_only=True)
 class Quantized(TwoSample):
     """A metric of cell histograms, averaged over consecutive clustering seeds."""
 
@@ -52,22 +53,43 @@ class Quantized(TwoSample):
     direction: ClassVar[core.Direction] = "higher"
     bounds = (0.0, 1.0)
     shares_space = True
-    cluster_fit: ClusterFit = "pair"  # not an option unless a subclass declares it
-    unit_norm: quantizers.UnitNorm = "before_pca"  # likewise, as the next two
-    training: quantizers.Training = "fast"
-    pca_max_data: int | None = None
 
-    quantizer: quantizers.QuantizerName
-    num_buckets: quantizers.Buckets
-    explained_variance: float
-    restarts: int
-    max_iter: int
-    seed: int
-    clustering_seeds: int
+    quantizer: quantizers.QuantizerName = "kmeans"
+    """or kmeans_l1 (L1 rows, whitened), residual_kmeans, drmm, lattice; Pillutla et al. 2021, section 4."""
+    num_buckets: quantizers.Buckets = core.ranged("auto", "[2, inf)", "auto or at least 2")
+    """A tenth of the smaller side, 500 at most; 1000 of residual_kmeans and drmm, 744 of lattice; or a number."""
+    explained_variance: float = core.ranged(0.9, "(0, 1]", "a share in (0, 1]")
+    """Share of variance that PCA keeps; mauve-text and the paper."""
+    restarts: int = core.ranged(5, "[1, inf)", "at least 1")
+    """Of every level or layer, but of lattice and of training=published; mauve-text."""
+    max_iter: int = core.ranged(500, "[1, inf)", "at least 1")
+    """Of kmeans and residual_kmeans; mauve-text."""
+    seed: int = core.ranged(25, "[0, inf)", "at least 0")
+    """mauve-text."""
+    clustering_seeds: int = core.ranged(5, "[1, inf)", "at least 1")
+    """The score is the mean over this many clusterings; their spread is shown; the paper averages 5 runs; seeds are
+    seed, seed + 1, …"""
+    cluster_fit: ClusterFit = "pair"
+    """joint: one clustering for a whole grid, its scores may be compared; reference: human text alone."""
+    unit_norm: quantizers.UnitNorm = "before_pca"
+    """Rows to unit norm, of kmeans, residual_kmeans and lattice; after_pca: Pillutla et al. 2021, C.3.3."""
+    training: quantizers.Training = "fast"
+    """Of drmm and lattice; published: schedule and sizes of Pillutla et al. 2021, C.3.3, minutes per clustering."""
+    pca_max_data: int | None = core.ranged(None, "[2, inf)", "at least 2, or null for all texts")
+    """Texts that PCA is fitted on, drawn at random; null: all; mauve-text."""
 
     def check(self) -> None:
         accepted = quantizers.describe_accepted_buckets(self.num_buckets, self.quantizer)
         self.require(not accepted, "num_buckets", f"{accepted} for quantizer={self.quantizer}")
+        trained = f"{' or '.join(quantizers.TRAINED)} where training is set (the others are not trained)"
+        self.require(self.training == "fast" or self.quantizer in quantizers.TRAINED, "quantizer", trained)
+        has_pca = self.pca_max_data is None or self.quantizer != "drmm"
+        self.require(has_pca, "quantizer", "one with a PCA (not drmm) where pca_max_data is set")
+
+    @property
+    def reads_grid(self) -> bool:  # type: ignore[override] # an option decides
+        """One clustering over all systems needs all systems."""
+        return self.cluster_fit == "joint"
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         fitted = {"pair": num_human + num_model, "reference": num_human}.get(self.cluster_fit)

@@ -342,6 +342,7 @@ def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callab
     return out
 
 
+@dataclass(frozen=True, kw_only=True)
 class SamplesMetric(PromptMetric):
     """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
 
@@ -351,7 +352,8 @@ class SamplesMetric(PromptMetric):
     family: ClassVar[core.Family] = "two_sample"
     direction: ClassVar[core.Direction] = "higher"
 
-    scope: core.Scope
+    scope: core.Scope = "continuation"
+    """All texts of a prompt share the prompt."""
 
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope), *self.valid_needs())

@@ -1,10 +1,7 @@
-"""Base classes of metrics that compare model texts with human texts.
-
-Options have no defaults here: each metric defines its own with their source, in the order of its signature.
-"""
+"""Base classes of metrics that compare model texts with human texts."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -52,6 +49,17 @@ class ComparisonMetric(core.Metric):
     def sort_texts(self, side: Side) -> list[str]:
         return [side[self.needs()[0]][row] for row in sort_order(side)]
 
+    def sort_rows(self, side: Side) -> NDArray[Any]:
+        """Return the vectors of a side, or features of its texts, sorted by example id; ordered rows are not copied."""
+        need, order = self.needs()[0], sort_order(side)
+        rows: NDArray[Any] = side.derive(_compute_surface, need) if need.kind == "texts" else side[need]
+        return rows if (order == np.arange(len(order))).all() else rows[order]
+
+    def pair(self, features: Features) -> tuple[Floats, Floats]:
+        """Return the human and the model rows after `check_sides`; features of texts are standardized."""
+        human, model = check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
+        return standardize(human=human, model=model) if self.needs()[0].kind == "texts" else (human, model)
+
 
 def align_values(side: Side, values: NDArray[Any]) -> F64:
     """Return numbers of the sorted rows of a side in the side's own order, shape (n,)."""
@@ -66,6 +74,7 @@ def mark_sides(num_human: int, num_model: int) -> tuple[F64, F64]:
     return is_human, 1.0 - is_human
 
 
+@dataclass(frozen=True, kw_only=True)
 class PermutationMetric(ComparisonMetric):
     """A distance of two sets of texts, with the interval of halves and the p-value of a permutation test.
 
@@ -80,7 +89,8 @@ class PermutationMetric(ComparisonMetric):
     tails: ClassVar[Literal[1, 2]] = 1
     """Whether only larger values than that of the texts count in the test, or those that are as far on either side."""
 
-    permutations: int
+    permutations: int = core.ranged(1000, "[0, inf)", "0 (no p-value) or more")
+    """Of the p-value; 0: none."""
 
     def _score_sides(self, prepared: Prepared, human: core.Weights, model: core.Weights) -> Any:  # noqa: ANN401 - of `score`
         first, second = (np.zeros((len(human), human.shape[1] + model.shape[1])) for _ in "12")
@@ -102,6 +112,7 @@ class PermutationMetric(ComparisonMetric):
         return self.result(features, self.name, values, per_example=per_example)
 
 
+@dataclass(frozen=True, kw_only=True)
 class TwoSample(ComparisonMetric):
     """A metric that compares the embeddings of the model's texts with those of the human ones."""
 
@@ -114,19 +125,16 @@ class TwoSample(ComparisonMetric):
     human_subsets: ClassVar[int] = 1
     """Sets of human texts that they are averaged over, where a value depends on the number of human texts."""
 
+    scope: core.Scope = "prompt_and_continuation"
+    """or continuation; Pillutla et al. 2021 embed the prompt too."""
+
     def needs(self) -> tuple[Need, ...]:
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
-    def sort_rows(self, side: Side) -> NDArray[Any]:
-        """Return the vectors of a side, or features of its texts, sorted by example id; ordered rows are not copied."""
-        need, order = self.needs()[0], sort_order(side)
-        rows: NDArray[Any] = side.derive(_compute_surface, need) if need.kind == "texts" else side[need]
-        return rows if (order == np.arange(len(order))).all() else rows[order]
-
-    def pair(self, features: Features) -> tuple[Floats, Floats]:
-        """Return the human and the model rows after `check_sides`; features of texts are standardized."""
-        human, model = check_sides(human=self.sort_rows(features.human), model=self.sort_rows(features.model))
-        return standardize(human=human, model=model) if self.needs()[0].kind == "texts" else (human, model)
+    @property
+    def rows_before_pca(self) -> Rows:
+        """How rows are scaled before the PCA of `without_pca`."""
+        return "none"
 
     def limit_texts(self, features: Features) -> tuple[Features, list[str]]:
         """Limit each side to `most` texts; return the features and a note if texts were dropped.
@@ -176,9 +184,8 @@ class TwoSample(ComparisonMetric):
         """Yield for each system the features that its value is a mean over, and what is prepared of them."""
         metric, need, sides = self, self.needs()[0], [human, *systems]
         if (share := getattr(self, next(iter(self.without_pca), ""), None)) is not None:
-            metric = replace(self, **self.without_pca)  # type: ignore[type-var] # a metric is a dataclass
-            scale: Rows = "l2" if getattr(self, "rows", "none") != "none" else "none"
-            projected = project_together([self.sort_rows(side) for side in sides], share, scale)
+            metric = replace(self, **self.without_pca)
+            projected = project_together([self.sort_rows(side) for side in sides], share, self.rows_before_pca)
             both = zip(sides, projected, strict=True)
             sides = [Side(side.system, sort_ids(side).tolist(), {need: rows}) for side, rows in both]
         humans = self.draw_subsets(sides[0], len(set(systems[0].ids)))
@@ -199,12 +206,16 @@ class TwoSample(ComparisonMetric):
         return [Side(human.system, [human.ids[i] for i in r], {need: vectors[r]}) for r in rows[: self.human_subsets]]
 
 
+@dataclass(frozen=True, kw_only=True)
 class FeatureSpaceMetric(TwoSample):
     """A metric of surface features, standardized by both sides together, or of embeddings."""
 
     most: ClassVar[int | None] = 2_000
 
-    space: Space
+    space: Space = "surface"
+    """34 features without a model, as in dLMbench; or embeddings."""
+    scope: core.Scope = "continuation"
+    """or prompt_and_continuation."""
 
     def needs(self) -> tuple[Need, ...]:
         return super().needs() if self.space == "embeddings" else ComparisonMetric.needs(self)

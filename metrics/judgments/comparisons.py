@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from openended.harness.core import F64, HUMAN, I64, DataError, make_random_stream
-from openended.metrics._common import check_choice
+from openended.metrics._common import check_arguments
 from openended.metrics.judgments import base
 
 Outcome = Literal["a", "b", "tie"]
@@ -131,6 +131,7 @@ def accepts_comparisons(columns: Sequence[str], rows: Sequence[base.FileRow]) ->
     return _detect_layout(_map_columns(columns)) is not None or _is_matrix(columns, rows)
 
 
+@check_arguments
 def read_comparisons(
     path: str | Path, *, renamed: Mapping[str, str] | None = None, empty: base.Empty = "refuse",
     human: Collection[str] = (),
@@ -147,7 +148,6 @@ def read_comparisons(
         DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
             twice (same item, pair, criterion and rater), a cell is no number, or a column is missing.
     """
-    check_choice("empty", empty, base.Empty)
     path = Path(path)
     columns, rows = base.read_rows(path, renamed)
     rows = base.select_kind(columns, rows, "system_a", "system")
@@ -287,6 +287,7 @@ def _parse_outcome(row: base.FileRow, column: str, a: str, b: str) -> Outcome | 
     return outcome
 
 
+@check_arguments
 def count_wins(
     comparisons: ComparisonFile, *, criterion: str | None = None, ties: TieRule = "half", min_seconds: float = 0.0,
     seed: int = 0,
@@ -303,7 +304,6 @@ def count_wins(
     Raises:
         DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
     """
-    check_choice("ties", ties, TieRule)
     players = comparisons.players
     if comparisons.matrix is not None:
         if criterion is not None or min_seconds:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from openended.harness.core import F64, HUMAN, UNNAMED, DataError
-from openended.metrics._common import check_choice
+from openended.metrics._common import check_arguments
 from openended.metrics.judgments import base
 
 # Accepted column names: the standard name first, then names in released files.
@@ -122,12 +122,12 @@ def read_judgments(
     return next(iter(judged.values()))
 
 
+@check_arguments
 def read_criteria(
     path: str | Path, *, metric: str, scale: Sequence[float] | None = None, renamed: Mapping[str, str] | None = None,
     empty: base.Empty = "refuse", human: Collection[str] = (),
 ) -> RatingFile:  # fmt: skip
     """Read the ratings of each criterion, in the order of their names; `metric` is named in messages."""
-    check_choice("empty", empty, base.Empty)
     columns, rows = base.read_rows(path := Path(path), renamed)
     rows_of: dict[str, list[base.FileRow]] = {}
     for row in base.select_kind(columns, rows, "system", "system_a"):

@@ -194,7 +194,7 @@ def test_wrong_arrays_are_refused():
         ({"model": np.ones(4)}, "shape"),
         ({"num_buckets": 0}, "num_buckets"),
         ({"quantizer": "vq"}, "quantizer"),
-        ({"curve_points": 0}, "curve_points >= 1"),
+        ({"curve_points": 0}, "curve_points: expected at least 1, got 0"),
     ]:
         with pytest.raises(ValueError, match=message):
             mauve(**({"human": good, "model": good} | change))
