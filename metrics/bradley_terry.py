@@ -200,6 +200,7 @@ class BradleyTerry(core.JudgmentMetric):
     version = 4
     bounds = (-np.inf, np.inf)
     titles = {"bradley_terry": "Bradley-Terry"}
+    without_rows = "a judgment compares two texts, and a score rests on those of all systems"
 
     system: str | None = None
     """Whose score is the value; null: the run's, by judgment_players; of a file alone the best model's."""

@@ -153,6 +153,8 @@ class Metric(Spec, ABC):
     """Values that are the share of texts (or prompts) of a kind, times their greatest number: counts, for intervals."""
     targets: ClassVar[Mapping[str, float]] = {}
     """Expected value for two sets of texts from one source, for values that can lie on either side of it."""
+    without_rows: ClassVar[str] = ""
+    """Why there is no number of each text; every other metric has one of its primary value."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -262,6 +264,8 @@ class Metric(Spec, ABC):
         if per_example and self.sides != "human" and len(set(ids)) < len(ids):
             _, prompts = np.unique(np.asarray(ids, dtype=np.str_), return_inverse=True)
             arrays = {**(arrays or {}), "prompts": prompts.astype(np.int64)}
+        if self.without_rows:
+            notes = (*notes, f"no number of each text: {self.without_rows}")
         spread = {k: float(np.std(v, ddof=1)) for k, v in seeds.items() if np.size(v) > 1}
         return MetricResult(
             metric=self.name, signature=build_signature(self, features.facts), primary=primary,

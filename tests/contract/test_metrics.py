@@ -1,6 +1,7 @@
 """What every registered metric must keep, over the registry; `test_identity` has the options."""
 
 import dataclasses
+import inspect
 import re
 from contextlib import suppress
 from itertools import combinations
@@ -13,6 +14,7 @@ import pytest
 from openended.harness.core import UNNAMED, DataError, NextToken, Plan, Ragged, UndefinedMetric, load_members
 from openended.harness.core.interfaces import Features, Metric, Scheme, Side
 from openended.harness.run.measure import add_intervals
+from openended.metrics.families import TwoSample
 from scripts.studies.worlds import Writer, draw
 
 ROOT = Path(__file__).parents[2]
@@ -80,9 +82,24 @@ def test_result_is_complete_bounded_and_repeats_and_inputs_stay(name):
         low, high = metric.bounds_of(key, first)
         assert low - 1e-9 <= value <= high + 1e-9, key
     assert dict(first.values) == pytest.approx(dict(second.values), rel=0, abs=0, nan_ok=True), "another value"
+    assert first.primary in first.per_example, "no number of each text, and no reason in `without_rows`"
     for array in first.per_example.values():
         assert array.shape == (N,)
         assert array.dtype == np.float64
+
+
+def test_hooks_of_the_contract_stay_few():
+    """Whoever writes a metric of texts must know what it may override: a new hook replaces another."""
+    classes = {base for cls in METRICS.values() for base in cls.__mro__ if issubclass(base, Metric)}
+    offered = {name: base for base in (TwoSample, Metric) for name in vars(base) if not name.startswith("__")}
+    hooks = set()
+    for cls in classes - {Metric}:
+        members = {
+            name for name, member in vars(cls).items() if inspect.isfunction(member) or isinstance(member, property)
+        }
+        hooks |= {name for name in members & offered.keys() if cls is not offered[name]}
+    assert {"prepare", "score"} < hooks
+    assert len(hooks) <= 14, sorted(hooks)
 
 
 ODD_TEXTS = [*"| |\n\n|a|A.|e\u0301\u0301|\u200d|🙂🙂 🙂|ﷺ ١٢ ٣".split("|"), "a " * 300, "?!" * 40, "Da. " * 9]

@@ -424,8 +424,7 @@ class MeanGap(PermutationMetric, TwoSample):
     name = "mean_gap"
     titles = {"mean_gap": "Mean gap"}
 
-    permutations: int = core.ranged(200, "[0, inf)", "0 (no p-value) or more")
-    scope: core.Scope = "continuation"
+    permutations: int = 200
 
     def prepare(self, features):
         return np.concatenate(self.pair(features))

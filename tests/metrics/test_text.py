@@ -418,6 +418,14 @@ def test_zipf_equals_the_slow_version_and_keeps_the_points(texts, max_rank):
             assert -np.polyfit(x, y, 1)[0] == pytest.approx(want, abs=1e-9)
 
 
+def test_the_number_of_a_text_is_how_far_it_moves_the_coefficient():
+    counts = np.array([[9, 1, 0, 0], [1, 5, 2, 0], [2, 0, 2, 1]])  # of four tokens in three texts
+    moved = run(Zipf(), [np.repeat(np.arange(4), row).tolist() for row in counts]).per_example["zipf"]
+    log_rank, total = np.log(np.arange(1, 5)), counts.sum(axis=0)
+    slopes = [-np.polyfit(log_rank, np.log(total + 1e-6 * row), 1)[0] for row in (0 * total, *counts)]
+    assert moved == pytest.approx((np.array(slopes[1:]) - slopes[0]) / 1e-6, abs=1e-5)
+
+
 # novelty
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=5)
