@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from openended.harness import core
 from openended.harness.core import SHARE, Features, Plan, Ragged, Side, load_members
 from openended.harness.run.measure import add_intervals, compute_metric
 from openended.metrics._mauve.scores import histogram_values, mauve_of_cells, resample_mauve, weigh_histograms
