@@ -202,7 +202,7 @@ def as_a_process(argv: Sequence[str], cwd: Path) -> Iterator[None]:
 @functools.cache
 def config(*words: str) -> Mapping[str, Any]:
     """Compose the configuration of a run with these words, each set of words once."""
-    return MappingProxyType({**_make_composer().compose_plain(words)[0], "experiment": "test"})
+    return MappingProxyType({**_make_composer().compose_plain(words).node, "experiment": "test"})
 
 
 def run_settings(*words: str) -> Settings:

@@ -24,7 +24,7 @@ SIZES = ["small", "medium", "large", "xl"]
 
 @cache
 def layout_of(experiment):
-    return build_layout(COMPOSER.compose_experiment([f"experiment={experiment}"]).report, experiment)
+    return build_layout(COMPOSER.compose_plain([f"experiment={experiment}"], complete=False).node["report"], experiment)
 
 
 def declare(experiment, figure, metrics=()):

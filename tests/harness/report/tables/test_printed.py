@@ -107,7 +107,7 @@ def run_plan(folder, experiment, *words):
             folder, axes["decoder"], 0, model=model, title=title, options={}, axes=axes, results=lines,
             experiment=f"job-{rank}",
         )  # fmt: skip
-    return read_results([folder]), build_layout(composer.compose_experiment([name]).report, "report")
+    return read_results([folder]), build_layout(composer.compose_plain([name], complete=False).node["report"], "report")
 
 
 def print_plan(folder, experiment, *words):
@@ -246,7 +246,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
     players = players if plan == "published" else ["human", "ancestral", "greedy", "nucleus"]
     write_players(tmp_path, players, CRITERIA if plan == "published" else CRITERIA[:2])
     name = "mauve_table13" if plan == "published" else "mauve_table13_docs"
-    report = Composer().compose_experiment([f"experiment={name}"]).report
+    report = Composer().compose_plain([f"experiment={name}"], complete=False).node["report"]
     (table,) = build_report(
         [tmp_path], tmp_path / "out", layout=build_layout(report, "report"), figures=False, page=False
     ).tables
@@ -259,7 +259,7 @@ def test_table_13_has_the_players_in_the_order_of_the_paper(tmp_path, plan):
 
 def test_files_of_ratings_alone_are_columns_of_table_1_of_huse(tmp_path):
     facts = FACTS["huse_table1"]
-    report = Composer().compose_experiment(["experiment=huse_table1"]).report
+    report = Composer().compose_plain(["experiment=huse_table1"], complete=False).node["report"]
     layout = build_layout(report, "report")
     for at, file in enumerate(list(layout.names["task"])[: len(facts["columns"])]):
         line = result("model", "huse", {"huse": 0.5 - at / 100, "huse_q": 0.5, "huse_d": 1 - at / 100}, direction="higher",
@@ -292,7 +292,7 @@ def test_texts_of_one_probability_are_told_apart_by_their_ratings(tmp_path):
 
 def test_table_2_of_huse_has_the_clearest_pair_of_each_kind(tmp_path):
     results = write_rated_pairs(tmp_path)
-    layout = build_layout(Composer().compose_experiment(["experiment=huse_table2"]).report, "report")
+    layout = build_layout(Composer().compose_plain(["experiment=huse_table2"], complete=False).node["report"], "report")
     (table,) = make_tables(results, layout, "huse_table2")
     check(table, FACTS["huse_table2"])
     assert [row.rule for row in table.rows].count(True) == 2, "a line between two kinds"
@@ -316,7 +316,7 @@ def test_latex_keeps_quoted_texts_letter_for_letter(tmp_path):
 def test_docs_tables_carry_no_model_or_domain_of_the_papers():
     composer = Composer()
     for experiment in (name for name in list_bundled_choices("experiment") if name.endswith("_docs")):
-        report = composer.compose_experiment([f"experiment={experiment}"]).report
+        report = composer.compose_plain([f"experiment={experiment}"], complete=False).node["report"]
         words = [report.get("title"), report.get("caption"), *(report.get("heads") or {}).values()]
         assert not re.search(r"GPT-2|Grover|[Nn]ews\b|[Ss]tories|Llama|Mistral", " ".join(filter(None, words))), words
         names = (report.get("names") or {}).get("model", {})
@@ -335,7 +335,7 @@ def test_every_experiment_has_a_title_of_its_own():
     titles, composer = {}, Composer()
     for experiment in list_bundled_choices("experiment"):
         name = experiment.removesuffix("_docs")
-        title = composer.compose_experiment([f"experiment={experiment}"]).report.get("title")
+        title = composer.compose_plain([f"experiment={experiment}"], complete=False).node["report"].get("title")
         if not experiment.startswith("base/"):
             assert title != "Results", experiment
             assert titles.setdefault(title, name) == name
