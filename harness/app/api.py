@@ -167,8 +167,9 @@ def evaluate(
         for name, path, selection in (
             ("human", human_path, imported.TextSelection(human_field, side="human")),
             *((name, path, imported.TextSelection(generations_field)) for name, path in paths.items()),
-        ) if not imported.is_built_in_system(path)
-    }  # fmt: skip
+        )
+        if not imported.is_built_in_system(path)
+    }
     talks = {name for name, survey in surveys.items() if survey.reading.has_roles}
     if role is not None and not talks:
         raise core.SpecError(f"role={role}: expected conversations in one of the files; leave it out")
@@ -225,8 +226,9 @@ def measure(
     arguments = {"model_texts": model_texts, "human_texts": human_texts}
     sides = {
         argument: texts if isinstance(texts, (str, Path)) else check_texts(argument, texts)
-        for argument, texts in arguments.items() if texts is not None
-    }  # fmt: skip
+        for argument, texts in arguments.items()
+        if texts is not None
+    }
     model = sides["model_texts"]
     result = evaluate(
         human=sides.get("human_texts", model), systems={"model": model}, metrics=[spec],

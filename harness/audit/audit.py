@@ -151,8 +151,9 @@ def audit_run(
     if (quantization := model.get("quantization")) and reference is not None:
         log.warning(
             "the texts are of weights in %s: a reference in other weights differs from them even if each token was "
-            "drawn from Q; without --reference the run's own model is read", quantization,
-        )  # fmt: skip
+            "drawn from Q; without --reference the run's own model is read",
+            quantization,
+        )
     lm = spec.load(device=device)
     return audit_texts(texts, lm, batch_size=batch_size, suspects=suspects, progress=progress)
 

@@ -99,8 +99,9 @@ def warn_of_missing_tokenizers(settings: Iterable[Settings]) -> None:
         if missing := sorted(cutter.path for cutter in cutters if cutter is not None and _is_missing(cutter)):
             log.warning(
                 "grid       the tokenizer of %s is not on this machine: if the models have several tokenizers, each"
-                " cuts texts in its own and has its own table (task.tokens=NAME: all in one)", missing[0],
-            )  # fmt: skip
+                " cuts texts in its own and has its own table (task.tokens=NAME: all in one)",
+                missing[0],
+            )
 
 
 def _is_cut_by_model(settings: Settings) -> bool:
@@ -208,10 +209,11 @@ def _select_grids(
                      key, ",".join(unknown), ", ".join(sorted(accepted)), ", ".join(partners))  # fmt: skip
             continue
         chosen = [
-            grid if grid not in pairing
+            grid
+            if grid not in pairing
             else {**grid, key: ",".join(v for v in _list_values(parser, f"{key}={grid[key]}") if v in typed)}
             for grid in grids
-        ]  # fmt: skip
+        ]
         grids = [grid for grid in chosen if grid.get(key) != ""]
         rest.remove(word)
     return list(grids), rest

@@ -135,7 +135,7 @@ def format_plan(plan: run.Forecast, rates: run.Rates) -> list[str]:
         "reads outside the working directory": list(plan.outside),
         "to fetch what is missing, where there is a network": [*plan.list_commands(), *by_hand],
         "missing": [str(reason) for reason in plan.missing],
-    }  # fmt: skip
+    }
     for title, items in sections.items():
         lines += [title, *(f"  {item}" for item in items)] if items else []
     return lines
