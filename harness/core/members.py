@@ -165,9 +165,9 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         # the papers' claims on these runs
         "findings": "harness.report.findings.claims:build_findings_frames",
     },
-    "launcher": {
+    "hydra/launcher": {
         "joblib": "harness.app.hydra.launchers:Joblib",
-        "ray": "harness.app.hydra.launchers:Ray",
+        "ray": "harness.app.hydra.ray_launcher:Ray",
         "submitit": "harness.app.hydra.launchers:Submitit",
     },
     "tracker_log": {

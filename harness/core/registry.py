@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 C = TypeVar("C")
 S = TypeVar("S", bound=Spec)
 
-NAMED = ("task", "model", "decoder", "metric")
+NAMED = ("task", "model", "decoder", "metric", "hydra/launcher")
 """Groups of several classes: a node of options has the `name` of one. The others have one class each."""
 _HOME = Path(__file__).parents[2]  # where the folders of the package are
 CLASS_GROUPS = (*NAMED, "prompting", "embedder", "report", "runtime", "tracker")
@@ -122,7 +122,7 @@ def list_entry_points(group: str) -> EntryPoints:
 @lru_cache
 def list_plugins(group: str) -> Mapping[str, EntryPoint]:
     """Return name → entry point of the plug-ins of a group; none is imported."""
-    plural = "analyses" if group == "analysis" else f"{group}s"
+    plural = "analyses" if group == "analysis" else f"{group.rpartition('/')[2]}s"
     points = {point.name: point for point in list_entry_points(f"openended.{plural}")}
     for name in points.keys() & list_bundled_members(group).keys():
         log.warning("%s %s of %s was left out: the name is taken", group, name, points.pop(name).value)

@@ -30,7 +30,7 @@ main()
 EXTENSIONS = {
     "vllm": ("harness/backends/vllm", "model=vllm model.path=x"),
     "servers": ("harness/backends/openai", "model=openai model.path=x"),
-    "ray": ("harness/backends/ray conf/hydra/launcher/ray.yaml", "-m seed=0,1 hydra/launcher=ray"),
+    "ray": ("harness/backends/ray harness/app/hydra/ray_launcher.py", "-m seed=0,1 hydra/launcher=ray"),
     "denoisers": (
         "harness/backends/denoiser conf/model/docs-mlm.yaml",
         "decoder=mdlm",

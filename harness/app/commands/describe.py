@@ -9,7 +9,8 @@ from openended.harness import core
 from openended.harness.app.stress_reference import describe_stress_results
 from openended.harness.core import SpecError, make_main
 
-_KINDS = ("metric", "decoder", "task", "embedder")  # groups whose docstrings are printed as well
+_KINDS = ("metric", "decoder", "task", "embedder", "hydra/launcher")  # groups whose docstrings are printed as well
+_GROUPS = (*core.GROUPS, "hydra/launcher")
 
 
 _ARGUMENTS: core.Arguments = {
@@ -22,9 +23,9 @@ def find_choice(word: str) -> tuple[str, str]:
     """Return the group and the name of a choice, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
     name = next((meant for g in ("decoder", "metric") if (meant := core.resolve_synonym(g, name)) != name), name)
-    groups = [g for g in core.GROUPS if name in core.list_choices(g) and group in ("", g)]
+    groups = [g for g in _GROUPS if name in core.list_choices(g) and group in ("", g)]
     if not groups:
-        names = {name for group in core.GROUPS for name in core.list_choices(group)}
+        names = {name for group in _GROUPS for name in core.list_choices(group)}
         close = [name for name in difflib.get_close_matches(name, names, n=4, cutoff=0.55) if name]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise SpecError(f"nothing is called {word!r}{hint}; openended list names everything")

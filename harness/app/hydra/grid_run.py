@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig
 
@@ -180,12 +180,13 @@ class GridRun:
 
 
 def _make_launcher(config: DictConfig) -> Launcher:
-    """Return the launcher of a grid; what starts other processes is imported for such a launcher alone."""
-    if str(config.hydra.launcher.get("_target_")).endswith(f".{BasicLauncher.__name__}"):
+    """Return the launcher that a command chooses by `hydra/launcher=…`."""
+    node = to_plain(config.hydra.launcher)
+    if target := str(node.get("_target_", "")):  # of Hydra's own default
+        if not target.endswith(f".{BasicLauncher.__name__}"):
+            raise core.SpecError(f"hydra.launcher: {target!r} is not part of openended; choose hydra/launcher=NAME")
         return BasicLauncher()
-    from openended.harness.app.hydra.launchers import make_launcher
-
-    return make_launcher(config)
+    return cast("Launcher", core.build("hydra/launcher", node, "hydra.launcher"))
 
 
 def run_grid(composer: Composer, config: DictConfig) -> None:

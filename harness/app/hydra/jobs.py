@@ -6,16 +6,17 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from openended.harness import report, run, storage
 from openended.harness.app.hydra import grid_state
 from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.compose import Job
-from openended.harness.core import SIMULATED, HarnessError, SpecError, format_error, show_progress
+from openended.harness.core import SIMULATED, HarnessError, Spec, SpecError, format_error, show_progress
 from openended.harness.results import build_layout
 
 log = logging.getLogger(__name__)
@@ -89,23 +90,27 @@ class JobRunner:
         return "done", facts, message
 
 
-class Launcher(ABC):
-    """Runs the jobs of a grid."""
+class Launcher(Spec, ABC):
+    """Runs the jobs of a grid; its options are those of `hydra.launcher`."""
 
-    in_process = False
+    error_name = "hydra.launcher"
+    in_process: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, jobs: Sequence[Job], options: LogOptions) -> None:
         """Run jobs; return when each has a final state."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class BasicLauncher(Launcher):
     """One job after the other in this process."""
 
+    name = "basic"
     in_process = True
 
-    def __init__(self) -> None:
-        self._runner = JobRunner()
+    @cached_property
+    def _runner(self) -> JobRunner:
+        return JobRunner()
 
     def run(self, jobs: Sequence[Job], options: LogOptions) -> None:  # noqa: ARG002
         for job in jobs:

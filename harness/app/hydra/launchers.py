@@ -1,4 +1,4 @@
-"""Launchers of a grid's jobs in other processes: of this machine (joblib), a cluster (submitit) and Ray.
+"""Launchers of a grid's jobs in other processes: of this machine (joblib) and of a cluster (submitit).
 
 A worker is sent its composed jobs; what it computes goes into the store, and how it went into the job's file in the
 grid's folder. So the results do not depend on the launcher. A worker keeps its models from job to job.
@@ -12,35 +12,23 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-from omegaconf import DictConfig
+from typing import Any, Literal
 
 from openended.harness.app.hydra.command_line import LogOptions
-from openended.harness.app.hydra.compose import Job, to_plain
+from openended.harness.app.hydra.compose import Job
 from openended.harness.app.hydra.grid_state import format_progress
 from openended.harness.app.hydra.jobs import JobRunner, Launcher
-from openended.harness.core import (
-    DataError,
-    SpecError,
-    escape_log_records,
-    list_entries,
-    load_entry,
-    require_package,
-    temporary_files,
-)
+from openended.harness.core import SpecError, escape_log_records, ranged, require_package, temporary_files
 from openended.harness.results import read_jobs
 
 log = logging.getLogger(__name__)
 
-_CLUSTER = "openended.harness.backends.ray.cluster"
 POLL_SECONDS = 0.5  # seconds between checks of a cluster's jobs
 PARENT_POLL_SECONDS = 1.0  # seconds between checks of the parent process
 CANCEL_SECONDS = 10.0  # seconds that cancelled processes get to end
-RAY_TRIES = 2  # workers that may die over one job
 Jobs = Sequence[Job]
 
 
@@ -90,12 +78,13 @@ def _add_title(title: str, record: logging.LogRecord) -> bool:
     return True
 
 
+@dataclass(frozen=True, kw_only=True)
 class Joblib(Launcher):
     """Processes on this machine, by joblib (its `loky` workers)."""
 
-    def __init__(self, processes: int) -> None:
-        _check_processes(processes, "processes", least=2)  # with one, joblib would run jobs in this process
-        self.processes = processes
+    name = "joblib"
+    processes: int = ranged(2, "[2, inf)", "2 or more")  # with one, joblib would run jobs in this process
+    """Each keeps its own copy of the models in memory."""
 
     def run(self, jobs: Jobs, options: LogOptions) -> None:
         from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -131,20 +120,32 @@ def _select(jobs: Jobs, state: str | None) -> list[Job]:
     return [job for job in jobs if states.get(job.number) == state]
 
 
-class Submitit(Launcher):
-    """Jobs of a cluster (Slurm), or processes on this machine, by submitit."""
+# submitit's own words for sbatch; null is not given.
+_SBATCH = {
+    "name": "openended",
+    "timeout_min": 240,
+    **dict.fromkeys(("cpus_per_task", "gpus_per_node", "mem_gb")),
+    **dict.fromkeys(("slurm_partition", "slurm_constraint", "slurm_array_parallelism")),
+}
 
-    def __init__(self, processes: int, cluster: str, folder: str, parameters: Mapping[str, Any]) -> None:
-        _check_processes(processes, "processes")
-        if cluster not in ("auto", "slurm", "local"):
-            raise SpecError(f"hydra.launcher.cluster: expected auto, slurm or local, got {cluster!r}")
-        self.processes = processes
-        self.cluster = None if cluster == "auto" else cluster
-        self.folder = folder
-        if not isinstance(parameters, Mapping):
-            raise SpecError(f"hydra.launcher.parameters: expected options of sbatch, got {parameters!r}")
-        self.parameters = {str(k): v for k, v in parameters.items() if v is not None}
-        for name, value in {"folder": folder, **self.parameters}.items():
+
+@dataclass(frozen=True, kw_only=True)
+class Submitit(Launcher):
+    """Jobs of a Slurm cluster; without one, processes on this machine. Needs the extra `slurm`."""
+
+    name = "submitit"
+    processes: int = ranged(4, "[1, inf)", "1 or more")
+    """The grid is cut into so many cluster jobs, each a run of neighboring jobs of the grid."""
+    cluster: Literal["auto", "slurm", "local"] = "auto"
+    """auto: slurm where there is one."""
+    folder: str | None = None
+    """Of the logs; null: `submitit` in the grid's folder."""
+    parameters: Mapping[str, Any] = field(default_factory=lambda: dict(_SBATCH))
+    """submitit's own words; null is not given. Others, for example `+hydra.launcher.parameters.slurm_account=NAME`. A
+    job that reaches its `timeout_min` is queued again and resumes."""
+
+    def check(self) -> None:
+        for name, value in {"folder": self.folder, **self.parameters}.items():
             if isinstance(value, str) and not value.isprintable():  # a line break would end a line of sbatch's script
                 raise SpecError(f"hydra.launcher {name}: expected a text without control characters, got {value!r}")
 
@@ -152,9 +153,10 @@ class Submitit(Launcher):
         require_package("submitit", "slurm")
         import submitit
 
-        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        folder = Path(self.folder or jobs[0].grid / "submitit")
+        executor = submitit.AutoExecutor(folder=folder, cluster=None if self.cluster == "auto" else self.cluster)
         try:
-            executor.update_parameters(**self.parameters)
+            executor.update_parameters(**{name: value for name, value in self.parameters.items() if value is not None})
         except (NameError, TypeError, ValueError) as err:
             raise SpecError(f"hydra.launcher.parameters: {err}") from err
         left = self._run_round(executor, split_into_neighbors(jobs, self.processes), options)
@@ -167,9 +169,9 @@ class Submitit(Launcher):
     def _run_round(self, executor: Any, parts: Sequence[Jobs], options: LogOptions) -> list[tuple[Jobs, str]]:  # noqa: ANN401
         """Run parts as cluster jobs; return the rest of each failed part, with its last job and error file."""
         parent = temporary_files.build_process_tag()
-        with _redirect_stderr(Path(self.folder) / "controllers.err", executor.cluster == "local"), executor.batch():
+        with _redirect_stderr(executor.folder / "controllers.err", executor.cluster == "local"), executor.batch():
             cluster_jobs = [executor.submit(ClusterJob(part, options, parent)) for part in parts]
-        log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), self.folder)
+        log.info("submitted  %d jobs in %d processes; logs in %s", sum(map(len, parts)), len(parts), executor.folder)
         try:
             line = ""
             while not all(job.done() for job in cluster_jobs):
@@ -235,85 +237,6 @@ def _redirect_stderr(path: Path, here: bool) -> Iterator[None]:
         os.close(terminal)
 
 
-class Ray(Launcher):
-    """Workers of a Ray cluster, each a process with its own models.
-
-    They need the grid's folder and the store on a file system that all machines see, under the same paths. One that
-    dies (out of memory, its node gone) is started again by Ray, and its job is tried once more.
-    """
-
-    def __init__(
-        self, workers: int, address: str | None, cpus_per_worker: int, gpus_per_worker: float | None,
-        resources: Mapping[str, float],
-    ) -> None:  # fmt: skip
-        _check_processes(workers, "workers")
-        _check_processes(cpus_per_worker, "cpus_per_worker")
-        if gpus_per_worker is not None and gpus_per_worker < 0:
-            raise SpecError(f"hydra.launcher.gpus_per_worker: expected 0 or more, or null, got {gpus_per_worker}")
-        self.processes, self.address, self.cpus, self.gpus = workers, address, cpus_per_worker, gpus_per_worker
-        self.resources = {str(name): float(amount) for name, amount in resources.items()}
-
-    def run(self, jobs: Jobs, options: LogOptions) -> None:
-        def report_death(who: int, number: int, error: str) -> None:
-            title = jobs[number].title
-            log.warning("%s: its worker %d died (out of memory?); trying it once more: %s", title, who, error)
-
-        line, cluster = "", import_module(_CLUSTER)
-        actors = self._create_actors(jobs[0].grid)
-        for number, answer in actors.map([(job, options) for job in jobs], report_death):
-            if isinstance(answer, cluster.WorkerDeath):
-                mark_lost([jobs[number]], f"its process was killed twice (out of memory?): {answer.reason}")
-            line = print_progress(jobs[0].grid, line)
-
-    def _create_actors(self, grid: Path) -> Any:  # noqa: ANN401 - `ActorPool`
-        cluster = import_module(_CLUSTER)
-        ray = cluster.connect_to_ray(self.address, "hydra.launcher.address", cpus=self.processes * self.cpus)
-        nodes = cluster.list_nodes(ray)
-        gpus = self.gpus
-        if gpus is None:
-            gpus = 1.0 if any(node.get("GPU") for node in nodes) else 0.0
-        needs = {"CPU": float(self.cpus), "GPU": gpus, **self.resources}
-        for name, amount in needs.items():
-            most = max((node.get(name, 0.0) for node in nodes), default=0.0)
-            if most < amount:
-                raise SpecError(f"hydra.launcher: each worker needs {amount:g} {name}, no node has more than {most:g}")
-        folder = grid.resolve() / "ray"
-        folder.mkdir(parents=True, exist_ok=True)
-        facts = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
-        actor = ray.remote(GridWorker).options(
-            num_cpus=self.cpus, num_gpus=gpus, resources=self.resources, max_restarts=-1
-        )
-        actors = [
-            actor.remote(str(Path.cwd()), str(folder / f"worker-{who}.err"), facts, temporary_files.build_process_tag())
-            for who in range(self.processes)
-        ]
-        log.info("workers    %d of %d CPUs and %g GPUs; logs in %s", self.processes, self.cpus, gpus, folder)
-        cluster.warn_if_full(nodes, self.processes, needs)
-        return cluster.ActorPool(ray, actors, deaths=RAY_TRIES, option="hydra/launcher=ray")
-
-
-class GridWorker:
-    """The actor of Ray: a process that runs jobs, one after the other."""
-
-    def __init__(self, folder: str, log_path: str, facts: Mapping[str, str], parent: str) -> None:
-        try:
-            os.chdir(folder)
-            handle = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        except OSError as err:
-            raise DataError(f"{err.filename}: {err.strerror}; every machine needs it under this path") from err
-        os.dup2(handle, 2)
-        os.close(handle)
-        os.environ.update(facts)
-        self._parent = parent
-
-    def ready(self) -> int:
-        """Return the process id once the worker has started."""
-        return os.getpid()
-
-    def do(self, job: Job, options: LogOptions) -> None:
-        run_jobs([job], options, self._parent)
-
-
 def print_progress(grid: Path, last: str) -> str:
     """Print the progress of a grid if it has changed since the last line; return the line."""
     line = format_progress(grid)
@@ -326,21 +249,3 @@ def mark_lost(jobs: Jobs, reason: str) -> None:
     """Note that the processes of jobs died."""
     for job in jobs:
         job.write_state("failed", error=reason)
-
-
-def _check_processes(count: int, option: str, least: int = 1) -> None:
-    if not isinstance(count, int) or count < least:
-        raise SpecError(f"hydra.launcher.{option}: expected {least} or more, got {count}")
-
-
-def make_launcher(config: DictConfig) -> Launcher:
-    """Make the launcher that a command chooses by `hydra/launcher=…`."""
-    node = to_plain(config.hydra.launcher)
-    target = str(node.pop("_target_", None))
-    paths = {path.replace(":", "."): name for name, path in list_entries("launcher").items()}
-    if target not in paths:
-        raise SpecError(f"hydra.launcher: {target!r} is not part of openended; choose one by hydra/launcher=NAME")
-    try:
-        return load_entry("launcher", paths[target])(**node)  # type: ignore[no-any-return]
-    except TypeError as err:
-        raise SpecError(f"hydra.launcher: {err}") from err

@@ -10,7 +10,8 @@ import pytest
 from openended.harness.app.hydra import launchers
 from openended.harness.app.hydra.command_line import LogOptions
 from openended.harness.app.hydra.compose import Job
-from openended.harness.app.hydra.launchers import ClusterJob, GridWorker, Joblib, Ray, Submitit, split_into_neighbors
+from openended.harness.app.hydra.launchers import ClusterJob, Joblib, Submitit, split_into_neighbors
+from openended.harness.app.hydra.ray_launcher import GridWorker, Ray
 from openended.harness.core import DataError, ExtraNotInstalled, SpecError, temporary_files
 from openended.harness.results import read_jobs
 
@@ -19,11 +20,6 @@ OPTIONS = LogOptions()
 
 def submitit(folder: Path, **parameters: object) -> Submitit:
     return Submitit(processes=2, cluster="local", folder=str(folder), parameters=parameters)
-
-
-def ray(**options) -> Ray:
-    words = {"workers": 2, "address": None, "cpus_per_worker": 1, "gpus_per_worker": None, "resources": {}}
-    return Ray(**{**words, **options})
 
 
 def job(grid: Path, number: int = 0) -> Job:
@@ -74,7 +70,7 @@ def test_the_errors_of_local_controllers_go_to_a_file_and_ours_to_the_terminal_a
     assert capfd.readouterr().err == "ours\n"
 
 
-@pytest.mark.parametrize(("extra", "make"), [("slurm", submitit), ("ray", lambda _: ray())])
+@pytest.mark.parametrize(("extra", "make"), [("slurm", submitit), ("ray", lambda _: Ray())])
 def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit" if extra == "slurm" else "ray", None)
     with pytest.raises(ExtraNotInstalled, match=rf"pip install 'openended\[{extra}\]'"):
@@ -87,7 +83,7 @@ def test_an_engine_without_its_extra_says_what_to_install(extra, make, tmp_path,
 )
 def test_no_option_ends_a_line_of_the_script_of_sbatch(folder, partition, option):
     with pytest.raises(SpecError, match=f"{option}: expected a text without control characters"):
-        Submitit(1, "slurm", folder, {"slurm_partition": partition})
+        Submitit(folder=folder, parameters={"slurm_partition": partition})
 
 
 def test_the_lines_of_a_worker_name_its_job(tmp_path, monkeypatch, capsys):
@@ -147,14 +143,14 @@ def engine(monkeypatch, tmp_path):
 
 
 def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
-    made = engine(ray(workers=3, cpus_per_worker=4, resources={"big": 1}), {"CPU": 8.0, "GPU": 2.0, "big": 2.0})
+    made = engine(Ray(workers=3, cpus_per_worker=4, resources={"big": 1}), {"CPU": 8.0, "GPU": 2.0, "big": 2.0})
     assert made.asked == {"num_cpus": 4, "num_gpus": 1.0, "resources": {"big": 1.0}, "max_restarts": -1}
     assert [Path(said).name for _, said, _, _ in made.made] == ["worker-0.err", "worker-1.err", "worker-2.err"]
     assert made.made[0][0] == str(Path.cwd())
-    none = engine(ray(gpus_per_worker=0), {"CPU": 8.0, "GPU": 2.0})
+    none = engine(Ray(gpus_per_worker=0), {"CPU": 8.0, "GPU": 2.0})
     assert none.asked["num_gpus"] == 0
     assert none.made[0][2]["CUDA_VISIBLE_DEVICES"] == ""
-    assert engine(ray(), {"CPU": 8.0}).asked["num_gpus"] == 0, "of a node that is gone nothing is counted"
+    assert engine(Ray(), {"CPU": 8.0}).asked["num_gpus"] == 0, "of a node that is gone nothing is counted"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +163,7 @@ def test_each_worker_gets_its_share_and_a_file_to_speak_into(engine):
 )
 def test_what_no_node_has_is_refused(engine, options, said):
     with pytest.raises(SpecError, match=said):
-        engine(ray(**options), {"CPU": 2.0, "big": 1.0})
+        engine(Ray(**options), {"CPU": 2.0, "big": 1.0})
 
 
 def test_a_machine_that_does_not_see_the_folder(tmp_path):
