@@ -19,6 +19,7 @@ from .record import (
     RECORD as RECORD,
     RunRecord as RunRecord,
     read_record as read_record,
+    restore_words as restore_words,
     save_record as save_record,
 )
 from .row_blocks import (

@@ -15,6 +15,7 @@ from typing import Any, cast
 from openended.harness import core
 from openended.harness.storage.store import check_entry_name
 
+_HIDDEN = "folders.json"  # in the cache folder: the folders that records do not show
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
@@ -113,3 +114,18 @@ def save_record(folder: Path, record: RunRecord) -> None:
     """Write a record with its digest into its folder, with home folder and keys removed."""
     fields = core.make_shareable(core.to_json(record))
     core.write_json(folder / RECORD, {**cast("dict[str, core.Json]", fields), DIGEST: core.digest(fields)})
+    short = {_name_hidden(str(core.make_shareable(word)), record): word for word in record.overrides}
+    if hidden := {name: word for name, word in short.items() if core.SHORTENED in name}:
+        path = core.find_cache_root() / _HIDDEN
+        core.write_json(path, {**(core.read_json(path) if path.is_file() else {}), **hidden})
+
+
+def restore_words(record: RunRecord) -> list[str]:
+    """Return the overrides of a record with the folders that this machine's cache remembers of a run of that model."""
+    path = core.find_cache_root() / _HIDDEN
+    hidden = core.read_json(path) if path.is_file() else {}
+    return [str(hidden.get(_name_hidden(word, record), word)) for word in record.overrides]
+
+
+def _name_hidden(word: str, record: RunRecord) -> str:
+    return f"{word} {record.axes.get('model.digest')}"

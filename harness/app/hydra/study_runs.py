@@ -42,7 +42,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
     shared = [f"metric=[{','.join(metrics)}]"]
     shared += [f"metric.{name}.{option}={value}" for name, of in metrics.items() for option, value in of.items()]
     records = {name: storage.read_record(Path(folder)) for name, folder in runs.items()} if needs_runs else {}
-    jobs = [complete_words(name, record.overrides, options) for name, record in records.items()] or [[]]
+    jobs = [complete_words(name, storage.restore_words(record), options) for name, record in records.items()] or [[]]
 
     def score(composer: Composer, _: DictConfig) -> None:
         runner = JobRunner()
@@ -66,7 +66,8 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
 def complete_words(system: str, words: Sequence[str], options: Sequence[str]) -> list[str]:
     """Return the words of a run without those that are not about its texts.
 
-    Records hold no folders of a person's machine: `…/name` stands for the path that an option here ends with.
+    Records hold no folders of a person's machine: `…/name`, where this machine does not remember them, stands for the
+    path that an option here ends with.
     """
     complete, hidden = list[str](), list[str]()
     used = set()

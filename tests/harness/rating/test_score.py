@@ -3,10 +3,15 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from openended.harness.app.commands.rate import main
+from openended.harness.app.hydra.study_runs import complete_words
+from openended.harness.core import DataError
+from openended.harness.storage import read_record, restore_words, save_record
+from tests.harness.report.synthetic import write_run
 from tests.helpers import openended
 
 RUN = ("max_new_tokens=4", "num_examples=60", "model=docs-s", "name=first", "intervals=40")
@@ -73,16 +78,22 @@ def test_pairs_are_scored_by_bradley_terry(there):
     )
 
 
-def test_a_folder_that_the_record_does_not_hold_is_asked_for(there, tmp_path):
-    from openended.harness.app.hydra.study_runs import complete_words
-    from openended.harness.core import DataError
-
+def test_a_folder_that_the_record_does_not_hold_is_remembered_or_asked_for(tmp_path, monkeypatch):
     words = ["name=x", "model.path=…/gpt2", "metric=[zipf]", "decoder=nucleus", "report.where={}"]
     assert complete_words("s", words, ["model.path=/data/gpt2", "runtime.batch_size=2"]) == [
         "model.path=/data/gpt2", "decoder=nucleus", "runtime.batch_size=2",
     ]  # fmt: skip
     with pytest.raises(DataError, match=r"add the whole path, as model.path=/path/gpt2 task.path=/path/a.jsonl"):
         complete_words("s", [*words, "task.path=…/a.jsonl"], ["model.path=/data/other"])
+    monkeypatch.setenv("OPENENDED_CACHE", str(tmp_path / "cache"))
+    typed = ("model.path=/data/models/gpt2", "decoder=nucleus")
+    record = read_record(write_run(tmp_path, "nucleus", 0, axes={"model.digest": "123"}))
+    (tmp_path / "saved").mkdir()
+    save_record(tmp_path / "saved", replace(record, overrides=typed))
+    saved = read_record(tmp_path / "saved")
+    assert saved.overrides == ("model.path=…/gpt2", "decoder=nucleus")
+    assert tuple(restore_words(saved)) == typed
+    assert restore_words(replace(saved, axes={"model.digest": "456"}))[0] == "model.path=…/gpt2"  # of other weights
 
 
 def test_a_missing_file_of_judgments_is_named(there):
