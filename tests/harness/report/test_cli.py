@@ -100,14 +100,6 @@ def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_what_somebody_keeps_there_stays(tmp_path):
-    (tmp_path / "out/a").mkdir(parents=True)
-    (tmp_path / "out/notes.txt").write_text("mine")
-    with replace_folder(tmp_path / "out", OWN) as folder:
-        (folder / "b").write_text("new")
-    assert names(tmp_path / "out") == ["b", "notes.txt"]
-
-
 def test_the_whole_folder_is_exchanged_with_what_is_kept(tmp_path):
     (tmp_path / "out/layouts/x").mkdir(parents=True)
     (tmp_path / "out/a").write_text("old")
@@ -121,6 +113,19 @@ def test_the_whole_folder_is_exchanged_with_what_is_kept(tmp_path):
     assert names(tmp_path) == ["out"]
 
 
+def test_what_somebody_keeps_there_stays_and_a_block_that_fails_changes_nothing(tmp_path):
+    (tmp_path / "out/a").mkdir(parents=True)
+    (tmp_path / "out/notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="a fault"), replace_folder(tmp_path / "out", OWN):
+        raise ValueError("a fault")
+    assert (names(tmp_path), names(tmp_path / "out")) == (["out"], ["a", "notes.txt"])
+    with replace_folder(tmp_path / "out", OWN) as folder:
+        (folder / "b").write_text("new")
+    assert names(tmp_path / "out") == ["b", "notes.txt"]
+    with pytest.raises(StoreError, match="cannot write"), replace_folder(tmp_path / "out/b/out", OWN):
+        pass
+
+
 def test_a_folder_that_a_killed_process_left_is_deleted(tmp_path):
     name = temporary_files.create_temporary_name(".out")
     tag = temporary_files.build_process_tag()
@@ -129,18 +134,3 @@ def test_a_folder_that_a_killed_process_left_is_deleted(tmp_path):
     with replace_folder(tmp_path / "out", OWN) as folder:
         (folder / "a").write_text("new")
     assert names(tmp_path) == ["out"]
-
-
-def test_a_block_that_fails_changes_nothing(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/a").write_text("old")
-    with pytest.raises(ValueError, match="a fault"), replace_folder(tmp_path / "out", OWN):
-        raise ValueError("a fault")
-    assert names(tmp_path / "out") == ["a"]
-    assert names(tmp_path) == ["out"]
-
-
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot write"), replace_folder(tmp_path / "file/out", OWN):
-        pass

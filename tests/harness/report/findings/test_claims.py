@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from openended.harness.core.resampling import Plan, Replicates
 from openended.harness.report.analysis import uncertainty
 from openended.harness.report.analysis.uncertainty import Errors, Sample, Verdict, join_components
 from openended.harness.report.build import make_tables
-from openended.harness.report.findings import checks
 from openended.harness.report.findings.checks import MAUVE, compare, iterate_by_decoder, parse_size
 from openended.harness.report.findings.claims import load_claims
 from openended.harness.report.tables.headline import describe_best
@@ -26,16 +24,6 @@ def items(folder, decoders, **more):
         lines += [result("model", "gen_ppl", {"gen_ppl": ppl}), result("human", "gen_ppl", {"gen_ppl": 30.0})]
         write_run(folder, decoder, 0, results=lines, **more)
     return Sample(read_results([folder]).values, Errors(None))
-
-
-def test_the_lowest_correlation_is_that_of_every_draw(monkeypatch):
-    """Three systems under each of three values of an option; the three correlations, with two draws each, are given."""
-    items = [SimpleNamespace(fields={"k": str(k)}, axes={"decoder": d}) for k in (3, 4, 5) for d in "abc"]
-    sample = SimpleNamespace(select=lambda pair: items, means=lambda item: np.zeros(3))
-    found = iter(np.array([[0.9, 0.2, 1.0], [0.5, 0.8, 1.0], [0.7, 0.7, 0.6]]))
-    monkeypatch.setattr(checks, "correlate_ranks", lambda *_: next(found))
-    lowest, options, most = checks._measure_agreement(sample, ("m", "m"), "k", "k")
-    assert (lowest.tolist(), options, most) == ([0.5, 0.2, 0.6], 3, 3)
 
 
 @pytest.mark.parametrize(

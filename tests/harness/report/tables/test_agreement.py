@@ -171,12 +171,10 @@ def test_detected_at_the_root_of_both_errors():
     assert make_curve({0: 0.0, 10: 2.0, 30: 3.16, 100: 9.0}).smallest == 100
     assert make_curve({0: 0.0, 10: -2.78}).smallest == 10
     assert make_curve({0: 0.0, 10: 2.77}).smallest is None
-
-
-def test_an_unknown_error_is_no_error_of_0():
-    unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)
-    assert [point.detected for point in unknown.points] == [None]
-    assert not unknown.is_known
+    unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)  # which is no error of 0
+    assert ([point.detected for point in unknown.points], unknown.is_known) == ([None], False)
+    with pytest.raises(DataError, match="openended stress makes them"):
+        find_damage_curves(cast("Any", None), [])
 
 
 @pytest.mark.parametrize(
@@ -191,11 +189,6 @@ def test_an_unknown_error_is_no_error_of_0():
 )
 def test_monotone_up_to_the_error(values, monotone):
     assert make_curve(values).is_monotone == monotone
-
-
-def test_other_runs_have_no_damage():
-    with pytest.raises(DataError, match="openended stress makes them"):
-        find_damage_curves(cast("Any", None), [])
 
 
 def test_two_signatures_of_one_value_are_refused(monkeypatch):

@@ -13,7 +13,7 @@ from openended.harness.report import build_report
 from openended.harness.report.analysis.paired import compute_student_quantile
 from openended.harness.report.tables import fair_comparison
 from openended.harness.report.tables.fair_comparison import compute_curve, compute_expected_best, halves
-from openended.harness.results import find_target, read_results
+from openended.harness.results import read_results
 from tests.harness.report.synthetic import draw_figure, read_cells, result, write_run
 
 
@@ -71,7 +71,6 @@ def test_directions_and_seeds_of_the_best():
         pytest.approx(math.nan, nan_ok=True),
         pytest.approx(math.nan, nan_ok=True),
     )
-    assert isinstance(made, fair_comparison.BestOfN)
 
 
 def test_halves_and_the_spread_that_settings_share():
@@ -139,17 +138,6 @@ def test_settings_that_are_beaten_say_by_which(report):
     assert words["min_p p=0"] in {label for label, word in words.items() if word == "none (Pareto)"}
 
 
-def test_wins_and_losses_are_counted_after_correction(report):
-    table = report[1]["fair-wins"]
-    words = {row.label: row.cells[0].number for row in table.rows}
-    assert set(words) == {"nucleus", "min_p", "greedy"}
-    wins, ties, losses = (sum(int(word.split(" ")[0].split("/")[i]) for word in words.values()) for i in range(3))
-    unknown = sum(int(word.partition("?")[2] or 0) for word in words.values())
-    assert wins == losses
-    assert wins + ties + losses + unknown == 3 * 2
-    assert "four seeds" not in " ".join(table.list_notes("remark"))
-
-
 def test_wins_ties_losses_and_comparisons_without_a_test_are_counted_on_both_sides():
     tests = {("a", "b"): (-1.0, 0.01), ("a", "c"): (1.0, math.nan), ("b", "c"): (0.5, 0.5), ("c", "d"): (0.0, 0.01)}
     corrected = {("a", "b"): 0.04, ("b", "c"): 0.5, ("c", "d"): 0.04}
@@ -164,10 +152,7 @@ def test_the_setting_is_chosen_on_one_half_of_the_seeds(report):
     assert system.name == "min_p p=1"
     assert len(seeds) == SEEDS // 2
     assert value_of_mauve.pair == ("mauve", "mauve")
-    value = system.value("gen_ppl", "gen_ppl")
-    assert find_target(value, items) == 38.0
-    assert fair_comparison.is_gap(value)
-    assert find_target(system.value("mauve", "mauve"), items) is None
+    assert {row.label for row in report[1]["fair-wins"].rows} == set(SETTINGS)
 
 
 def test_curves_are_drawn_for_every_metric(report):

@@ -168,19 +168,6 @@ def test_a_dash_has_its_reason(tmp_path):
     assert made.marks()[cells["beam b=4"][0].note] in "abc"
 
 
-def test_the_ceiling_stands_in_the_human_row_and_says_so(tmp_path):
-    lines = [result("model", "mauve", {"mauve": 0.8}, family="two_sample", direction="higher"),
-             result("ceiling", "mauve", {"mauve": 0.96}, family="two_sample", direction="higher")]  # fmt: skip
-    write_run(tmp_path, "nucleus", 0, results=lines)
-    made = table(tmp_path)
-    cell = made.rows[0].cells[0]
-    assert cell.value == 0.96
-    assert "ceiling" in cell.note
-    assert "(n 500/500)" in cell.note
-    assert any("have different prompts" in line for line in made.list_notes("rule"))
-    assert not cell.best
-
-
 def test_different_signatures_in_one_column_are_refused_with_the_field(tmp_path):
     write(tmp_path, "greedy", {"m": 1.0}, options="|k:4")
     write(tmp_path, "nucleus", {"m": 2.0}, options="|k:5")
@@ -216,18 +203,14 @@ def test_a_human_value_is_in_the_column_of_its_number_of_texts(tmp_path):
                       "human, N=500": pytest.approx([math.nan, 5.0], nan_ok=True)}  # fmt: skip
 
 
-def test_runs_without_metrics_have_a_report(tmp_path):
-    write_run(tmp_path, "greedy", 0, results=[])
-    report = build_report([tmp_path], tmp_path / "out", layout=["full", "default"], figures=False)
-    assert report.tables == ()
-    assert (tmp_path / "out/report.html").is_file()
-
-
 def test_runs_of_which_no_value_could_be_computed_have_a_report_that_says_why(tmp_path):
     """The first step of a table against another model's texts has no side to compare with."""
+    write_run(tmp_path / "none", "greedy", 0, results=[])
+    report = build_report([tmp_path / "none"], tmp_path / "out", layout=["full", "default"], figures=False)
+    assert (report.tables, (tmp_path / "out/report.html").is_file()) == ((), True)
     name, notes = "knn_precision_recall", ["this task has no human text"]
-    write_run(tmp_path, "nucleus", 0, results=[result("model", name, {}, status="undefined", notes=notes)])
-    report = build_report([tmp_path], tmp_path / "out", layout="precision_recall", figures=False)
+    write_run(tmp_path / "no", "nucleus", 0, results=[result("model", name, {}, status="undefined", notes=notes)])
+    report = build_report([tmp_path / "no"], tmp_path / "out", layout="precision_recall", figures=False)
     assert report.tables == ()
     assert report.lines()[0] == "values     none: knn_precision_recall: this task has no human text"
 
@@ -418,6 +401,8 @@ def test_a_ceiling_of_as_many_texts_stands_in_its_cell_with_its_spread(tmp_path,
     assert "two disjoint sets of human text against each other (n 100/100)." in whole["note"]
     made = table(tmp_path, allow=("n",))
     assert any("have different prompts" in line for line in made.list_notes("rule")) == mentions_prompts
+    assert made.rows[0].cells[0].value == 0.9, "in the human row"
+    assert not made.rows[0].cells[0].best
     assert math.isnan(half["value"])
     assert half["note"].startswith("No human ceiling with as many texts as the systems (n 100/100).")
     assert "0.700 at n 50/50" in half["note"]
@@ -509,13 +494,6 @@ def test_the_target_has_the_unit_of_the_column(tmp_path, unit):
     assert all(len(cell.number.partition(".")[2]) == decimals for cell in table.iterate_cells() if cell.number != "–")
 
 
-def test_texts_that_may_not_end_before_their_last_token_have_exactly_so_many(tmp_path):
-    folder = write_run(tmp_path, "nucleus", 0)
-    axes = json.loads((folder / "record.json").read_text(encoding="utf-8"))["axes"]
-    change_record(folder, axes=axes | {"min_new_tokens": "max_new_tokens"})
-    assert group_into_lines(tmp_path)[0] == "Task docs; 500 examples; exactly 96 new tokens; seed 0."
-
-
 def test_archives_are_noted_under_the_tables_of_their_runs(tmp_path):
     write_run(tmp_path, "nucleus", 0, length=32)
     write_run(tmp_path / "imported/theirs", "nucleus", 0, length=64)
@@ -524,7 +502,16 @@ def test_archives_are_noted_under_the_tables_of_their_runs(tmp_path):
     assert "From archives, not computed here: theirs (1 of 1 runs)." in imported.about
 
 
-def test_many_values_and_commands_are_counted(tmp_path):
+def test_many_values_and_commands_are_counted_and_a_launched_job_says_what_the_user_set(tmp_path):
+    folder = write_run(tmp_path / "one", "nucleus", 0)
+    by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
+    axes = json.loads((folder / "record.json").read_text(encoding="utf-8"))["axes"]
+    exact = axes | {"min_new_tokens": "max_new_tokens"}  # no text may end before its last token
+    change_record(folder, overrides=["decoder=nucleus", "seed=0"], axes=exact)
+    first, _, command = group_into_lines(tmp_path / "one")
+    assert first == "Task docs; 500 examples; exactly 96 new tokens; seed 0."
+    assert command == "Command: openended decoder=nucleus seed=0"
+    tmp_path /= "many"
     for n in range(100, 800, 100):
         folder = write_run(tmp_path, "nucleus", 0, n=n, created=f"2026-02-01T10:20:{n // 100:02d}+00:00")
         by(folder, "/opt/openended/__main__.py", f"num_examples={n}")
@@ -550,28 +537,12 @@ def test_every_written_table_says_it_and_rebuilding_changes_no_byte(tmp_path):
         assert path.is_dir() or path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
 
 
-def test_a_job_that_a_launcher_started_says_what_the_user_set(tmp_path):
-    folder = write_run(tmp_path, "nucleus", 0)
-    by(folder, "/opt/site-packages/submitit/core/_submit.py", "/tmp/grids")
-    change_record(folder, overrides=["decoder=nucleus", "seed=0"])
-    assert group_into_lines(tmp_path)[-1] == "Command: openended decoder=nucleus seed=0"
-
-
 def folded(key, mean, seeds=1, decoder="greedy"):
     return SystemValue(
         system="model", metric="huse", key=key, mean=mean, sd=math.nan, seeds=seeds, signature="huse|v:1",
         direction="higher", title=key, reason="", note="", primary=key == "huse", family="human",
         axes={"decoder": decoder}, titles=("m", decoder), values={"0": mean}, sources=((0, None),),
     )  # fmt: skip
-
-
-def test_the_interval_is_that_of_the_value_the_signature_and_the_system():
-    value = folded("huse", 0.5)
-    ends = [folded("huse_low", 0.4), folded("huse_high", 0.7), folded("huse_low", 0.1, decoder="beam")]
-    assert value_tables.find_metric_interval(value, [value, *ends]) == (0.4, 0.7)
-    assert value_tables.find_metric_interval(value, [value, ends[0]]) is None
-    assert value_tables.find_metric_interval(replace(value, key="huse_q"), ends) is None
-    assert value_tables.find_metric_interval(replace(value, seeds=2), ends) is None
 
 
 def test_the_interval_over_seeds_is_students():
@@ -627,6 +598,8 @@ def test_tests_decide_then_intervals_then_the_printed_value():
     assert mark(CELLS, lambda cell, _: {0.1: 0.02, 0.5: 0.04}[cell["value"]]) == ("tests", {"a", "b", "c"})
     assert mark(CELLS, lambda cell, _: {0.1: 0.016, 0.5: 0.024}[cell["value"]]) == ("tests", {"c"})
     assert mark(CELLS, lambda *_: math.nan) == ("intervals", {"b", "c"})
+    one_untested = {0.1: 0.001, 0.5: math.nan}  # what cannot be tested is not separated
+    assert mark(CELLS, lambda cell, _: one_untested[cell["value"]]) == ("tests", {"b", "c"})
     assert mark({name: make_cell(cell["value"]) for name, cell in CELLS.items()}, lambda *_: math.nan) == (
         "printed",
         {"c"},
@@ -663,10 +636,6 @@ def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
     table = print_columns("t", "T", ["a", "b", "c"], [(column, values)], ranked=True, compare=lambda *_: 1e-9)
     assert [cell.best for cell in table.iterate_cells()] == [True, False, False]
     assert [cell.number for cell in table.iterate_cells()] == ["298.210", "298.160", "250.000"], "and differently"
-
-
-def test_a_cell_that_cannot_be_tested_is_not_separated():
-    assert mark(CELLS, lambda cell, _: {0.1: 0.001, 0.5: math.nan}[cell["value"]]) == ("tests", {"b", "c"})
 
 
 @pytest.mark.parametrize("model", ["naive:unigram", "damage:longer:30"])
