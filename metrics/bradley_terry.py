@@ -44,17 +44,15 @@ _LARGEST_CONDITION = 1e10  # of the information about abilities and effects
 def bradley_terry(wins: ArrayLike, *, players: Sequence[str] | None = None) -> Values:
     """Fit abilities by maximum likelihood.
 
-    Args:
-        wins: wins[i, j] = times i beat j, shape (n, n), n >= 2; a tie may count one half on both sides.
-        players: Names for messages, shape (n,).
+    Of wins[i, j], the times that i beat j, shape (n, n), n >= 2; a tie may count one half on both sides. `players` are
+    names for messages.
 
     Returns:
-        `scores` (mean 0, natural log) and their `std_errors`, shape (n,); `covariance`, of the scores, for the error of
-        a difference; `log_likelihood`.
+        `scores` (mean 0, natural log) and their `std_errors`, shape (n,); `covariance`, of the scores;
+        `log_likelihood`.
 
     Raises:
-        UndefinedMetric: If the comparison graph is disconnected or one-sided (some group never loses to, or never
-            beats, the rest): no finite scores exist (Ford 1957).
+        UndefinedMetric: If some group of players never loses to, or never beats, the rest.
     """
     matrix = np.array(wins, dtype=np.float64)
     n = len(matrix) if matrix.ndim else 0
@@ -99,10 +97,8 @@ def _require_connected(matrix: core.F64, names: Sequence[str]) -> None:
 def estimate_std_errors(fit: Values, wins: Wins, controls: Sequence[str] = ()) -> tuple[core.F64, str]:
     """Return the standard errors of the scores and how they were estimated: clustered by item, by rater, the larger.
 
-    Judgments of one item, and of one rater, are correlated, which the sandwich estimator allows for: the sum of the
-    squared influences of m clusters, times m / (m - 1).
-
-    Source: Liang & Zeger 1986, "Longitudinal data analysis using generalized linear models".
+    The sum of the squared influences of m clusters, times m / (m - 1): Liang & Zeger 1986, "Longitudinal data analysis
+    using generalized linear models".
     """
     if not wins.clusters:
         return fit.std_errors, "observed information"
@@ -118,8 +114,8 @@ def estimate_std_errors(fit: Values, wins: Wins, controls: Sequence[str] = ()) -
 def compute_influence(fit: Values, wins: Wins, cluster_of: core.I64, controls: Sequence[str] = ()) -> core.F64:
     """Return how far each cluster of comparisons moves the scores to first order, shape (clusters, players).
 
-    It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood. The effects
-    of controls follow the players.
+    It is C g, with C the covariance under independence and g the gradient of the cluster's log-likelihood; effects of
+    controls follow the players.
     """
     from scipy.sparse import csr_array
     from scipy.special import expit
@@ -131,12 +127,7 @@ def compute_influence(fit: Values, wins: Wins, cluster_of: core.I64, controls: S
 
 
 def fit_with_controls(wins: Wins, names: Sequence[str] = ()) -> Values:
-    """Fit abilities, and the `effects` of controls on the log odds with them, by Newton's method.
-
-    Raises:
-        UndefinedMetric: If a comparison lacks a control, if an effect cannot be told from the players' abilities, or if
-            the likelihood has no finite maximum.
-    """
+    """Fit abilities, and the `effects` of controls on the log odds with them, by Newton's method."""
     from scipy.special import expit, log_expit
 
     for name in names:

@@ -58,10 +58,7 @@ def read_levels_of_people(path: Path, *, pairs: bool, criterion: str) -> tuple[d
 def describe_agreement(rows: Sequence[Mapping[str, Any]], people: Path, scale: Sequence[float]) -> str:
     """Compare a judge's judgments with a file of people's; return the text of the column `calibration`.
 
-    Args:
-        rows: The judge's, as in a file of judgments.
-        people: A file of judgments.
-        scale: The ratings that can be given; of pairs none.
+    `scale` holds the ratings that can be given; of pairs none.
     """
     from sklearn.metrics import cohen_kappa_score
 

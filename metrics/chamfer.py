@@ -18,12 +18,9 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric
 
 
 def chamfer(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean distance of each text to the nearest other text of its prompt (Shaib et al. 2024).
+    """Compute the mean distance of each text to the nearest other text of its prompt, in [0, 2] (Shaib et al. 2024).
 
     Of embeddings of shape (n, d), no row all zero, and the prompt of each.
-
-    Returns:
-        The mean over prompts with at least two texts, in [0, 2]; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

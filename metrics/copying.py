@@ -43,9 +43,8 @@ class Distances:
 def auth_pct(*, human: Floats, model: Floats) -> float:
     """Compute the percentage, 0 to 100, of model texts that copy no human text (Alaa et al. 2022).
 
-    Args:
-        human: Embeddings of the training texts, shape (n_human, d); with fewer than two it raises `UndefinedMetric`.
-        model: Embeddings of model texts, shape (n_model, d), n_model >= 1.
+    Of embeddings of shape (n_human, d), the training texts, and (n_model, d); with fewer than two human texts it raises
+    `UndefinedMetric`.
     """
     human, model = check_sides(human=human, model=model, least=1)
     if len(human) < 2:
@@ -57,12 +56,7 @@ def auth_pct(*, human: Floats, model: Floats) -> float:
 def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, seed: int = 0) -> float:
     """Compute C_T: whether model texts are nearer to the training texts than test texts are (Meehan et al. 2020).
 
-    Args:
-        train: Embeddings of training texts, shape (n_train, d).
-        test: Embeddings of other texts of the same kind, shape (n_test, d).
-        model: Embeddings of model texts, shape (n_model, d).
-        cells: Number of k-means cells of the training texts.
-        seed: Of k-means.
+    Of embeddings of shape (n, d), with options of `Copying`.
 
     Returns:
         A weighted mean of z-scores; far below 0: copies. Between equal sets its standard deviation is about
@@ -77,7 +71,6 @@ def copying_z(*, train: Floats, test: Floats, model: Floats, cells: int = 3, see
 
 
 def _measure(rows: Floats, others: Floats, *, same_side: bool = False) -> F64:
-    """Return Euclidean distances; of a side to itself with infinity on the diagonal."""
     from scipy.spatial.distance import cdist
 
     table: F64 = cdist(np.asarray(rows, dtype=np.float64), np.asarray(others, dtype=np.float64))

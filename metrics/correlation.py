@@ -27,13 +27,7 @@ _BLOCK = 1_000_000  # numbers in one block of orders
 
 @check_arguments
 def rank_correlation(x: ArrayLike, y: ArrayLike, *, method: Method = "spearman") -> float:
-    """Spearman's rho or Kendall's tau-b; NaN where one side is constant.
-
-    Args:
-        x: One value per system, shape (n,), n >= 2, finite.
-        y: The same systems, shape (n,).
-        method: `spearman` (Pearson correlation of mid-ranks) or `kendall` (tau-b).
-    """
+    """Spearman's rho (of mid-ranks) or Kendall's tau-b of finite values of systems; NaN where a side is constant."""
     scores = []
     for name, values in (("x", x), ("y", y)):
         rows = np.asarray(values, dtype=np.float64)
@@ -50,24 +44,15 @@ def correlate(
     x: ArrayLike, y: ArrayLike, *, method: Method = "spearman", permutations: int = 100_000, draws: int = 2000,
     level: float = 0.95, seed: int = 0,
 ) -> Values:  # fmt: skip
-    """Rank correlation with a permutation p-value and a bootstrap interval.
+    """Rank correlation of two values of each system, with a permutation p-value and a bootstrap interval.
 
-    Systems where either value is NaN (a metric that is undefined there) are left out and not counted in `n`.
-
-    Args:
-        x: One value per system, shape (n,).
-        y: The same systems, shape (n,).
-        method: `spearman` or `kendall`.
-        permutations: Random orders where there are more than 9 systems; below, all orders are used.
-        draws: Bootstrap resamples of systems; those in which a side is constant have no correlation and are passed
-            over. 0: no interval.
-        level: Width of the interval.
-        seed: Of the random orders and resamples.
+    Systems where either value is NaN are left out. Up to 9 systems all orders are used, else `permutations` random
+    ones.
+    `draws` resamples of systems make the interval; those in which a side is constant are passed over.
 
     Returns:
         `value` in [−1, 1], NaN where one side is constant or fewer than 3 systems have both values; the two-sided
-        `p_value` and whether it is `exact`, over all orders; the interval from `low` to `high`; `n`, systems with both
-        values.
+        `p_value` and whether it is `exact`, over all orders; the interval from `low` to `high`; `n`, systems with both.
     """
     left, right = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
@@ -91,10 +76,7 @@ def correlate(
 
 
 def _to_scores(rows: F64, method: Method) -> F64:
-    """Turn rows of values (m, n) into scores whose cosine is the correlation.
-
-    Spearman: centered mid-ranks (m, n); Kendall: signs of all differences (m, n, n).
-    """
+    """Turn rows of values (m, n) into scores whose cosine is the correlation."""
     if method == "kendall":
         return np.sign(rows[:, :, None] - rows[:, None, :])
     from scipy.stats import rankdata
@@ -140,9 +122,9 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
 
 @check_arguments
 def correlation_matrix(metrics: Mapping[str, Sequence[float]], *, method: Method = "spearman") -> F64:
-    """Correlate every metric with every other (Le Bronnec et al. 2024, Fig. 7), shape (metrics, metrics).
+    """Correlate every metric with every other over the systems where both have a value, shape (metrics, metrics).
 
-    Each cell uses the systems where both metrics have a value; NaN with fewer than 3 of them or a constant side.
+    NaN with fewer than 3 of them or a constant side (Le Bronnec et al. 2024, Fig. 7).
     """
     columns = [np.asarray(values, dtype=np.float64) for values in metrics.values()]
     out = np.full((len(columns), len(columns)), np.nan)

@@ -32,9 +32,9 @@ def discriminator_accuracy(
 ) -> Values:  # fmt: skip
     """Compute the held-out accuracy (Pillutla et al. 2021, appendix C).
 
-    Of embeddings of shape (n_human, d) and (n_model, d). `human_groups` and `model_groups` are the prompt of each row,
-    both or neither; without them row i of both sides is of prompt i. The other arguments are options of
-    `DiscriminatorAccuracy`.
+    Of embeddings of shape (n_human, d) and (n_model, d). `human_groups` and `model_groups` are the prompt of each
+    row, both
+    or neither; without them row i of both sides is of prompt i.
 
     Returns:
         `accuracy`, balanced, in [0, 1]; `inverse_penalty`, the chosen C; `n_test`, held-out texts of both sides.
@@ -56,7 +56,6 @@ class ClassifierPredictions:
 
     @property
     def accuracy(self) -> float:
-        """Mean of the accuracies of both sides."""
         return float(np.mean([correct.mean() for _, correct in self.sides]))
 
     @property

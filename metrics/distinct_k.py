@@ -46,13 +46,7 @@ PATIENCE = 0.8  # of `utility_k`: the probability of reading on after an answer 
 
 
 def distinct_k(classes: Sequence[Hashable], ids: Sequence[str]) -> float:
-    """Compute the mean number of classes of a prompt (Zhang et al. 2025).
-
-    Of the class of each text (the text itself for `exact`) and its prompt; classes of two prompts never meet.
-
-    Returns:
-        The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
-    """
+    """Compute the mean number of classes of a prompt, of the class and prompt of each text (Zhang et al. 2025)."""
     prompts = families.prompts_of(ids)
     return float(_count_first(_number(classes)[prompts.rows], prompts).mean())
 

@@ -18,12 +18,7 @@ from openended.metrics.families import FeatureSpaceMetric, PermutationMetric, ma
 
 
 def energy_distance(*, human: Floats, model: Floats) -> float:
-    """Compute the energy distance of two sets of vectors, from 0 up (Székely and Rizzo 2013).
-
-    Args:
-        human: Vectors of human texts, shape (n_human, d); without any it raises `UndefinedMetric`.
-        model: Vectors of model texts, shape (n_model, d).
-    """
+    """Compute the energy distance of two sets of vectors, shape (n, d), n >= 1, from 0 up (Székely and Rizzo 2013)."""
     human, model = check_sides(human=human, model=model, least=1)
     return float(_compute_energies(_compute_distances(human, model), *mark_sides(len(human), len(model)))[0])
 

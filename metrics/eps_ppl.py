@@ -18,12 +18,9 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 
 
 def eps_ppl(gold_prob: ArrayLike, *, vocab_size: int, eps: float) -> float:
-    """Perplexity with a floor, from about 1 up (Martins et al. 2020).
+    """Perplexity with a floor from Q of the true tokens, shape (n,), from about 1 up (Martins et al. 2020).
 
-    Args:
-        gold_prob: Q of the true tokens, shape (n,).
-        vocab_size: V, size of the logits.
-        eps: The floor, >= 0; if it is 0 and Q is zero on a true token, it raises `UndefinedMetric`.
+    `vocab_size` is the size of the logits. If `eps` is 0 and Q is zero on a true token, it raises `UndefinedMetric`.
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob, vocab_size, eps).mean()))

@@ -29,16 +29,10 @@ Prepared = tuple[SideSpectra, SideSpectra]
 
 
 def face(*, human_nll: Losses, model_nll: Losses, standardize: bool = False) -> Values:
-    """Compare the mean spectra of token losses (Yang et al. 2023).
-
-    Args:
-        human_nll: One row per human text: -log p of each scored token; without two in a text it raises
-            `UndefinedMetric`.
-        model_nll: The same of model texts.
-        standardize: Whether each text is shifted and scaled to mean 0 and standard deviation 1 first.
+    """Compare the mean spectra of token losses: -log p of each scored token, one row per text (Yang et al. 2023).
 
     Returns:
-        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`.
+        `so`, `pearson`, `spearman`, `emd`, `kl` and `js`; if no text of a side has two tokens, `UndefinedMetric`.
     """
     sides = [_compute_spectra(rows, standardize=standardize)[0] for rows in (human_nll, model_nll)]
     return _compare(*(_average_spectra(spectra) for spectra in sides))

@@ -21,13 +21,7 @@ from openended.metrics.families import PermutationMetric, mark_sides
 def gradient_moment(*, human: Floats, model: Floats) -> float:
     """Compute the unbiased squared distance of two mean gradients (Hoogeboom et al. 2026, eq. 13, without its bias).
 
-    Args:
-        human: Gradients (or sketches) of the losses of human texts, shape (n_human, d); with fewer than two it raises
-            `UndefinedMetric`.
-        model: The same of model texts, shape (n_model, d), n_model >= 2.
-
-    Returns:
-        The estimate; below 0 as often as above for texts of one source.
+    Of gradients (or sketches), shape (n, d); with fewer than two on a side it raises `UndefinedMetric`.
     """
     human, model = check_sides(human=human, model=model)
     rows = np.concatenate([human, model]).astype(np.float64)

@@ -15,7 +15,7 @@ Ties are exact.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -36,20 +36,6 @@ CountPoints = Callable[[F64], tuple[I64, I64]]
 TIE = 1e-9  # distances within this of each other are equal (features have standard deviation 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """How the discriminator decides; defaults as in the released code (see `openended.metrics.huse`)."""
-
-    k: int = 16
-    """Neighbors before ties are added."""
-    ties: Ties = "include"
-    """`include`: every point tied with the k-th votes too. `exclude`: exactly k votes; the points tied at the cut share
-    the remaining votes equally, so that the order of the rows does not matter."""
-    vote_tie: VoteTie = "human"
-    log_prob_floor: float | None = -1000.0
-    """Nats that replace −inf; none: −inf leaves HUSE undefined."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HusePoints:
     """Texts in the plane of HUSE."""
@@ -60,7 +46,7 @@ class HusePoints:
     spread: F64  # population standard deviations, positive, shape (2,)
 
     @classmethod
-    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: Rule) -> Self:
+    def build(cls, judgments: F64, log_probs: F64, lengths: F64, is_model: NDArray[np.bool_], rule: "Huse") -> Self:
         """Build the points; undefined where a text has probability zero without a floor, or a column has no spread."""
         zero = np.isneginf(log_probs)
         if zero.any():
@@ -80,11 +66,10 @@ class HusePoints:
                 raise UndefinedMetric(f"all {len(values)} texts have the same {name}; it cannot be scaled")
         return cls(raw, is_model, mean, spread)
 
-    def errors(self, rule: Rule, copies: I64 | None = None) -> tuple[F64, F64]:
+    def errors(self, rule: "Huse", copies: I64 | None = None) -> tuple[F64, F64]:
         """Return the leave-one-out error per text on both features and on ratings only, each of shape (n,).
 
-        An error is 0, 1, or 1/2 for a vote tie under `half`. `copies` says how often each row occurs in a bootstrap
-        draw, shape (n,); a row never votes for its own copies.
+        An error is 0, 1, or 1/2 for a vote tie under `half`; a row never votes for its own copies in a bootstrap draw.
         """
         both = (self.raw - self.mean) / self.spread
         columns = []
@@ -97,15 +82,16 @@ class HusePoints:
             columns.append(errors)
         return columns[0], columns[1]
 
-    def margins_at(self, raw: F64, rule: Rule) -> I64:
+    def margins_at(self, raw: F64, rule: "Huse") -> I64:
         """Return votes for `model` less votes for `human` at points of the plane, shape (m, 2) → (m,)."""
         points, queries = ((rows - self.mean) / self.spread for rows in (self.raw, raw))
         return _compute_margins(points, self.is_model, min(rule.k, len(points)), rule.ties, queries=queries)
 
 
-def compute_huse(errors: F64) -> float:
-    """Return twice the mean error: HUSE of the errors on both features, HUSE-Q of those on ratings."""
-    return 2.0 * float(errors.mean())
+def summarize_errors(errors: F64, errors_q: F64) -> dict[str, float]:
+    """Return HUSE and HUSE-Q, twice the mean errors on both features and on ratings, and HUSE-D."""
+    value, quality = 2.0 * float(errors.mean()), 2.0 * float(errors_q.mean())
+    return {"huse": value, "huse_q": quality, "huse_d": 1.0 + value - quality}
 
 
 def _compute_margins(
@@ -189,12 +175,10 @@ def huse(
     labels = marks.astype(np.bool_)
     if labels.all() or not labels.any():
         raise ValueError(f"expected human and model texts, got {(~labels).sum()} human and {labels.sum()} model")
-    rule = Rule(k=k, ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
+    rule = Huse(k=int(k), ties=ties, vote_tie=vote_tie, log_prob_floor=log_prob_floor)
     own_copies = None if copies is None else np.asarray(copies, dtype=np.int64)
     errors, errors_q = HusePoints.build(**columns, is_model=labels, rule=rule).errors(rule, own_copies)
-    value, quality = compute_huse(errors), compute_huse(errors_q)
-    huse_d = 1.0 + value - quality
-    return Values(huse=value, huse_q=quality, huse_d=huse_d, errors=errors, errors_q=errors_q)
+    return Values(**summarize_errors(errors, errors_q), errors=errors, errors_q=errors_q)
 
 
 # Ratings joined to a run's examples.
@@ -285,32 +269,28 @@ class Curve:
     high: F64
 
 
-def subsample_huse(rated: PairRatings, rule: Rule, subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
-    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,); NaN without a value.
-
-    Of many examples only the first subsets are used, at least 25.
-    """
+def subsample_huse(rated: PairRatings, rule: "Huse", subsets: NDArray[np.bool_]) -> Mapping[str, F64]:
+    """Compute HUSE, HUSE-Q and HUSE-D of subsets of the examples, shape (subsets, n) → (subsets,)."""
     columns = rated.columns()
     most = max(25, _MOST_TEXTS // (2 * max(int(subsets[0].sum()), 1)))
-    pairs = np.array([_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]])
-    return {"huse": pairs[:, 0], "huse_q": pairs[:, 1], "huse_d": 1.0 + pairs[:, 0] - pairs[:, 1]}
+    scores = [_score(columns, np.flatnonzero(subset), rule) for subset in subsets[:most]]
+    return {name: np.array([of[name] for of in scores]) for name in scores[0]}
 
 
-def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: Rule) -> F64:
-    """HUSE and HUSE-Q of examples drawn with or without replacement; NaN where they have no value."""
+def _score(columns: Mapping[str, Any], picked: NDArray[np.int64], rule: "Huse") -> dict[str, float]:
+    """Score examples drawn with or without replacement; NaN where they have no value."""
     n = len(columns["judgments"]) // 2
     rows = np.concatenate([picked, picked + n])
     copies = np.bincount(picked, minlength=n)[np.concatenate([picked, picked])]
     resampled = {name: column[rows] for name, column in columns.items()}
     try:
-        errors = HusePoints.build(**resampled, rule=rule).errors(rule, copies)
+        return summarize_errors(*HusePoints.build(**resampled, rule=rule).errors(rule, copies))
     except UndefinedMetric:
-        return np.full(2, np.nan)
-    return np.array([compute_huse(error) for error in errors], dtype=np.float64)
+        return dict.fromkeys(("huse", "huse_q", "huse_d"), np.nan)
 
 
 def draw_curve(
-    rated: PairRatings, rule: Rule, *, of_raters: bool, sizes: Sequence[int], draws: int = 20,
+    rated: PairRatings, rule: "Huse", *, of_raters: bool, sizes: Sequence[int], draws: int = 20,
     level: float = 0.9, seed: int = 0,
 ) -> Curve:  # fmt: skip
     """HUSE against the number of ratings per text, or of examples, drawn without replacement (HUSE Fig. 5).
@@ -322,11 +302,12 @@ def draw_curve(
     def score(size: int, draw: int) -> list[float]:
         rng = core.make_random_stream(seed, "huse-raters" if of_raters else "huse-examples", size, draw)
         if not of_raters:
-            pair = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
-            return [*pair, pair[0]]
+            scores = _score(columns, rng.choice(rated.n, size=size, replace=False), rule)
+            return [scores["huse"], scores["huse_q"], scores["huse"]]
         replicates = columns | {"judgments": _subsample_means(rated.ratings, size, rng)}
         plain = _score(replicates, np.arange(rated.n), rule)
-        return [*plain, _score(replicates, rng.integers(rated.n, size=rated.n), rule)[0]]
+        again = _score(replicates, rng.integers(rated.n, size=rated.n), rule)
+        return [plain["huse"], plain["huse_q"], again["huse"]]
 
     rows = []
     for size in sizes:
@@ -410,10 +391,6 @@ class Huse(core.JudgmentMetric):
     def list_ids(self, judged: Judgments) -> tuple[list[str], list[str]]:
         return [*judged.rows_of(HUMAN)], [*judged.rows_of(judged.model_system(self.system))]
 
-    @property
-    def rule(self) -> Rule:
-        return Rule(k=self.k, ties=self.ties, vote_tie=self.vote_tie, log_prob_floor=self.log_prob_floor)
-
     def prepare(self, features: Features) -> PairRatings:
         """Pair ratings by example id and give every text its log-probability and length."""
         judged = features.model[RATINGS]
@@ -465,9 +442,8 @@ class Huse(core.JudgmentMetric):
 
     def evaluate(self, features: Features, prepared: PairRatings) -> core.MetricResult:
         judged, rated = features.model[RATINGS], prepared
-        scores = huse(**rated.columns(), **asdict(self.rule))
-        values = {"huse": scores.huse, "huse_q": scores.huse_q, "huse_d": scores.huse_d}
-        values["agreement"] = files.agreement(rated.ratings)
+        errors, errors_q = HusePoints.build(**rated.columns(), rule=self).errors(self)
+        values = {**summarize_errors(errors, errors_q), "agreement": files.agreement(rated.ratings)}
         features, notes = files.add_raters_fact(features, judged.raters, judged.calibration)
         notes += rated.notes
         if judged.empty:
@@ -476,8 +452,8 @@ class Huse(core.JudgmentMetric):
             notes.append(f"{rated.n} examples with both texts rated; the paper uses 100")
         return self.result(
             features, "huse", values, notes=notes,
-            per_example=rated.align_errors(scores.errors, scores.errors_q, features.model.ids),
-            arrays=rated.arrays() | {"errors": scores.errors, "errors_q": scores.errors_q},
+            per_example=rated.align_errors(errors, errors_q, features.model.ids),
+            arrays=rated.arrays() | {"errors": errors, "errors_q": errors_q},
             unranked=("huse", "huse_d") if np.isneginf(rated.log_probs[: rated.n]).any() else (),
         )  # fmt: skip
 
@@ -488,4 +464,4 @@ class Huse(core.JudgmentMetric):
 
     def score(self, prepared: PairRatings, human: core.Weights, model: core.Weights, /) -> Mapping[str, F64]:
         """Score subsets of the examples: a bootstrap's copies would crowd the neighbors and move the value."""
-        return subsample_huse(prepared, self.rule, model > 0)
+        return subsample_huse(prepared, self, model > 0)

@@ -21,12 +21,7 @@ Base = Literal["e", "2"]
 
 @check_arguments
 def jensen_shannon(gold_prob: ArrayLike, *, base: Base = "e") -> float:
-    """Mean divergence from the one-hot of the true token, in [0, log 2] (Martins et al. 2020).
-
-    Args:
-        gold_prob: Q of the true tokens, shape (n,); without any it raises `UndefinedMetric`.
-        base: Of the logarithm: `e` gives nats, `2` bits.
-    """
+    """Mean divergence of Q of the true tokens, shape (n,), in [0, log 2] nats or [0, 1] bits (Martins et al. 2020)."""
     return float(_compute_by_token(gold_prob, base).mean())
 
 

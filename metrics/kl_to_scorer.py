@@ -27,13 +27,12 @@ def kl_per_token(
 ) -> float:
     """Estimate the divergence of the law of texts from the scorer, per scored token (Pynadath, Shi and Zhang 2026).
 
-    Args:
-        token_nll: One row per text: -log p of each token under the scorer, nats.
-        log_prob: Log-probability of each text under the distribution that it was drawn from, nats, shape (n,).
+    From -log p of each token under the scorer, nats, one row per text, and the log-probability of each text under the
+    distribution that it was drawn from, nats, shape (n,).
 
     Returns:
-        Nats per token; an estimate of a number that is not negative, so it can be a little below 0. If a text has no
-        log-probability, or no token is scored, it raises `UndefinedMetric`.
+        Nats per token; it can be a little below 0. If a text has no log-probability, or no token is scored, it raises
+        `UndefinedMetric`.
     """
     rows = token_nll if isinstance(token_nll, Ragged) else Ragged.from_rows(token_nll, np.float64)
     total = _compute_divergences(rows, np.asarray(log_prob, dtype=np.float64))

@@ -124,9 +124,5 @@ class KnnPrecisionRecall(TwoSample):
         return self.result(features, "precision", values, notes=notes, arrays=missed, per_example=rows)
 
     def score(self, prepared: Points, human: Weights, model: Weights, /) -> Mapping[str, F64]:
-        """Recompute the radii in subsets: of three fifths of the prompts, since a removed text enlarges the balls.
-
-        Few removed texts would spread the values too far, and the covariance of two halves misses what only two near
-        texts of one half make together.
-        """
+        """Recompute the radii in subsets: few removed texts would spread the values too far."""
         return neighbors.resample_knn(*prepared, human > 0, model > 0, k=self.k, closed=self.closed)

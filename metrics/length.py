@@ -21,14 +21,7 @@ from openended.metrics.families import CountMetric
 
 
 def length_statistics(sequences: object) -> dict[str, float]:
-    """Mean (Su et al. 2022), standard deviation (divisor n) and median of the number of tokens.
-
-    Args:
-        sequences: Texts as lists of token ids or strings; without any it raises `UndefinedMetric`.
-
-    Returns:
-        `length`, `length_sd`, `length_median`, in tokens.
-    """
+    """Mean `length` (Su et al. 2022), `length_sd` (divisor n) and `length_median` of texts, in tokens."""
     lengths = pack_rows(sequences).lengths  # type: ignore[arg-type]
     if not len(lengths):
         raise UndefinedMetric("there are no texts")

@@ -24,11 +24,7 @@ RATINGS = Need("judgments", by="file")
 
 
 def mean_ratings(ratings: ArrayLike) -> F64:
-    """Return the mean over the raters of each text, shape (texts,).
-
-    Args:
-        ratings: Shape (texts, raters), NaN where a rater did not rate; each text has a rating.
-    """
+    """Return the mean over the raters of each text, from (texts, raters), NaN where a rater did not rate."""
     table = np.asarray(ratings, dtype=np.float64)
     if table.ndim != 2 or np.isnan(table).all(axis=1).any():
         raise ValueError(f"ratings: expected texts × raters with a rating of each text, got shape {table.shape}")

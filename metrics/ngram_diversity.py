@@ -21,13 +21,9 @@ def ngram_diversity(
     sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *,
     orders: Sequence[int] = (1, 2, 3, 4),
 ) -> float:  # fmt: skip
-    """Compute the n-gram diversity of the texts of one prompt (Shaib et al. 2024).
+    """Compute the n-gram diversity of the texts of one prompt, above 0 and at most the number of orders.
 
-    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
-
-    Returns:
-        The mean over prompts with at least two texts, above 0 and at most the number of orders; without such a prompt,
-        or if the texts of one are all empty, it raises `UndefinedMetric`.
+    If the texts of a prompt are all empty it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), orders).mean())
 

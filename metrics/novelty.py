@@ -31,11 +31,6 @@ def n_novelty(
 ) -> dict[int, float]:
     """Compute the share of n-grams that a corpus does not contain, for each order (Merrill et al. 2024).
 
-    Args:
-        sequences: Generated texts, as lists of token ids or strings, or as one string each.
-        corpus: Texts in the same form.
-        orders: The n-gram lengths n.
-
     Returns:
         Order → share in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
     """

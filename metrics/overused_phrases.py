@@ -47,11 +47,7 @@ def find_overused_phrases(
 ) -> list[tuple[str, float]]:
     """List the phrases that the model uses three times or more with z-scores, the worst first (Monroe et al. 2008).
 
-    Args:
-        human: Human texts.
-        model: Model texts; if a side has no phrase it raises `UndefinedMetric`.
-        order: Words of a phrase.
-        prior: Number of phrases that the prior counts for.
+    `order`: words of a phrase. If a side has no phrase it raises `UndefinedMetric`.
     """
     counts = _count_phrases(human, model, order)
     z = _score(counts, prior)[0][0]
@@ -85,10 +81,7 @@ def _count_phrases(human: Sequence[str], model: Sequence[str], order: int) -> Ph
 def _score(
     counts: PhraseCounts, prior: float, human_weights: F64 | None = None, model_weights: F64 | None = None
 ) -> tuple[F64, F64]:
-    """Return the z-score of each phrase, shape (draws, phrases), and the share of overused phrases, shape (draws,).
-
-    The weights of the texts in each draw have the shape (draws, texts); None: all texts, in one draw.
-    """
+    """Return the z-score of each phrase, shape (draws, phrases), and the share of overused phrases, shape (draws,)."""
     human, human_total = _sum_texts(counts.human, counts.human_total, human_weights)
     model, model_total = _sum_texts(counts.model, counts.model_total, model_weights)
     a = np.maximum(prior * (human + model) / (human_total + model_total), 1e-12)

@@ -17,10 +17,9 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 
 
 def ppl(gold_prob: ArrayLike) -> float:
-    """Perplexity from the probabilities of the true tokens, from 1 up (Holtzman et al. 2020, section 5.1).
+    """Perplexity from Q of the true tokens, shape (n,), from 1 up (Holtzman et al. 2020, section 5.1).
 
-    Args:
-        gold_prob: Q of the true tokens, shape (n,); without any, or if one is zero, it raises `UndefinedMetric`.
+    Without any, or if one is zero, it raises `UndefinedMetric`.
     """
     with np.errstate(over="ignore"):
         return float(np.exp(_compute_nll(gold_prob).mean()))

@@ -19,12 +19,7 @@ from openended.metrics.families import CellCounts, Clusterings, Quantized, Value
 
 @check_arguments
 def precision_recall_curve(*, human_hist: F64, model_hist: F64, num_angles: int = 1001) -> Values:
-    """Compute the curve from two histograms over the same cells.
-
-    Args:
-        human_hist: Shares or counts per cell, shape (k,), not negative, not all zero.
-        model_hist: The same for the model side.
-        num_angles: Points of the curve, at least 3.
+    """Compute the curve from shares or counts of both sides over the same cells, shape (k,).
 
     Returns:
         `precision` (rises) and `recall` (falls) along the angles; `f8` and `f1_8`, the largest F-beta (Sajjadi et al.

@@ -20,13 +20,7 @@ from openended.metrics.self_bleu import bleu_by_text
 def prompt_self_bleu(
     sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str], *, order: int = 4
 ) -> float:
-    """Compute the mean BLEU of each text against the others of its prompt (Zhu et al. 2018).
-
-    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
-
-    Returns:
-        The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.
-    """
+    """Compute the mean BLEU of each text against the others of its prompt, in [0, 1] (Zhu et al. 2018)."""
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids), order).mean())
 
 

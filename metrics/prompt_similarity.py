@@ -20,13 +20,9 @@ from openended.metrics.families import PromptGroups, prompts_of
 
 
 def prompt_similarity(embeddings: Floats, ids: Sequence[str], *, threshold: float = 0.8) -> dict[str, float]:
-    """Compute the similarity of the texts of one prompt (Jiang et al. 2025).
+    """Compute `prompt_similarity` and `similar_share`, means over prompts, and `other_prompts` (Jiang et al. 2025).
 
     Of embeddings of shape (n, d), no row all zero, and the prompt of each.
-
-    Returns:
-        `prompt_similarity` and `similar_share`, means over prompts with at least two texts (without one it raises
-        `UndefinedMetric`), and `other_prompts`, NaN if there is only one prompt.
     """
     prompts = prompts_of(ids)
     means = {name: float(v.mean()) for name, v in _compute_by_prompt(embeddings, prompts, threshold).items()}

@@ -15,12 +15,9 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesMetric
 
 
 def prompt_vendi(embeddings: Floats, ids: Sequence[str]) -> float:
-    """Compute the mean Vendi score of the texts of one prompt (Friedman and Dieng 2023).
+    """Compute the mean Vendi score of the texts of one prompt, at least 1 (Friedman and Dieng 2023).
 
     Of embeddings of shape (n, d), no row all zero, and the prompt of each.
-
-    Returns:
-        The mean over prompts with at least two texts, at least 1; without such a prompt it raises `UndefinedMetric`.
     """
     return float(_compute_by_prompt(embeddings, prompts_of(ids)).mean())
 

@@ -37,14 +37,7 @@ def rank_histogram_divergence(
 ) -> float:
     """Compute the divergence of the model's histogram of token ranks from the human one, from 0 up (Rényi: nats).
 
-    Args:
-        human_ranks: Ranks of the tokens of human texts under the scorer, from 1; flat or one row per text.
-        model_ranks: The same of model texts.
-        divergence: `chi2` or `renyi`.
-        order: Of the Rényi divergence.
-
-    Returns:
-        The divergence; if a side has no token it raises `UndefinedMetric`.
+    Of ranks under the scorer, from 1, flat or one row per text; if a side has no token it raises `UndefinedMetric`.
     """
     histograms = []
     for ranks in (human_ranks, model_ranks):

@@ -42,12 +42,9 @@ _LONG_PHRASE = 3
 
 @check_arguments
 def loop_rate(sequences: Sequences, *, max_phrase: int = 500, loop: Loop = "released") -> float:
-    """Share of texts that end in a repeated phrase (Holtzman et al. 2020, released code).
+    """Share of texts, end token stripped, that end in a repeated phrase (Holtzman et al. 2020, released code).
 
-    Of texts as lists of token ids or strings, end token stripped, with options of `Repetition`.
-
-    Returns:
-        A fraction in [0, 1]; an empty text is no loop. Without texts it raises `UndefinedMetric`.
+    An empty text is no loop. Without texts it raises `UndefinedMetric`.
     """
     index = index_of(sequences)
     if not len(index):
@@ -61,11 +58,8 @@ def seq_rep_n(
 ) -> dict[int, float]:
     """Share of n-grams that were already seen in the same text (Welleck et al. 2020, section 5).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        orders: The n-gram lengths n.
-        average: `texts`: mean over texts that have an n-gram; `pooled`: repeats summed over texts over all n-grams;
-            `simctg`: pooled without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
+    `texts`: mean over texts that have an n-gram; `pooled`: repeats summed over texts over all n-grams; `simctg`: pooled
+    without the last n-gram of each text, rounded to 4 decimals (Su et al. 2022).
 
     Returns:
         Order → fraction in [0, 1]; NaN for an order that is longer than every text, `UndefinedMetric` if all are.
@@ -79,13 +73,8 @@ def seq_rep_n(
 def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
     """Product over n = 2, 3, 4 of one minus the pooled share of repeated n-grams (Su et al. 2022, section 4.1).
 
-    Args:
-        sequences: Texts as lists of token ids or strings.
-        simctg: Drop the last n-gram of each text and round each share as the published tables do.
-
-    Returns:
-        A fraction in [0, 1]; 1 means that no text repeats an n-gram. If every text is shorter than 4 tokens (`simctg`:
-        5) it raises `UndefinedMetric`.
+    In [0, 1]; 1 means that no text repeats an n-gram. If every text is shorter than 4 tokens (`simctg`: 5) it raises
+    `UndefinedMetric`.
     """
     rep = seq_rep_n(sequences, orders=_DIVERSITY_ORDERS, average="simctg" if simctg else "pooled")
     value = float(np.prod([1.0 - rep[order] for order in _DIVERSITY_ORDERS]))
@@ -95,12 +84,7 @@ def diversity(sequences: Sequences, *, simctg: bool = False) -> float:
 
 
 def self_repetition(sequences: Sequences, *, order: int = 4) -> float:
-    """Mean over texts of log(1 + number of (n-gram, other text) pairs that share an n-gram; Salkar et al. 2022).
-
-    Returns:
-        A value from 0 up, in nats; 0 means that no two texts share an n-gram. Without texts it raises
-        `UndefinedMetric`.
-    """
+    """Mean over texts of log(1 + number of (n-gram, other text) pairs that share it), nats (Salkar et al. 2022)."""
     index = index_of(sequences)
     if not len(index):
         raise UndefinedMetric("there are no texts")

@@ -20,13 +20,7 @@ from openended.metrics.families import PromptGroups, PromptValues, SamplesTextMe
 
 
 def rouge_l(sequences: Sequence[Sequence[int]] | Sequence[str] | Ragged, ids: Sequence[str]) -> float:
-    """Compute the mean ROUGE-L F of the pairs of texts of one prompt (Lin 2004; Shaib et al. 2024).
-
-    Of texts as lists of token ids, or as strings that are split at white space, and the prompt of each.
-
-    Returns:
-        The mean over prompts with at least two texts, in [0, 1]; without such a prompt it raises `UndefinedMetric`.
-    """
+    """Compute the mean ROUGE-L F of the pairs of texts of one prompt, in [0, 1] (Lin 2004; Shaib et al. 2024)."""
     return float(_compute_by_prompt(pack_rows(sequences), prompts_of(ids)).mean())
 
 

@@ -34,7 +34,7 @@ def self_bleu(
 ) -> dict[int, float]:  # fmt: skip
     """Mean BLEU of texts against the other texts (Zhu et al. 2018; NLTK `sentence_bleu` with smoothing method1).
 
-    Of texts as lists of token ids or strings, with options of `SelfBleu`; BLEU-n weighs the orders 1 to n equally.
+    BLEU-n weighs the orders 1 to n equally.
 
     Returns:
         Order → value in [0, 1]; with fewer than two texts it raises `UndefinedMetric`.

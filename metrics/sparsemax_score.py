@@ -20,9 +20,7 @@ from openended.metrics.families import PositionValues, TeacherForced, probabilit
 def sparsemax_score(gold_prob: ArrayLike, sum_sq: ArrayLike) -> float:
     """Mean sparsemax score, in [0, 1] (Martins et al. 2020).
 
-    Args:
-        gold_prob: Q of the true tokens, shape (n,); without any it raises `UndefinedMetric`.
-        sum_sq: Sums over the vocabulary of Q squared, shape (n,).
+    Of Q of the true tokens and of the sums over the vocabulary of Q squared, shape (n,).
     """
     return float(_compute_by_token(gold_prob, sum_sq).mean())
 

@@ -33,16 +33,11 @@ class _Means:
 
 
 def system_similarity(first: Floats, second: Floats, *, first_ids: Sequence[str], second_ids: Sequence[str]) -> float:
-    """Compute the mean cosine of two systems' texts for the same prompt (Jiang et al. 2025).
+    """Compute the mean cosine of two systems' texts for the same prompt, in [-1, 1] (Jiang et al. 2025).
 
-    Args:
-        first: Shape (n, d), no row all zero.
-        second: Shape (m, d).
-        first_ids: The prompt of each row of `first`, shape (n,).
-        second_ids: The prompt of each row of `second`, shape (m,).
-
-    Returns:
-        The mean over common prompts, in [-1, 1]. Without one it raises `UndefinedMetric`.
+    Of embeddings of shape (n, d) and (m, d), no row all zero, and the prompt of each row; without a common prompt
+    it raises
+    `UndefinedMetric`.
     """
     values = _compute_by_prompt(_compute_means(first, first_ids), _compute_means(second, second_ids))[1]
     if not len(values):

@@ -27,13 +27,10 @@ _BINS_PER_E = 15  # Pillutla et al. 2021, released code
 
 @check_arguments
 def zipf_coefficient(sequences: Sequences, *, definition: Definition = "degen", max_rank: int = 5000) -> float:
-    """Minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2).
+    """Minus the slope of log frequency on log rank (Holtzman et al. 2020, section 5.2), with options of `Zipf`.
 
-    Of texts as lists of token ids or strings, with options of `Zipf`.
-
-    Returns:
-        The coefficient, about 1 for natural text; 0 if all tokens are equally frequent. With fewer than two ranks it
-        raises `UndefinedMetric`.
+    About 1 for natural text; 0 if all tokens are equally frequent. With fewer than two ranks it raises
+    `UndefinedMetric`.
     """
     return _fit_slope(*_make_points(index_of(sequences).frequencies, definition, max_rank)[:2])
 

@@ -115,7 +115,6 @@ def find_equal_rows(sides: Sequence[Floats]) -> I64:
 
 
 def n_rows(sides: Sequence[Floats]) -> int:
-    """Return the number of rows of all sides together."""
     return sum(len(s) for s in sides)
 
 

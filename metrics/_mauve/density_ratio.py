@@ -54,7 +54,6 @@ class SidePair:
 
     @property
     def sides(self) -> tuple[slice, slice]:
-        """Slices of the human and the model rows."""
         return slice(0, self.n_human), slice(self.n_human, len(self.rows))
 
 

@@ -124,10 +124,7 @@ class ResidualMixture:
 def fit_mixture(
     sides: Sequence[Floats], components: int, *, restarts: int, seed: int, published: bool = False
 ) -> ResidualMixture:
-    """Fit the layers one after another; of several starts of a layer the one with the lowest loss is kept.
-
-    With `published`, all layers are trained together from the first start of each.
-    """
+    """Fit the layers one after another, or train all together from their first starts with the published schedule."""
     total = sum(map(len, sides))
     mean = np.sum([np.sum(side, axis=0, dtype=np.float64) for side in sides], axis=0) / total
     total_squares = sum(float(np.sum((np.asarray(side, dtype=np.float64) - mean) ** 2)) for side in sides)
@@ -147,7 +144,6 @@ def fit_mixture(
 
 
 def _train_layers(rows: F64, layers: list[MixtureLayer], generator: np.random.Generator) -> list[MixtureLayer]:
-    """Train all layers with the published schedule."""
     ends = range(0, len(rows), _BATCH)
     total, moments = _EPOCHS * len(ends), [dict[str, tuple[F64, F64]]() for _ in layers]
     for step in range(total):
@@ -231,6 +227,5 @@ def _compute_squared_norms(rows: F64) -> F64:
 
 
 def _normalize_rows(weights: F64) -> F64:
-    """Divide each row by its sum."""
     shares: F64 = weights / weights.sum(axis=1, keepdims=True)
     return shares

@@ -57,7 +57,6 @@ def find_error_bounds(key: str) -> tuple[float, float] | None:
 
 
 def histogram(labels: I64, num_buckets: int) -> F64:
-    """Return the share of rows in each cell, shape (num_buckets,)."""
     return np.bincount(labels, minlength=num_buckets) / len(labels)
 
 
@@ -76,10 +75,7 @@ def renumber_cells(p: I64, q: I64) -> tuple[I64, I64, int]:
 
 
 def smooth(hist: F64, n: float, rule: Smoothing = "kt", part: Value = 1.0) -> F64:
-    """Return smoothed shares of a part of n texts: what `kt` and `laplace` add is the share of all n.
-
-    With one histogram a row, each has its part.
-    """
+    """Return smoothed shares of a part of n texts: what `kt` and `laplace` add is the share of all n."""
     if rule == "none":
         return hist
     if rule == "kt":
@@ -157,7 +153,6 @@ def divergence_curve(p: F64, q: F64, *, scaling_factor: float, curve_points: int
 
 
 def _sum_products(a: F64, b: F64) -> F64:
-    """Return the sum of the products of each row, shape (rows, cells) → (rows,)."""
     return np.asarray(np.einsum("rc,rc->r", a, b))
 
 

@@ -292,7 +292,6 @@ def _pack_integer_rows(texts: Sequence[Any]) -> Ragged | None:
 
 
 def trim_rows(rows: Ragged, lengths: I64) -> Ragged:
-    """Keep the first `lengths[i]` values of row i."""
     if np.array_equal(lengths, rows.lengths):
         return rows
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -306,7 +305,6 @@ def trim_rows(rows: Ragged, lengths: I64) -> Ragged:
 
 
 def select_rows(rows: Ragged, keep: NDArray[np.bool_]) -> Ragged:
-    """Keep the rows where `keep` is true."""
     if keep.all():
         return rows
     emptied = trim_rows(rows, np.where(keep, rows.lengths, 0))

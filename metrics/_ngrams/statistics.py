@@ -20,7 +20,6 @@ _CELLS = 1 << 22  # size of a table (n-grams × subsets) that is computed at a t
 
 
 def mean_without_nan(values: F64) -> float:
-    """Return the mean without NaN values; NaN if no value is left."""
     finite = values[~np.isnan(values)]
     return float(finite.mean()) if len(finite) else float("nan")
 
@@ -65,7 +64,6 @@ def entropy_by_text(index: NgramIndex, order: int) -> F64:
 
 
 def self_repetition_by_text(index: NgramIndex, order: int) -> F64:
-    """Self-repetition of each text, shape (n,), nats."""
     shared = np.zeros(len(index))
     for runs in index.run_blocks(order):
         holders = np.diff(runs.first, append=len(runs.text))

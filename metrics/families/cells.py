@@ -129,7 +129,6 @@ class Quantized(TwoSample):
         return [tuple(CellCounts(cells[-1], cells[at], count) for cells in parts) for at in range(len(rows) - 1)]
 
     def average_cells(self, features: Features, prepared: Clusterings, score: ScoreCells) -> MetricResult:
-        """Return the mean values of the clusterings; their arrays are stacked."""
         scored = [score(cells) for cells in prepared]
         values = {name: np.array([of[name] for of, _ in scored]) for name in scored[0][0]}
         arrays = {name: _stack([of[name] for _, of in scored]) for name in scored[0][1]}

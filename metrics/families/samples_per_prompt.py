@@ -109,12 +109,7 @@ class PromptGroups:
 
 
 def prompts_of(ids: Sequence[str], included: Mask | None = None) -> PromptGroups:
-    """Return the rows by prompt.
-
-    Args:
-        ids: The prompt of each row, shape (n,).
-        included: Rows that count, shape (n,); None: all.
-    """
+    """Return the rows by prompt, of those that are included; `UndefinedMetric` if no prompt has two texts."""
     at = np.arange(len(ids)) if included is None else np.flatnonzero(included)
     names, prompt, sizes = np.unique(np.asarray(ids, dtype=np.str_)[at], return_inverse=True, return_counts=True)
     order = np.argsort(prompt, kind="stable")
@@ -223,13 +218,11 @@ class PromptMetric(core.ReadsFile):
     """Which answers count; `file`: by the column `valid` of judgments=FILE, above 0 or at least X."""
 
     def valid_needs(self) -> tuple[Need, ...]:
-        """Return what tells which answers are valid."""
         if self.valid is None:
             return ()
         return (FILE if self.valid.startswith("file") else Need("texts"),)
 
     def file_columns(self) -> tuple[str, ...]:
-        """Return the columns that the metric reads of the user's file."""
         return ("valid",) if FILE in self.valid_needs() else ()
 
     def read(self, path: Path, renamed: Mapping[str, str] | None = None, human: Collection[str] = ()) -> Answers:
@@ -259,7 +252,6 @@ class PromptMetric(core.ReadsFile):
         return features.model.ids, features.model.ids
 
     def evaluate(self, features: Features, prepared: PromptValues) -> MetricResult:
-        """Average over prompts."""
         means = {name: float(np.mean(values)) for name, values in prepared.by_prompt.items()}
         notes = [*prepared.notes, *prepared.prompts.notes]
         if size := prepared.size:
@@ -344,10 +336,7 @@ def average_pairs(embeddings: Floats, prompts: PromptGroups, *statistics: Callab
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesMetric(PromptMetric):
-    """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts.
-
-    There is no human row where people wrote one text per prompt, and so no human value to aim at.
-    """
+    """A statistic of the embeddings of the texts that one system gave for one prompt, averaged over prompts."""
 
     family: ClassVar[core.Family] = "two_sample"
     direction: ClassVar[core.Direction] = "higher"

@@ -33,7 +33,6 @@ class FileRow:
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """Return a cell that must not be empty, as text."""
         value = self.cells.get(column)
         text = "" if value is None else str(value).strip()
         if not text:
@@ -79,10 +78,7 @@ def check_judgments_file(path: Path) -> None:
 
 
 def read_rows(path: Path, renamed: Mapping[str, str] | None = None) -> tuple[list[str], list[FileRow]]:
-    """Read a .csv, .tsv or .jsonl file (also .gz): column names in order, and rows with their lines.
-
-    `renamed` maps our name of a column to the file's, where it is none of the usual ones.
-    """
+    """Read a .csv, .tsv or .jsonl file (also .gz): column names, renamed to ours, and rows with their lines."""
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind in ("jsonl", "ndjson"):
         rows = [FileRow(f"{path}:{line}", cells) for line, cells in core.read_jsonl(path)]
@@ -177,16 +173,11 @@ def add_raters_fact(features: Features, raters: Iterable[str], calibration: str)
 
 
 def agreement(ratings: F64) -> float:
-    """Krippendorff's alpha between raters, for ordinal ratings; 1 is full agreement, 0 is chance.
+    """Krippendorff's alpha of ordinal ratings, shape (texts, raters), NaN where a rater did not rate.
 
-    Args:
-        ratings: Shape (texts, raters), NaN where a rater did not rate; the columns may hold different people.
-
-    Returns:
-        Alpha, at most 1; NaN where it does not exist: no text was rated twice, all ratings are equal, or ratings take
-        more than 100 values (they are then no levels).
-
-    Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability"; computed by the package `krippendorff`.
+    1 is full agreement, 0 is chance; NaN where it does not exist: no text was rated twice, all ratings are equal,
+    or they
+    take more than 100 values. Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability".
     """
     twice = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
     levels = np.unique(twice[~np.isnan(twice)])

@@ -103,7 +103,6 @@ class ComparisonFile:
 
     @property
     def criteria(self) -> tuple[str, ...]:
-        """Sorted names of the criteria; one empty name if the file has none."""
         return tuple(sorted({row.criterion for row in self.rows})) or ("",)
 
 
@@ -138,15 +137,9 @@ def read_comparisons(
 ) -> ComparisonFile:  # fmt: skip
     """Read comparisons, counts or a matrix of wins from a CSV or JSON-lines file.
 
-    Args:
-        path: The file.
-        renamed: Our name of a column → the file's, where it is none of the usual ones.
-        empty: What to do about a row without an outcome.
-        human: Names of the human text other than `human`.
-
-    Raises:
-        DataError: Names file and line where a system meets itself, an outcome is unknown or missing, a row is there
-            twice (same item, pair, criterion and rater), a cell is no number, or a column is missing.
+    `renamed` maps our name of a column to the file's; `human` holds other names of the human text. A `DataError`
+    names file
+    and line.
     """
     path = Path(path)
     columns, rows = base.read_rows(path, renamed)
@@ -292,17 +285,10 @@ def count_wins(
     comparisons: ComparisonFile, *, criterion: str | None = None, ties: TieRule = "half", min_seconds: float = 0.0,
     seed: int = 0,
 ) -> Wins:  # fmt: skip
-    """Count the wins of every player against every other.
+    """Count the wins of every player against every other, by a criterion or by all.
 
-    Args:
-        comparisons: What `read_comparisons` returned.
-        criterion: Count only this criterion; None: all rows.
-        ties: `half` a win for each; `random`: a win for either, drawn with `seed`; `drop`.
-        min_seconds: Leave out comparisons that took less time; needs the column `seconds`.
-        seed: The draw of a tie depends on its item, pair, criterion and rater alone.
-
-    Raises:
-        DataError: If the file has no such criterion, or lacks `seconds` where a minimum is asked for.
+    `ties`: `half` a win for each; `random`: a win for either, drawn with `seed` by item, pair, criterion and rater;
+    `drop`.
     """
     players = comparisons.players
     if comparisons.matrix is not None:

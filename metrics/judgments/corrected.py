@@ -52,10 +52,9 @@ class CorrectedEstimate:
 def correct_judge(people: ItemEstimate, judge: ItemEstimate, judge_rest: ItemEstimate | None) -> CorrectedEstimate:
     """Correct a judge by people.
 
-    Args:
-        people: Their estimate from the items that they judged, three or more.
-        judge: The judge's estimate from the same items, in the same order.
-        judge_rest: The judge's estimate from the items without people; None: there are none.
+    From the estimate of people and that of the judge on the same three items or more, in the same order, and the
+    judge's on
+    the items without people, if there are any.
     """
     from scipy.special import stdtrit
 

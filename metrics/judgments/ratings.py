@@ -51,12 +51,10 @@ class Judgments:
         check_rated_examples(self.source, both, ids)
 
     def rows_of(self, system: str) -> dict[str, int]:
-        """Return example id → row of one system."""
         pairs = zip(self.example_ids, self.systems, strict=True)
         return {example: row for row, (example, name) in enumerate(pairs) if name == system}
 
     def check_scale(self, scale: tuple[float, float]) -> None:
-        """Raise `DataError` if a rating is outside the scale (lowest, highest)."""
         low, high = scale
         for row, column in np.argwhere((self.ratings < low) | (self.ratings > high))[:1]:
             name = _format_name((self.example_ids[row], self.systems[row]))
@@ -105,16 +103,9 @@ def read_judgments(
 ) -> Judgments:  # fmt: skip
     """Read ratings by one criterion from a CSV or JSON-lines file, long or wide.
 
-    Args:
-        path: The file.
-        scale: Lowest and highest rating that is allowed; none: any number.
-        renamed: Our name of a column → the file's, where it is none of the usual ones.
-        empty: What to do about a row without a rating.
-        human: Names of the human text other than `human`.
-
-    Raises:
-        DataError: Names file and line where a rating is outside the scale or no number, a text has no rating, a row is
-            there twice, or a column is missing.
+    `scale` is the lowest and the highest rating that is allowed; `renamed` maps our name of a column to the file's;
+    `human`
+    holds other names of the human text. A `DataError` names file and line.
     """
     judged = read_criteria(path, scale=scale, renamed=renamed, empty=empty, metric="huse", human=human).criteria
     if len(judged) > 1:

@@ -208,7 +208,7 @@ def list_huse_coverages(worlds: int = 300) -> Iterator[Row]:
     """Yield a row for each law: mean HUSE, and coverage and error of HUSE, HUSE-Q and HUSE-D in many studies."""
 
     def compute(number: int, law: str) -> Iterator[list[str]]:
-        rule, plan = Huse().rule, Plan()
+        rule, plan = Huse(), Plan()
         values: dict[str, list[float]] = {name: [] for name in BOUNDS}
         intervals: dict[str, list[tuple[float, Interval]]] = {name: [] for name in BOUNDS}
         for world in range(worlds):

@@ -11,7 +11,7 @@ from openended.harness.core import DataError, Features, Plan, Ragged, Side, Unde
 from openended.harness.report.figures.people import build_regions
 from openended.harness.run.measure import add_intervals
 from openended.metrics import huse as huse_metric
-from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, Rule, huse, subsample_huse
+from openended.metrics.huse import NLL, RATINGS, WORDS, Huse, PairRatings, huse, subsample_huse
 from openended.metrics.judgments import agreement
 from tests.oracles import huse as oracle
 
@@ -239,20 +239,20 @@ def test_intervals_are_around_the_value():
         interval = result.intervals[name]
         assert interval["method"] == ("subsample" if name == "huse_d" else "wilson")
         assert interval["low"] < result.values[name] < interval["high"]
-    few = subsample_huse(make_pairs(columns(30, 10)), Rule(k=4), np.arange(30)[None, :] < [[12], [3]])
+    few = subsample_huse(make_pairs(columns(30, 10)), Huse(k=4), np.arange(30)[None, :] < [[12], [3]])
     kept = columns(30, 10)
     rows = np.concatenate([np.arange(12), np.arange(30, 42)])
     assert few["huse"][0] == huse(**{name: column[rows] for name, column in kept.items()}, k=4).huse
-    assert np.isnan(subsample_huse(make_pairs(kept), Rule(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
+    assert np.isnan(subsample_huse(make_pairs(kept), Huse(k=16), np.arange(30)[None, :] < 5)["huse"]).all()
 
 
 def test_curves_end_at_the_value_and_narrow():
     metric, features = Huse().from_file(EXAMPLE)
     rated = PairRatings.from_arrays(metric.compute(features).arrays)
     value = huse(**rated.columns())
-    raters = huse_metric.draw_curve(rated, Rule(k=16), of_raters=True, sizes=[1, 5], draws=8)
+    raters = huse_metric.draw_curve(rated, Huse(k=16), of_raters=True, sizes=[1, 5], draws=8)
     assert (raters.huse[-1], raters.huse_q[-1]) == pytest.approx((value.huse, value.huse_q))
-    examples = huse_metric.draw_curve(rated, Rule(k=16), of_raters=False, sizes=[5, 30, 100], draws=8)
+    examples = huse_metric.draw_curve(rated, Huse(k=16), of_raters=False, sizes=[5, 30, 100], draws=8)
     assert np.isnan(examples.huse[0])  # 10 texts have no 16 neighbors
     assert examples.huse[-1] == pytest.approx(value.huse)
     assert examples.high[-1] == examples.low[-1] == pytest.approx(value.huse)
@@ -278,7 +278,7 @@ def test_without_a_floor_probability_zero_is_undefined_everywhere():
     data = columns(30)
     data["log_probs"][3] = -np.inf
     rated = make_pairs(data)
-    rule = Rule(log_prob_floor=None)
+    rule = Huse(log_prob_floor=None)
     with pytest.raises(UndefinedMetric, match="no log_prob_floor"):
         huse(**data, log_prob_floor=None)
     draws = subsample_huse(rated, rule, np.arange(30) != np.array([[3], [4]]))

@@ -10,14 +10,14 @@ from openended.harness.report.figures.plot import Panel, Part, Plot, Series, kee
 from openended.harness.report.tables.pictures import COLORS
 from openended.harness.report.tables.selection import name_files
 from openended.harness.results import Results, System
-from openended.metrics.huse import HusePoints, PairRatings, Rule, Ties, VoteTie, draw_curve
+from openended.metrics.huse import Huse, HusePoints, PairRatings, Ties, VoteTie, draw_curve
 
 GRID = 160  # points per side of the picture of the regions
 MANY = 2000  # examples: above, the stability curves take too long for a report
 SIDES = ((False, "reference", "#2166ac", "s"), (True, "model", "#b2182b", "o"))
 
 
-def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] | None:
+def read_ratings(results: Results, system: System) -> tuple[PairRatings, Huse] | None:
     """Return the rated texts of a system and how the discriminator decides; None if they were not stored."""
     value = system.value("huse", "huse")
     arrays = next(iter(results.list_arrays(value)), {})
@@ -25,14 +25,14 @@ def read_ratings(results: Results, system: System) -> tuple[PairRatings, Rule] |
         return None
     fields = value.fields
     floor = fields.get("log_prob_floor", "none")
-    rule = Rule(
+    rule = Huse(
         k=int(fields["k"]), ties=cast("Ties", fields["ties"]), vote_tie=cast("VoteTie", fields["vote_tie"]),
         log_prob_floor=None if floor == "none" else float(floor),
     )  # fmt: skip
     return PairRatings.from_arrays(arrays), rule
 
 
-def _read_all(part: Part) -> tuple[dict[str, tuple[System, PairRatings, Rule]], str]:
+def _read_all(part: Part) -> tuple[dict[str, tuple[System, PairRatings, Huse]], str]:
     """Return label → each system with its rated texts, and a note where there are more."""
     systems, note = keep_first(measured.group_systems([i for i in part.values if i.metric == "huse"]))
     order = list(part.declaration.names.get("label", ()))
@@ -48,7 +48,7 @@ def show_regions(part: Part) -> Plot | None:
     return Plot(build_regions(rated), note) if rated else None
 
 
-def build_regions(rated: Mapping[str, tuple[PairRatings, Rule]]) -> list[Panel]:
+def build_regions(rated: Mapping[str, tuple[PairRatings, Huse]]) -> list[Panel]:
     """Build the panels of systems: the shading is the share of votes of the k nearest texts, the line is a tie."""
     systems = [(name, HusePoints.build(**pairs.columns(), rule=rule), rule) for name, (pairs, rule) in rated.items()]
     shared = np.concatenate([points.raw[:, 0] for _, points, _ in systems])
@@ -94,7 +94,7 @@ def show_stability(part: Part) -> Mapping[str, Plot]:
     return dict(zip(ends, plots, strict=True))
 
 
-def build_stability(rated: Mapping[str, tuple[PairRatings, Rule]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
+def build_stability(rated: Mapping[str, tuple[PairRatings, Huse]], *, draws: int = 20, seed: int = 0) -> list[Panel]:
     """Build the panels of both numbers: one line per system, or HUSE and HUSE-Q of the only one."""
     examples, ratings = list[Series](), list[Series]()
     for index, (name, (pairs, rule)) in enumerate(rated.items()):

@@ -21,7 +21,7 @@ from openended.harness.report.tables import frontier_gaps
 from openended.harness.report.tables.frontier_gaps import find_frontiers
 from openended.harness.report.tables.pictures import COLORS, STYLES, SystemStyles, choose_style
 from openended.harness.results import Layout, filter_results, group_systems, load_layout, read_results
-from openended.metrics.huse import Huse, PairRatings, Rule
+from openended.metrics.huse import Huse, PairRatings
 from openended.metrics.mauve import Mauve
 from tests.harness.report.synthetic import draw_figure as draw, quickstart, result, store_arrays, stored, write_run
 from tests.helpers import openended
@@ -305,7 +305,7 @@ def test_stages_are_drawn_for_each_family_and_way_of_asking_whatever_differs_bet
 
 DECLARED = draw_module.read_declarations()["sizes"]
 EXAMPLE = Path(__file__).parents[4] / "tasks/data/example_ratings.csv"
-RULE = Rule()
+RULE = Huse()
 NO_STYLES = SystemStyles([])
 
 
