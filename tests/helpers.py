@@ -12,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -208,6 +209,16 @@ def config(*words: str) -> Mapping[str, Any]:
 def run_settings(*words: str) -> Settings:
     """Return the settings of a run with these words."""
     return build_settings(config(*words))
+
+
+def change_settings(settings: Settings, **options: Any) -> Settings:
+    """Return settings with other options, in whichever part of them."""
+    parts = {}
+    for name in ("texts", "models"):
+        part: Any = getattr(settings, name)
+        own = {option: options.pop(option) for option in [*options] if option in part.__dataclass_fields__}
+        parts[name] = replace(part, **own)
+    return replace(settings, **parts, **options)
 
 
 @functools.cache

@@ -67,7 +67,7 @@ def _run(words: list[str]) -> None:
 
 def _refuse_misspelt(word: str) -> None:
     """Refuse a word that is close to a command and no option or choice."""
-    if "=" in word or word.startswith("~") or any(word in core.list_choices(group) for group in core.GROUPS):
+    if "=" in word or word.startswith("~") or any(word in core.list_names(group) for group in core.GROUPS):
         return
     hint = f"type {_NO_COMMANDS[word]}" if word in _NO_COMMANDS else ""
     if not hint and (close := difflib.get_close_matches(word, list_commands(), n=2, cutoff=0.7)):
@@ -100,13 +100,10 @@ def format_help() -> str:
     ]
     out += ["Options (option=value) and their defaults:", *(f"  {line}" for line in core.list_options())]
     for group in core.GROUPS:
-        wide = max(map(len, core.list_choices(group)), default=0)
+        choices = core.list_choices(group)
+        wide = max(map(len, choices), default=0)
         listed = "metric=[a,b]" if group == "metric" else f"{group}=…"
-        out += [
-            "",
-            f"{listed}",
-            *(f"  {name:{wide}}  {line}".rstrip() for name, line in core.list_choices(group).items()),
-        ]
+        out += ["", f"{listed}", *(f"  {name:{wide}}  {line}".rstrip() for name, line in choices.items())]
     return "\n".join([*out, ""])
 
 

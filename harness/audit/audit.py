@@ -133,10 +133,10 @@ def audit_run(
     record, entry = find_entry(folder, "generate:")
     if entry is None:
         raise DataError(f"{folder}: the run generated no texts; name one with a model and a decoder")
-    model = record.spec["model"]
+    model, title = record.spec["models"]["model"], record.titles["model"]
     try:
         chat = find_entry(folder, "chat:")[1]
-        texts = EngineTexts.from_entry(entry, chat, model=model["title"], backend=model["name"])
+        texts = EngineTexts.from_entry(entry, chat, model=title, backend=model["name"])
     except UndefinedMetric as err:
         raise DataError(f"{folder}: {err}") from err
     is_hidden = any(str(model.get(name)).startswith("…") for name in ("path", "tokenizer"))  # a private folder
@@ -145,7 +145,7 @@ def audit_run(
         spec = rebuild("model", model).tokenizer_spec()
     if spec is None:
         raise DataError(
-            f"{folder}: the record leaves out where the model {model['title']} is, because its folder is private; type "
+            f"{folder}: the record leaves out where the model {title} is, because its folder is private; type "
             f"openended audit {folder.name.rpartition('-')[2]} --reference FOLDER, or a hub id"
         )
     if (quantization := model.get("quantization")) and reference is not None:

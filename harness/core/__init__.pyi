@@ -8,6 +8,7 @@ from .choices import (
     list_choices as list_choices,
     list_config_packages as list_config_packages,
     list_metric_names as list_metric_names,
+    list_names as list_names,
     list_options as list_options,
     read_node as read_node,
     read_option_yaml as read_option_yaml,

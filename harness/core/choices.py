@@ -26,30 +26,29 @@ _END = re.compile(r"(?<!al)(?<!Fig)\.(?= |$)")  # of a sentence, not of `et al.`
 
 
 def list_choices(group: str) -> dict[str, str]:
-    """Return choice → one-line description, sorted by name; plug-ins are listed without being imported."""
-    plugins = {name: registry.read_summary(group, name) for name in registry.list_plugins(group)}
-    return dict(sorted({**plugins, **list_bundled_choices(group)}.items()))
+    """Return choice → one-line description, sorted by name."""
+    return {name: _describe_choice(group, name) for name in list_names(group)}
+
+
+def list_names(group: str) -> list[str]:
+    """Return the names of the choices of a group, plug-ins included, sorted; none is imported."""
+    return sorted({*registry.list_plugins(group), *list_bundled_choices(group)})
+
+
+def _describe_choice(group: str, name: str) -> str:
+    if has_bundled_yaml(group, name):
+        return extract_summary(read_option_yaml(group, name))
+    return registry.read_summary(group, name)
 
 
 @lru_cache
-def list_bundled_choices(group: str) -> dict[str, str]:
-    """Return the choices of a group that ship with the harness, each with its one-line description."""
+def list_bundled_choices(group: str) -> tuple[str, ...]:
+    """Return the names of the choices of a group that ship with the harness, sorted."""
     folder = resources.files(_CONF) / group
-    names = (
-        {p.name.removesuffix(".yaml") for p in folder.iterdir() if p.name.endswith(".yaml")}
-        if folder.is_dir()
-        else set()
-    )
-    titles = {name: extract_summary(read_option_yaml(group, name)) for name in names}
-    titles |= {
-        name: registry.read_summary(group, name) for name in registry.list_bundled_members(group) if name not in names
-    }
-    return {name: titles[name] for name in sorted(titles) if not is_shared(name)}
-
-
-def is_shared(name: str) -> bool:
-    """Return whether a name is no choice: what others inherit, such as `_base`."""
-    return name.startswith("_")
+    files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = {name.removesuffix(".yaml") for name in files if name.endswith(".yaml")}
+    names.update(registry.list_bundled_members(group))
+    return tuple(sorted(name for name in names if not name.startswith("_")))  # what others inherit, such as `_base`
 
 
 def read_option_yaml(group: str, name: str) -> str:
@@ -166,7 +165,7 @@ def resolve_synonym(group: str, word: str) -> str:
 
     Raises `SpecError` for measures that this package leaves out on purpose.
     """
-    if word in list_choices(group):
+    if word in list_names(group):
         return word
     folded = fold_spelling(word)
     if group == "metric" and folded in _AGAINST_ONE_REFERENCE:
@@ -177,7 +176,7 @@ def resolve_synonym(group: str, word: str) -> str:
     name = registry.read_synonyms(group).get(folded)
     if name is None:
         return word
-    log.warning("note: %s %s is %s here: %s", group, word, name, list_choices(group)[name])
+    log.warning("note: %s %s is %s here: %s", group, word, name, _describe_choice(group, name))
     return name
 
 

@@ -14,7 +14,6 @@ import typing
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -277,47 +276,18 @@ def read_option_docs(cls: type) -> Mapping[str, str]:
     return docs
 
 
-@lru_cache
 def read_summary(group: str, name: str) -> str:
-    """Return the first line of a class's docstring without importing it, and the package of a plug-in."""
-    if path := list_bundled_members(group).get(name):
-        return _read_first_line(_find_file(path), path.rpartition(":")[2]) or ""
-    point = list_plugins(group)[name]
+    """Return the first line of a class's docstring, and the package of a plug-in."""
+    cls, point = find_member(group, name), list_plugins(group).get(name)
+    line = (cls.__doc__ or "").partition("\n")[0].rstrip(".") if cls is not None else ""
+    if point is None:
+        return line
     package = f"from the package {point.dist.name if point.dist else point.value}"
-    try:
-        spec = find_spec(point.module)
-        line = _read_first_line(Path(str(spec.origin)), point.attr) if spec is not None else None
-    except (ImportError, OSError, SyntaxError, ValueError):  # an error of a plug-in is reported where it is chosen
-        return package
     return f"{line} ({package})" if line else package
 
 
 @lru_cache
 def read_synonyms(group: str) -> Mapping[str, str]:
-    """Return synonym, folded → name of the bundled classes of a group; no module is imported."""
-    names: dict[str, str] = {}
-    for name, path in list_bundled_members(group).items():
-        node = _find_class(_find_file(path), path.rpartition(":")[2])
-        for statement in node.body if node is not None else ():
-            targets = [target.id for target in getattr(statement, "targets", ()) if isinstance(target, ast.Name)]
-            if isinstance(statement, ast.Assign) and targets == ["synonyms"]:
-                names |= {fold_spelling(word): name for word in ast.literal_eval(statement.value)}
-    return names
-
-
-def _read_first_line(file: Path, class_name: str) -> str | None:
-    """Return the first line of the docstring of a class in a file, without the full stop."""
-    node = _find_class(file, class_name)
-    docstring = ast.get_docstring(node) if node is not None else None
-    return docstring.splitlines()[0].rstrip(".") if docstring else None
-
-
-def _find_class(file: Path, class_name: str) -> ast.ClassDef | None:
-    """Return the definition of a class in a file."""
-    classes = (node for node in _parse_file(file).body if isinstance(node, ast.ClassDef))
-    return next((node for node in classes if node.name == class_name), None)
-
-
-@lru_cache(maxsize=8)
-def _parse_file(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
+    """Return synonym, folded → name of the classes of a group; imports all their modules."""
+    classes = load_members(group) if group in CLASS_GROUPS else {}
+    return {fold_spelling(word): name for name, cls in classes.items() for word in vars(cls).get("synonyms", ())}

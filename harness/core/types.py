@@ -181,7 +181,7 @@ class MetricResult:
     """Name of a value → its own direction, `none` or `nearest 0.5`: see `parse_direction`."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Name of a value → display name, where it differs."""
-    bounds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Name of a value → least and greatest number that it can be."""
     resampling: str = "none"
     """Which interval over examples is valid: `bootstrap`, `halves`, `subsample` or `none`."""

@@ -5,10 +5,10 @@ difference of two printed values has the noise of both. Here all systems and all
 that most of the noise cancels. Values and replicates are computed from the stored embeddings and kept in the store.
 """
 
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,6 @@ from openended.harness.results.frame import ARRAYS, Results, count_prompts, load
 from openended.harness.results.runs import ROW_FILES, Run, find_vectors, locate_verified_file, read_verified_entry
 from openended.harness.results.systems import SystemValue
 from openended.metrics.families import JOINT_CLUSTERINGS, Quantized, TwoSample
-
-log = logging.getLogger(__name__)
 
 VERSION = 2  # increased when the estimates change; enters the keys of their artifacts
 # Roles of the human texts whose embeddings a run may have, and the file of the stage `human` that holds each.
@@ -202,18 +200,11 @@ def _load_or_compute(
     """Return values and arrays from the store; where nothing can be written, they are computed for this report."""
     from safetensors.numpy import load_file
 
-    computed: list[core.MetricResult] = []
-
-    def write(folder: Path) -> Mapping[str, Any]:
-        computed[:] = [compute()]
-        return storage.save_result(folder, computed[0])
-
-    try:
-        if store is None:
-            raise core.StoreError("no store")
-        folder = storage.Store(store).make(recipe, write).path
-    except core.StoreError as err:
-        log.debug("the joint estimates are not kept: %s", err)
-        result = computed[0] if computed else compute()
-        return result.values, {f"draws/{name}": draws for name, draws in result.draws.items()}
-    return storage.load_result(folder).values, load_file(folder / ARRAYS)
+    if store is None:
+        raise _NoSpaceError("its embeddings are not stored")
+    if (entry := storage.Store(store).find(recipe)) is not None:
+        return storage.load_result(entry.path).values, load_file(entry.path / ARRAYS)
+    result = compute()
+    with suppress(core.StoreError):
+        storage.Store(store).make(recipe, lambda folder: storage.save_result(folder, result))
+    return result.values, {f"draws/{name}": draws for name, draws in result.draws.items()}

@@ -120,7 +120,7 @@ class Layout(Spec):
         typed_targets = () if self.targets == Layout().targets else self.targets  # the usual ones may be absent
         patterns = (self.needs, self.metrics, typed_targets)
         needed, visible, targets = (dict.fromkeys(p.partition(".")[0] for p in names) for names in patterns)
-        choices = {*core.list_choices("metric"), *measured}
+        choices = {*core.list_names("metric"), *measured}
         for name in {**needed, **visible, **targets}:
             if name not in choices:
                 raise SpecError(f"layout: no metric {name!r}{core.suggest(name, choices)}")

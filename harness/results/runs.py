@@ -161,13 +161,6 @@ def read_run(path: Path) -> Run:
     """Read the record of a run."""
     record, folder = read_record(path), path.parent
     experiment = str(record.spec.get("experiment") or folder.parent.name)
-    titles = {}
-    for role in ("model", "decoder"):
-        part = record.spec.get(role) or {}
-        if not isinstance(part, Mapping):
-            raise DataError(f"{path}: spec.{role}: expected an object, got {part!r:.40}")
-        titles[role] = str(part.get("title") or "")
-    titles["model"] = titles["model"] or str(record.spec.get("system_title") or "")  # of a system that the task bundles
     archive = find_archive(folder)
     axes = {**record.axes, ARCHIVE: archive} if archive else record.axes
     generated = [_get_mapping(other) for name, other in record.provenance.items() if name.startswith("generate:")]
@@ -183,7 +176,7 @@ def read_run(path: Path) -> Run:
             name: json.dumps(value, sort_keys=True, separators=(",", ":")) if isinstance(value, (list, dict)) else value
             for name, value in axes.items()
         },
-        titles=titles,
+        titles={"model": "", "decoder": "", **record.titles},
         # An archive has its own store, whatever its records say.
         store=(folder / (_STORE if archive else record.store)).resolve() if record.store else None,
         inputs=record.inputs,
@@ -192,9 +185,13 @@ def read_run(path: Path) -> Run:
         skipped=tuple(record.describe_skipped()),
         archive=archive,
         command=("openended", *record.overrides) if is_slurm_job else tuple(record.command),
-        metrics=_get_mapping(record.spec.get("metric")),
+        metrics={str(node.get("name")): node for node in map(_get_mapping, _get_list(record.spec.get("metrics")))},
         seconds=math.nan if is_reused else record.timings.get("generate", math.nan),
     )
+
+
+def _get_list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _get_mapping(value: object) -> Mapping[str, Any]:
@@ -264,14 +261,8 @@ def read_verified_entry(
     store: Path | None, artifact: str | None, name: str, damaged: MutableMapping[str, str]
 ) -> Entry | None:
     """Return an artifact after verifying the bytes of one of its files; see `locate_verified_file`."""
-    if store is None or not artifact:
-        return None
-    parts = Path(artifact).parts
-    if len(parts) != 3 or ".." in parts or Path(artifact).is_absolute():
-        damaged.setdefault(artifact, "not a path inside the store")
-        return None
-    folder = store / artifact
-    if not os.path.lexists(folder) or artifact in damaged:
+    folder = store / artifact if store is not None and artifact and artifact not in damaged else None
+    if folder is None or artifact is None or not os.path.lexists(folder):
         return None
     try:
         return read_entry(folder, only=name)

@@ -18,6 +18,7 @@ from .run_record import Outcome as Outcome
 from .session import Session as Session
 from .settings import (
     NO_JUDGMENTS as NO_JUDGMENTS,
+    JudgmentOptions as JudgmentOptions,
     Settings as Settings,
     build_settings as build_settings,
     check_name as check_name,

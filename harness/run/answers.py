@@ -6,22 +6,26 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openended.harness import models
 from openended.harness.core import DataError, Thinking, Tokenizer, digest
 from openended.harness.models import BackendSpec, Markup, ReasoningCounts
-from openended.harness.run.dataset import CHAT, Dataset
+from openended.harness.run.dataset import CHAT, Dataset, name_tokenizer
 from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
+_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 _ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
 
 
 def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:
     """Declare what is scored of generated texts; texts without reasoning stay as they are."""
+    if not executor.read_artifact(generated.rows, partial(may_reason, model), otherwise=False):
+        return generated
     chat = generated.chat
 
     def find(path: Path) -> tuple[Markup | None, list[str]] | None:
@@ -29,12 +33,12 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
         markup, prompts = find_markup(model, rows, executor.get(chat).path / CHAT if chat is not None else None)
         return (markup, prompts) if markup is not None or rows.has_reasoning else None
 
-    if (result := executor.read(generated.rows, find, None)) is None:
+    if (result := executor.read_artifact(generated.rows, find, None)) is None:
         return generated
     (markup, prompts), thinking, facts = result, model.thinking, executor.get(generated.step).meta
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-        splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer_spec))
+        splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer))
         answers = splitter.split_rows(RowFile(inputs["rows"]), prompts)
         count = write_rows(folder / generated.file, answers, reasoning=True, facts={"thinking": thinking})
         notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
@@ -45,10 +49,17 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
 
     spec = {"thinking": thinking, "markup": [markup.family, markup.opened] if markup is not None else None}
     inputs: dict[str, Input] = {
-        "rows": generated.rows, "tokenizer": generated.tokenizer, "prompts": digest(prompts)
+        "rows": generated.rows, "tokenizer": name_tokenizer(generated.tokenizer), "prompts": digest(prompts)
     }  # fmt: skip
-    step = Step("answers", generated.step.what, "model", spec, inputs, write, extent=("rows", "prompts"))
-    return replace(generated, step=step)
+    before = generated.step
+    step = Step("answers", before.what, "model", spec, inputs, write, before.num_texts, before.num_tokens)
+    return replace(generated, step=replace(step, extent=("rows", "prompts")))
+
+
+def may_reason(model: BackendSpec, path: Path) -> bool:
+    """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
+    rows, chats = RowFile(path), bool(model.chat_template) or model.reads_messages
+    return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
 
 
 def drop_reasoning(model: BackendSpec, path: Path, chats: Path | None) -> Iterator[Row]:

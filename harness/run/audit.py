@@ -52,7 +52,7 @@ def declare_audit(
     inputs |= {"chat": rows.chat} if rows.chat is not None else {}
     return Step(
         "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": SIZE},
-        inputs, write, num_texts=rows.num_texts, num_tokens=rows.num_tokens, model=reference,
+        inputs, write, num_texts=rows.step.num_texts, num_tokens=rows.step.num_tokens, model=reference,
     )  # fmt: skip
 
 

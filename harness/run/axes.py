@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from openended.harness import core, imported
-from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.settings import Settings
 
@@ -21,51 +20,51 @@ _TRAINER_STATE = "trainer_state.json"  # of transformers
 
 
 def collect_axes(
-    settings: Settings, decoder: Decoder | None, *, fingerprint: str | None = None, texts: str | None = None
+    settings: Settings, *, fingerprint: str | None = None, texts: str | None = None
 ) -> dict[str, core.Json]:
     """Return the flat identity of the run: everything that can change a text or a number.
 
-    The decoder is the resolved one; `fingerprint` is the digest of the task's data, `texts` that of its human side.
+    `fingerprint` is the digest of the task's data, `texts` that of its human side.
     """
-    task = settings.task
-    path = Path(settings.judgments) if settings.judgments is not None else None
-    judged = path is not None and decoder is None and settings.generations is None
+    task, options, models, decoder = settings.task, settings.texts, settings.models, settings.decoder
+    path = settings.judgments.path
+    judged = path is not None and decoder is None and options.generations is None
     out: dict[str, core.Json] = {"task": task.name}
     if path is not None and judged:
         out["task"] = path.name
     else:
         fields = [name for name in vars(task) if name.endswith("_field")]
         out |= collect_option_axes("task", task, without=("path", "cache_dir", *fields))  # digests say what was read
-        if task.needs_tokenizer() or settings.max_new_tokens is not None:
-            out |= _name_tokens(settings.models.cutting_tokenizer)
+        if task.needs_tokenizer() or options.max_new_tokens is not None:
+            out |= _name_tokens(models.cutting_tokenizer)
         out |= {"task.digest": _shorten(fingerprint), "task.texts": _shorten(texts)}
-    if settings.generations is not None:
-        out |= _collect_import_axes(settings.generations, settings.system, task, fingerprint)
-        chosen = {"role": settings.generations_role, "thinking": settings.generations_thinking}
+    if options.generations is not None:
+        out |= _collect_import_axes(options.generations, options.system, task, fingerprint)
+        chosen = {"role": options.generations_role, "thinking": options.generations_thinking}
         out |= {name: value for name, value in chosen.items() if value not in (None, "assistant", "drop")}
     else:
-        out |= {**_find_training_step(settings.model), **collect_model_axes("model", settings.model)}
+        out |= {**_find_training_step(models.model), **collect_model_axes("model", models.model)}
         if decoder is not None:
             out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
             out |= {f"decoder.{name}.digest": _shorten(value) for name, value in decoder.inputs().items()}
     if judged:
         out |= {"model": None, "decoder": None}
     out |= {f"training.{name}": value for name, value in settings.training.items()}
-    if settings.prompting is not None:
-        out |= {"prompting": settings.prompting.form, **collect_option_axes("prompting", settings.prompting, ["form"])}
+    if options.prompting is not None:
+        out |= {"prompting": options.prompting.form, **collect_option_axes("prompting", options.prompting, ["form"])}
     elif decoder is not None:
         out["prompting"] = "direct"
     out["seed"] = settings.text_seed
-    length, least = settings.max_new_tokens, settings.least_length
-    out |= {"num_examples": settings.num_examples, "max_new_tokens": length, "samples": settings.samples}
-    if decoder is not None and settings.model is not None:
+    length, least = options.max_new_tokens, options.least_length
+    out |= {"num_examples": options.num_examples, "max_new_tokens": length, "samples": options.samples}
+    if decoder is not None and models.model is not None:
         # One word for "always full length", so that a sweep over lengths differs only in the length.
         out["min_new_tokens"] = "max_new_tokens" if least == length else least
-    if decoder is not None and settings.continue_after_end:
+    if decoder is not None and options.continue_after_end:
         out["continue_after_end"] = True
-    out |= {**collect_model_axes("scorer", settings.scorer), **collect_model_axes("embedder", settings.embedder)}
-    if settings.vector_files:
-        out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(settings.vector_files["human"]))}
+    out |= {**collect_model_axes("scorer", models.scorer), **collect_model_axes("embedder", models.embedder)}
+    if models.features:
+        out |= {"embedder": "own", "embedder.digest": _shorten(core.digest_file(models.vector_files["human"]))}
     out["judgments"] = f"{path.name}@{core.digest_file(path)[:_LONG]}" if path is not None and path.is_file() else None
     return out
 

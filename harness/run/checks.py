@@ -6,11 +6,10 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from openended.harness import core, imported, models
 from openended.harness.decoders import Decoder, QDecoder
-from openended.harness.run.dataset import CHAT, NO_TOKENIZER, Dataset
+from openended.harness.run.dataset import CHAT, Dataset
 from openended.harness.run.facts import reads_q
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import RunModels, Settings, TextOptions
@@ -24,30 +23,14 @@ _ABILITIES: Mapping[str, tuple[models.Ability, ...]] = {
 _CHECKED_TEXTS = 20_000  # that a plan reads
 
 
-class CheckResult(NamedTuple):
-    """What the checks of a request found, which the stages share."""
-
-    fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
-    tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
-    cutting_tokenizer: str | None  # the same of the tokenizer that prompts and texts are cut by
-    judgments: JudgmentSource
-    readers: Sequence[core.ReadsFile]  # metrics that read the file of judgments
-    remarks: Sequence[str]  # which of them have no value, and why
-
-
-def check_request(settings: Settings, executor: Executor) -> CheckResult:
+def check_request(settings: Settings, executor: Executor) -> None:
     """Check a request, and fetch the files that it names; a plan notes the files and models that are missing."""
     task, metrics, decoder = settings.task, settings.metrics, settings.decoder
-    texts, run_models, readers = settings.texts, settings.models, settings.list_judging()
-    judgments = JudgmentSource.from_settings(settings)
-    remarks = judgments.check(readers)
-    if remarks and len(remarks) == len(metrics):  # of a run with other metrics, tables say why
-        raise core.SpecError(remarks[0])
+    texts, run_models = settings.texts, settings.models
     embedder = run_models.find_embedder(metrics)
     check_extras(run_models, embedder, settings.runtime)
     check_metrics(metrics, decoder, texts)
-    spec, cutting = run_models.row_tokenizer, run_models.cutting_tokenizer
-    if task.needs_tokenizer() and cutting is None:
+    if task.needs_tokenizer() and run_models.cutting_tokenizer is None:
         raise core.SpecError(
             f"task {task.name} cuts prompts by tokens, and these texts come from a file: say whose tokens with "
             "task.tokens=gpt2-large, or with scorer=gpt2-large (or scoring=gpt2-large: scorer and embedder)"
@@ -59,20 +42,14 @@ def check_request(settings: Settings, executor: Executor) -> CheckResult:
         checks += _list_generation_checks(run_models.model, decoder, texts, prompted=task.prompted)
     if not executor.plan_only:
         task.fetch()
-    fingerprint = executor.find(task.fingerprint)
-    for check in checks:
+    for check in (task.fingerprint, *checks):
         executor.find(check)
-    tokenizer, cutter = (
-        executor.find(partial(models.digest_encoding, each)) if each is not None else NO_TOKENIZER
-        for each in (spec, cutting)
-    )
-    return CheckResult(fingerprint, tokenizer, cutter, judgments, readers, remarks)
 
 
-def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, executor: Executor) -> None:
+def check_dataset(dataset: Dataset, judgments: JudgmentSource, settings: Settings, executor: Executor) -> None:
     """Check what depends on the examples, before any text is generated; a plan knows them if they are cached."""
-    texts, judgments, decoder = settings.texts, checked.judgments, settings.decoder
-    ids = executor.read(dataset.human_rows.rows, lambda path: RowFile(path).ids, tuple[str, ...]())
+    texts, decoder = settings.texts, settings.decoder
+    ids = executor.read_artifact(dataset.human_rows.rows, lambda path: RowFile(path).ids, tuple[str, ...]())
     num_human = len(ids) or texts.num_planned
     num_model = num_human * texts.samples if texts.generations is None else texts.num_planned
     for metric in (
@@ -80,14 +57,14 @@ def check_dataset(dataset: Dataset, checked: CheckResult, settings: Settings, ex
     ):  # else all texts of a file, which is not read yet
         if reason := metric.explain_too_few(num_human, num_model):
             raise core.SpecError(f"metric.{metric.name}.{reason}")
-    for reader in checked.readers if ids and judgments.path is not None else ():
+    for reader in settings.list_judging() if ids and judgments.options.path is not None else ():
         with suppress(core.UndefinedMetric):
             judged, player = judgments.read_player(reader)
             judged.check_examples(player, ids)
-    model, length = settings.model, texts.reply_length
+    model, length = settings.models.model, texts.reply_length
     if texts.generations is None and model is not None and decoder is not None and length is not None:
         read = File(dataset.chat, CHAT) if dataset.chat is not None else dataset.prompts
-        longest = executor.read(read, lambda path: int(RowFile(path).prompt_ids.lengths.max(initial=0)), 0)
+        longest = executor.read_artifact(read, lambda path: int(RowFile(path).prompt_ids.lengths.max(initial=0)), 0)
         context = None
         with suppress(core.DataError):  # a plan without the model, as was noted
             context = model.context_length()
@@ -99,7 +76,7 @@ def check_user_files(task: core.Task, texts: TextOptions, dataset: Dataset, exec
     path = Path(str(texts.generations))
     is_readable = task.reads_own_file and not task.needs_tokenizer()
     is_cached = executor.state(dataset.examples).entry is not None
-    if dataset.fingerprint and not is_cached and is_readable:
+    if executor.find(task.fingerprint) and not is_cached and is_readable:
         used = texts.num_planned + texts.num_model_texts or _CHECKED_TEXTS
         deque(islice(task.examples(None, Counter()), min(used, _CHECKED_TEXTS)), maxlen=0)
     if texts.generations is None or not task.paired or not path.is_file():

@@ -24,7 +24,7 @@ from openended.harness.core import (
 from openended.harness.generation import PromptForm
 from openended.harness.run.session import Session
 from openended.harness.run.settings import RunModels, TextOptions
-from openended.harness.run.steps import File, Input, Inputs, Role, Step, TextRows
+from openended.harness.run.steps import File, Input, Inputs, Step, TextRows, has_tokens_of
 from openended.harness.storage import Row, RowFile, read_examples, write_examples, write_in_order, write_rows
 
 EXAMPLES, SPARE_EXAMPLES = "examples.arrow", "spare.arrow"
@@ -32,14 +32,14 @@ PROMPTS, HUMAN_ROWS, SPARE_ROWS = "prompts.arrow", "human.arrow", "more.arrow"
 REFERENCE_ROWS = "references.arrow"
 CHAT = "chat.arrow"
 WORDS_VERSION = 2  # increased when texts without a tokenizer are cut differently; enters their keys
-NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
+_NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored as text only
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCut:
     """The tokenizer that prompts and texts are cut by, where it is another than the one that rows are kept in."""
 
-    inputs: Mapping[str, str | None]  # of the steps that cut: its `digest_encoding`; empty where it is that of the rows
+    inputs: Mapping[str, Input]  # of the steps that cut: its `digest_encoding`; empty where it is that of the rows
     load: Callable[[], Tokenizer | None]  # None where it is that of the rows
 
 
@@ -47,9 +47,7 @@ class TokenCut:
 class Dataset:
     """The examples of a run and the human side."""
 
-    fingerprint: str | None  # digest of the task's data; None where a plan finds it missing
-    tokenizer: str | None  # `digest_encoding` of the rows' tokenizer, or `NO_TOKENIZER`; None where a plan finds none
-    tokenizer_spec: models.ModelSpec | None
+    tokenizer: models.ModelSpec | None  # of the rows; None where they are texts alone
     examples: Step
     human: Step
     chat: Step | None
@@ -72,57 +70,49 @@ class Dataset:
         return models.LengthLimit(most, by_chars, self.cut.load())
 
 
-def declare_dataset(
-    task: Task,
-    texts: TextOptions,
-    run_models: RunModels,
-    fingerprint: str | None,
-    tokenizer: str | None,
-    cutting_tokenizer: str | None,
-    session: Session,
-) -> Dataset:
-    """Declare the examples, the human side and the prompts in a chat template; digests are as `Dataset` has them."""
-    spec, chat_model = run_models.row_tokenizer, run_models.chat_model
+def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, session: Session) -> Dataset:
+    """Declare the examples, the human side and the prompts in a chat template."""
+    tokenizer, tokens, chat_model = run_models.row_tokenizer, run_models.tokens, run_models.chat_model
     count, spare, length = texts.num_examples, texts.num_model_texts, texts.max_new_tokens
     cuts = run_models.cutting_tokenizer if task.needs_tokenizer() else None
-    source = {"source": fingerprint} | ({"tokenizer": cutting_tokenizer} if cuts is not None else {})
+    source: dict[str, Input] = {"source": task.fingerprint}
+    source |= {"tokenizer": name_tokenizer(cuts)} if cuts is not None else {}
     cut = TokenCut({}, lambda: None)
-    if length is not None and run_models.tokens is not None and cutting_tokenizer != tokenizer:
-        cut = TokenCut({"cut": cutting_tokenizer}, partial(session.row_tokenizer, run_models.tokens))
+    if length is not None and tokens is not None and not has_tokens_of(tokens, tokenizer):
+        cut = TokenCut({"cut": name_tokenizer(tokens)}, partial(session.row_tokenizer, tokens))
 
-    def declare(what: str, count: int | str, more: int | str, may_lack: bool = False) -> tuple[Step, Step]:
+    def declare(
+        what: str, num_texts: int, count: int | str, more: int | str, may_lack: bool = False
+    ) -> tuple[Step, Step]:
         def write_examples(folder: Path, _: Inputs) -> Mapping[str, Any]:
             most, spare = (None if number == "all" else int(number) for number in (count, more))
             return make_examples(folder, task, session.row_tokenizer(cuts), most, spare, may_lack)
 
         def write_human(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            loaded, several = session.row_tokenizer(spec), task.has_references()
+            loaded, several = session.row_tokenizer(tokenizer), task.has_references()
             return make_human(folder, inputs["examples"], loaded, length, cut.load(), references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples, extent=("count", "more"))
-        inputs = {"examples": examples, "tokenizer": tokenizer, **cut.inputs}
+        inputs: dict[str, Input] = {"examples": examples, "tokenizer": name_tokenizer(tokenizer), **cut.inputs}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
-        return examples, Step("human", what, "human", limit, inputs, write_human, extent=("examples",))
+        sizes = num_texts, num_texts * (length or 0)
+        return examples, Step("human", what, "human", limit, inputs, write_human, *sizes, extent=("examples",))
 
-    examples, human = declare(task.name, count, spare)
+    examples, human = declare(task.name, texts.num_planned, count, spare)
     steps, other, requested = [examples, human], None, texts.human_examples
     if requested is not None and count != "all" and task.has_human():
         left = requested if requested == "all" else max(requested - count - spare, 0)
-        steps += declare(f"{task.name} beyond the ceiling", count + spare, left, may_lack=True)
         number = 0 if left == "all" else left
-        other = TextRows("other human", steps[-1], SPARE_ROWS, tokenizer, None, "", number, number * (length or 0))
+        steps += declare(f"{task.name} beyond the ceiling", number, count + spare, left, may_lack=True)
+        other = TextRows("other human", steps[-1], SPARE_ROWS, tokenizer)
     is_asked = chat_model is not None or texts.prompting is not None
-    chat = _declare_chat(chat_model, texts.prompting, spec, examples, tokenizer, session) if is_asked else None
-    num_tokens = texts.num_planned * (length or 0)
-
-    def plan_rows(role: Role, file: str, chat: Step | None) -> TextRows:
-        return TextRows(role, human, file, tokenizer, chat, num_texts=texts.num_planned, num_tokens=num_tokens)
-
+    chat = _declare_chat(chat_model, texts.prompting, tokenizer, examples, session) if is_asked else None
+    human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
     return Dataset(
-        fingerprint, tokenizer, spec, examples, human, chat,
-        human_rows=plan_rows("human", HUMAN_ROWS, chat), spare_rows=plan_rows("more human", SPARE_ROWS, None),
-        reference_rows=plan_rows("human", REFERENCE_ROWS, chat) if task.has_references() else None,
+        tokenizer, examples, human, chat,
+        human_rows=human_rows, spare_rows=TextRows("more human", human, SPARE_ROWS, tokenizer),
+        reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None,
         cut=cut, other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
     )  # fmt: skip
 
@@ -165,9 +155,14 @@ def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> 
         yield example
 
 
-def describe_words(tokenizer: str | None, is_cut: bool) -> dict[str, int]:
+def describe_words(tokenizer: models.ModelSpec | None, is_cut: bool) -> dict[str, int]:
     """Return what enters the keys of texts that are cut at words or characters, for want of a tokenizer."""
-    return {"words": WORDS_VERSION} if tokenizer == NO_TOKENIZER and is_cut else {}
+    return {"words": WORDS_VERSION} if tokenizer is None and is_cut else {}
+
+
+def name_tokenizer(spec: models.ModelSpec | None) -> Input:
+    """Return what computes the digest of a tokenizer; a word for rows that are stored as text only."""
+    return partial(models.digest_encoding, spec) if spec is not None else _NO_TOKENIZER
 
 
 def make_human(
@@ -226,8 +221,8 @@ def _make_prompt_row(example_id: str, prompt: str, prompt_ids: tuple[int, ...]) 
 
 
 def _declare_chat(
-    chat_model: models.ModelSpec | None, prompting: PromptForm | None, rows: models.ModelSpec | None, examples: Step,
-    tokenizer: str | None, session: Session,
+    chat_model: models.ModelSpec | None, prompting: PromptForm | None, tokenizer: models.ModelSpec | None,
+    examples: Step, session: Session,
 ) -> Step:  # fmt: skip
     """Declare the prompts as the model under test reads them: asked in a certain form, in its chat template, or both.
 
@@ -241,7 +236,7 @@ def _declare_chat(
         return models.Turns(prompting.render(user if isinstance(user, str) else example.prompt), prompting.start)
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-        inner = session.row_tokenizer(rows)
+        inner = session.row_tokenizer(tokenizer)
         requested = list(read_examples(inputs["examples"] / EXAMPLES))
         turns = [ask(example) for example in requested]
         texts = [turn.user + turn.assistant for turn in turns]
@@ -252,8 +247,8 @@ def _declare_chat(
         write_rows(folder / CHAT, chats)
         return {"n": len(chats), "longest_prompt": max((len(r.prompt_ids) for r in chats), default=0)}
 
-    inputs: dict[str, Input] = {"examples": examples, "tokenizer": tokenizer}
-    inputs |= {"template": declare_template(chat_model, tokenizer)} if chat_model is not None else {}
+    inputs: dict[str, Input] = {"examples": examples, "tokenizer": name_tokenizer(tokenizer)}
+    inputs |= {"template": partial(digest_template, chat_model)} if chat_model is not None else {}
     what = chat_model.title if chat_model is not None else prompting.form if prompting is not None else ""
     options = {"prompting": canonicalize(prompting)} if prompting is not None else {}
     return Step("chat", what, "human", options, inputs, write, extent=("examples",))
@@ -265,6 +260,6 @@ def read_conversations(folder: Path) -> dict[str, tuple[Mapping[str, str], ...]]
     return {e.id: tuple(models.split_into_turns(e.prompt, e.meta).messages) for e in examples}
 
 
-def declare_template(spec: models.ModelSpec, tokenizer: str | None) -> Callable[[], str] | None:
-    """Return what computes the digest of a chat template; None where its tokenizer is missing, as was noted."""
-    return (lambda: models.load_template(spec).digest) if tokenizer is not None else None
+def digest_template(spec: models.ModelSpec) -> str:
+    """Return the digest of a model's chat template."""
+    return models.load_template(spec).digest

@@ -1,6 +1,5 @@
 """Facts of the data that identify a number, in the signature of each value."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +10,7 @@ from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, diges
 from openended.harness.run.dataset import HUMAN_ROWS, REFERENCE_ROWS
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.settings import RunModels, TextOptions, read_preset
-from openended.harness.run.steps import Executor, File, TextRows
+from openended.harness.run.steps import Executor, File, TextRows, has_tokens_of
 from openended.harness.storage import RowFile
 
 _SHORT = 6  # hexadecimal digits of a digest in a signature, for people
@@ -45,7 +44,7 @@ def collect_facts(
     needs, out = metric.needs(), dict[str, str]()
     roles = {need.by for need in needs} | {need.kind for need in needs}
     embedder, scorer, tested = run_models.embedder, run_models.scorer, run_models.model
-    if "embeddings" in roles and run_models.vector_files:
+    if "embeddings" in roles and run_models.features:
         out["embedder"] = f"own@{core.digest_file(run_models.vector_files['human'])[:_SHORT]}"
     elif "embeddings" in roles and embedder is not None:
         traits = embedder.traits
@@ -60,12 +59,14 @@ def collect_facts(
         out["tokens"] = "words" if counter is None else f"model@{digest_encoding(counter)[:_SHORT]}"
     if "icu" in roles:
         out["tokens"] = core.describe_icu()
-    n_human, n_model = (executor.read(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model))
+    n_human, n_model = (
+        executor.read_artifact(rows.rows, lambda path: str(len(RowFile(path))), "?") for rows in (human, model)
+    )
     out["n"] = f"{n_human}/{n_model}" if metric.sides == "two" else n_model
-    path = options.judgments.path
+    path = options.judgments.options.path
     if "judgments" in roles and path is not None and path.is_file():
         out["judgments"] = f"{path.name}@{core.digest_file(path)[:_SHORT]}"
-        out |= describe_columns(options.judgments.columns)
+        out |= describe_columns(options.judgments.options.columns)
     for need in needs:
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
@@ -87,9 +88,9 @@ def collect_facts(
     if options.thinking not in (None, "drop"):  # else the answers, as of models that do not reason
         out["thinking"] = str(options.thinking)
     out["task"] = task.name
-    out["texts"] = executor.read(File(human.step, HUMAN_ROWS), digest_texts, "?")[:_SHORT]
+    out["texts"] = executor.read_artifact(File(human.step, HUMAN_ROWS), digest_texts, "?")[:_SHORT]
     if human.file == REFERENCE_ROWS:
-        out["references"] = executor.read(human.rows, digest_texts, "?")[:_SHORT]
+        out["references"] = executor.read_artifact(human.rows, digest_texts, "?")[:_SHORT]
     return out
 
 
@@ -137,24 +138,19 @@ def _digest_corpus_texts(path: Path, content: str) -> str:  # noqa: ARG001 - par
     return core.digest(imported.load_corpus(path))
 
 
-def compute_perplexity(nll: core.Ragged) -> float:
-    """Return exp of the mean token NLL; 1 if there are no tokens."""
-    return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
-
-
 def describe_token_ids(
     metric: core.Metric, source: TextRows, run_models: RunModels, executor: Executor, *, is_imported: bool
 ) -> str | None:
     """Say whether a metric reads ids of a sample file, or re-tokenizes a text; None if neither or by an option."""
-    ids = executor.read(source.rows, lambda path: RowFile(path).facts.get("ids"), None)
+    ids = executor.read_artifact(source.rows, lambda path: RowFile(path).facts.get("ids"), None)
     embedder, specs = run_models.embedder, set[ModelSpec | None]()
     for need in metric.needs():
         always = {name for name, value in need.options if value} & {"retokenize", "without_end"}
         if need.kind in ("tokens", "token_nll", "token_rank", "gradients") and need.by == "scorer" and not always:
             specs.add(run_models.counter)
-        elif need.kind == "embeddings" and embedder is not None and not run_models.vector_files:
+        elif need.kind == "embeddings" and embedder is not None and not run_models.features:
             specs.add(embedder.model_spec() if embedder.traits.kind != "sentence" else None)
-    others = {digest_encoding(spec) for spec in specs if spec is not None} - {source.tokenizer}
+    others = [spec for spec in specs if spec is not None and not has_tokens_of(spec, source.tokenizer)]
     if others and (ids is not None or (source.role == "model" and not is_imported)):
         return _TOKEN_IDS["retokenized"]
     return _TOKEN_IDS[ids] if ids is not None and specs - {None} else None

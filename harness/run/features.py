@@ -4,6 +4,7 @@ Each model passes once over each source; if scorer and embedder are the same cau
 vectors. For a feature that a source cannot have, the reason is stored, and the metric shows it.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,11 +21,11 @@ from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
 from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
 from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
-from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model
+from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model, has_tokens_of
 from openended.harness.storage import RowFile
 
 # Needed by decoders that match the perplexity of human text; from the model's full softmax, not from a Q.
-FOR_DECODER = core.Need("token_nll", by="decoder")
+_FOR_DECODER = core.Need("token_nll", by="decoder")
 # Kinds by stage, so that a model is loaded once for all sources; the first are read without weights. `q_nll`: by a Q.
 _STAGES = (
     ("texts", "stops", "log_prob", "tokens", "end_tokens", "corpus", "classifier"),
@@ -54,7 +55,7 @@ class FeatureTable:
         self.texts = texts
         self.executor = executor
         self.reader = TextReader(executor.session, runtime)
-        self._features: dict[tuple[object, core.Need], LazyFeature | str] = {}
+        self._features: dict[tuple[TextRows, core.Need], LazyFeature | str] = {}
         """(source, need) → the feature, or why it does not exist for this source."""
 
     def list_inputs(self, side: str, source: TextRows, needs: Iterable[core.Need]) -> dict[str, Input]:
@@ -80,9 +81,9 @@ class FeatureTable:
             return core.Side(source.role, RowFile(rows).ids, values)
 
         key = core.digest([source.role, str(rows), contents])
-        return self.reader.session.side_cache.get(key, load, lasting=source.role == core.HUMAN)
+        return self.executor.session.read_side(key, load)
 
-    def read(self, source: TextRows, need: core.Need, load: Callable[[Any], Any], otherwise: Any) -> Any:  # noqa: ANN401 - each kind has its own
+    def read_feature(self, source: TextRows, need: core.Need, load: Callable[[Any], Any], otherwise: Any) -> Any:  # noqa: ANN401 - each kind has its own
         """Return what is read of one feature; in a plan of a feature that is not there, the other value."""
         feature = self._get_feature(source, need)
 
@@ -91,43 +92,52 @@ class FeatureTable:
                 return load(feature.load(path, rows))
 
             if isinstance(feature.content, Step | File):
-                return self.executor.read(feature.content, load_content, otherwise)
+                return self.executor.read_artifact(feature.content, load_content, otherwise)
             return load_content(rows)
 
-        return self.executor.read(source.rows, load_feature, otherwise)
+        return self.executor.read_artifact(source.rows, load_feature, otherwise)
 
     def declare(self, requests: Sequence[tuple[TextRows, Sequence[core.Need]]], decoder: Decoder | None) -> list[Step]:
         """Declare all needed features of each source; `decoder` is the resolved one whose Q is measured."""
-        if self.models.vector_files:  # also where no metric asks for vectors
+        if self.models.features:  # also where no metric asks for vectors
             self._check_user_vectors([source for source, _ in requests])
-        missing: dict[object, dict[core.Need, TextRows]] = defaultdict(dict)
+        missing: dict[TextRows, dict[core.Need, None]] = defaultdict(dict)
         for source, needs in requests:
-            for need in needs:
-                if (self._identify(source), need) not in self._features:
-                    missing[self._identify(source)].setdefault(need, source)
+            missing[source] |= dict.fromkeys(need for need in needs if (source, need) not in self._features)
         steps: list[Step] = []
-        for kinds in _STAGES:
-            for needs_of in missing.values():
-                for need, source in needs_of.items():
-                    kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
-                    if kind in kinds and (self._identify(source), need) not in self._features:
-                        declared: Mapping[core.Need, LazyFeature | str]
-                        try:
-                            declared = self._declare_feature(source, need, tuple(needs_of), decoder)
-                        except core.UndefinedMetric as err:
-                            declared = {need: str(err)}
-                        self._features |= {(self._identify(source), each): of for each, of in declared.items()}
-                        contents = (of.content for of in declared.values() if isinstance(of, LazyFeature))
-                        makers = (c.step if isinstance(c, File) else c for c in contents)
-                        steps += dict.fromkeys(s for s in makers if isinstance(s, Step) and s is not source.step)
+        pairs = [(source, need) for source, needs_of in missing.items() for need in needs_of]
+        for source, need in sorted(pairs, key=lambda pair: _find_stage(pair[1])):
+            if (source, need) in self._features:  # another one's pass gives it
+                continue
+            declared: Mapping[core.Need, LazyFeature | str]
+            try:
+                declared = self._declare_feature(source, need, tuple(missing[source]), decoder)
+            except core.UndefinedMetric as err:
+                declared = {need: str(err)}
+            self._features |= {(source, each): of for each, of in declared.items()}
+            contents = (of.content for of in declared.values() if isinstance(of, LazyFeature))
+            makers = (c.step if isinstance(c, File) else c for c in contents)
+            steps += dict.fromkeys(s for s in makers if isinstance(s, Step) and s is not source.step)
         return steps
 
-    def _identify(self, source: TextRows) -> object:
-        """Return what features are kept by: equal texts share them, but not vectors of the user's own."""
-        return (source.identity, source.role == "model") if self.models.vector_files else source.identity
+    def resolve_decoder(
+        self, decoder: Decoder, human: TextRows, metrics: Iterable[core.Metric]
+    ) -> tuple[Decoder, Step | None]:
+        """Return a decoder with the number of the human side that it needs, or the step that a plan waits for.
+
+        What the metrics read of the human side is computed with it, so that no model passes over it twice.
+        """
+        if not decoder.needs_human_ppl:
+            return decoder, None
+        needs = [need for metric in metrics for need in metric.text_needs() if need.by != "model"]  # not under its Q
+        alike = [need for need in needs if need.kind in ("token_nll", "embeddings")]
+        steps = self.declare([(human, (_FOR_DECODER, *alike))], None)
+        self.executor.run(*steps)
+        resolved = self.read_feature(human, _FOR_DECODER, lambda nll: decoder.resolve(compute_perplexity(nll)), decoder)
+        return resolved, steps[0] if resolved.needs_human_ppl else None
 
     def _get_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
-        feature = self._features[self._identify(source), need]
+        feature = self._features[source, need]
         if isinstance(feature, str):
             raise core.UndefinedMetric(feature)
         return feature
@@ -143,9 +153,9 @@ class FeatureTable:
         declare = {"tokens": self._declare_tokens, "gradients": self._declare_gradients}.get(need.kind)
         if need.kind in ("next_token", "q_entropy", "token_nll"):
             declare = partial(self._declare_q, decoder=decoder)
-        return {need: declare(source, need) if declare is not None else self._read_feature(source, need)}
+        return {need: declare(source, need) if declare is not None else self._find_stored(source, need)}
 
-    def _read_feature(self, source: TextRows, need: core.Need) -> LazyFeature:
+    def _find_stored(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Return a feature that is read as it is: columns of the rows, files of the user, end tokens."""
         if need.kind == "corpus":
             path = Path(str(dict(need.options)["file"]))
@@ -200,16 +210,13 @@ class FeatureTable:
         inputs: dict[str, Input] = {"tokenizer": partial(models.digest_encoding, spec)}
         if options.without_end:
             inputs["ends"] = partial(_digest_ends, spec)
-
-        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            return self.reader.write_tokens(folder, inputs, spec, options)
-
+        write = partial(self.reader.write_tokens, spec=spec, options=options)
         step = _make_step(source, "tokens", options.title, options.token_facts(), inputs, write)
         return LazyFeature(step, _load_ragged)
 
     def _declare_embeddings(self, source: TextRows, need: core.Need) -> LazyFeature:
         """Declare embeddings at the embedder's maximum lengths, which one pass gives."""
-        if self.models.vector_files:
+        if self.models.features:
             return self._read_user_vectors(source)
         spec = self.models.embedder
         if spec is None:
@@ -243,7 +250,7 @@ class FeatureTable:
         for source in sources:
             path = self.models.vector_files["model" if source.role == "model" else "human"]
             load = partial(self._read_user_vectors(source).load, path)
-            if path.is_file() and (width := self.executor.read(source.rows, partial(_get_width, load), 0)):
+            if path.is_file() and (width := self.executor.read_artifact(source.rows, partial(_get_width, load), 0)):
                 wide[source.role] = width
         if len(set(wide.values())) > 1:
             got = ", ".join(f"{width} ({role})" for role, width in wide.items())
@@ -256,9 +263,9 @@ class FeatureTable:
         spec, options = self._choose_model(need), ScoringOptions.from_need(need)
         nll, rank = (replace(need, kind=kind) for kind in ("token_nll", "token_rank"))
         vectors = core.Need("embeddings", by="embedder", scope=_WHOLE)
-        embedder = self.models.embedder if options.is_plain and not self.models.vector_files else None
+        embedder = self.models.embedder if not (options.changed_options or self.models.features) else None
         embedder = embedder if embedder is not None and self._joins_pass(embedder, spec) else None
-        wants_vectors = vectors in needs and (self._identify(source), vectors) not in self._features
+        wants_vectors = vectors in needs and (source, vectors) not in self._features
         text_pass = self._make_pass(
             source, spec, options, losses=True, ranks=rank in (need, *needs),
             embedder=embedder if wants_vectors else None,
@@ -284,11 +291,10 @@ class FeatureTable:
         size = int(further.pop("size") or 0)
         options = ScoringOptions.from_need(replace(need, options=tuple(further.items())))
         stored_ids = has_ids_for(source, spec.tokenizer_spec(), options)
-
-        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            title = f"gradients of {source.title}"
-            return self.reader.sketch_gradients(folder, inputs, spec, options, size, stored_ids, title)
-
+        write = partial(
+            self.reader.sketch_gradients, spec=spec, options=options, size=size, stored_ids=stored_ids,
+            title=f"gradients of {source.title}",
+        )  # fmt: skip
         facts = {**options.facts(), "stored_ids": stored_ids, "size": size}
         inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         step = _make_step(source, "gradients", options.title + self._name_model(spec), facts, inputs, write, spec)
@@ -307,10 +313,10 @@ class FeatureTable:
         with suppress(core.DataError):  # the model is missing, as its digest says
             if reason := model.cannot("q_entropy" if is_entropy else "q_statistics", decoder):
                 raise core.UndefinedMetric(reason)
-
-        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            title = f"read Q on {source.title}"
-            return self.reader.write_q(folder, inputs, model, decoder, least, title, entropy=is_entropy)
+        write = partial(
+            self.reader.write_q, spec=model, decoder=decoder, min_new_tokens=least, title=f"read Q on {source.title}",
+            entropy=is_entropy,
+        )  # fmt: skip
 
         def load_negative_log(path: Path, _: Path) -> core.Ragged:
             q = storage.load_next_token(path)
@@ -345,15 +351,14 @@ class FeatureTable:
             inputs = {"scorer": partial(digest_model, spec), **_get_chat(source, spec)}
         if embedder is not None:
             inputs["embedder"] = partial(digest_model, embedder)
-
-        def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-            return self.reader.write_pass(folder, inputs, text_pass, f"read {source.title}")
-
+        is_sentence = embedder is not None and embedder.traits.kind == "sentence"
+        make = self.reader.write_sentences if is_sentence else self.reader.write_pass
+        write = partial(make, text_pass=text_pass, title=f"read {source.title}")
         of_vectors = embedder is not None and not text_pass.losses
         what = text_pass.title + ("" if of_vectors else self._name_model(spec))
         step = _make_step(source, "read", what, text_pass.facts(), inputs, write, spec)
         others = tuple(self._declare_pass(source, each) for each in wider)
-        return replace(step, extent=("rows", "chat"), shares_rows=True, wider=others)
+        return replace(step, extent=("rows", "chat"), shares_rows=not is_sentence, wider=others)
 
     def _name_model(self, spec: models.BackendSpec) -> str:
         """Return ` by` a model other than the scorer."""
@@ -369,21 +374,28 @@ class FeatureTable:
 
     def _refuse_answers(self, source: TextRows) -> None:
         """Refuse what the model thinks of its answers alone: it drew them after its reasoning."""
-        thinking = self.executor.read(source.rows, lambda path: RowFile(path).facts.get("thinking", "keep"), "keep")
+        thinking = self.executor.read_artifact(
+            source.rows, lambda path: RowFile(path).facts.get("thinking", "keep"), "keep"
+        )
         if thinking != "keep":
             raise core.UndefinedMetric(
                 f"the model reasoned before its answers (thinking={thinking}); set thinking=keep"
             )
 
 
+def compute_perplexity(nll: core.Ragged) -> float:
+    """Return exp of the mean token NLL; 1 if there are no tokens."""
+    return math.exp(float(nll.values.sum(dtype="float64")) / max(len(nll.values), 1))
+
+
+def _find_stage(need: core.Need) -> int:
+    kind = "q_nll" if need.kind == "token_nll" and need.by == "model" else need.kind
+    return next(number for number, kinds in enumerate(_STAGES) if kind in kinds)
+
+
 def has_ids_for(source: TextRows, spec: models.ModelSpec | None, options: ScoringOptions) -> bool:
     """Return whether the ids that the rows hold are those that a model reads; else it tokenizes the texts."""
-    if spec is None or options.tokenizes_again:
-        return False
-    try:
-        return source.tokenizer == models.digest_encoding(spec)
-    except core.DataError:  # no tokenizer; the step that needs it says so
-        return False
+    return not options.tokenizes_again and has_tokens_of(spec, source.tokenizer)
 
 
 def load_user_vectors(path: Path, row_numbers: list[int], *, whole: bool) -> NDArray[np.float32]:
@@ -421,7 +433,7 @@ def _make_step(
 ) -> Step:  # fmt: skip
     """Return a step for which a model reads the texts of a source."""
     title, inputs = f"{source.title} {what}".rstrip(), {"rows": source.rows, **inputs}
-    return Step(stage, title, source.role, spec, inputs, make, source.num_texts, source.num_tokens, model)
+    return Step(stage, title, source.role, spec, inputs, make, source.step.num_texts, source.step.num_tokens, model)
 
 
 def _get_scores(step: Step, prefix: str) -> LazyFeature:

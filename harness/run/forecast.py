@@ -138,11 +138,11 @@ class Forecast:
         passes = {(rows, spec): tokens for (_, rows, spec), (_, tokens) in self.reads.items()}
         rates_and_tokens = [
             *(
-                (rates.find_generation_rate(m, d), tokens)
+                (rates.generate.get((_digest_model(m), d)), tokens)
                 for m, d, _, tokens in self.generate.values()
                 if m is not None
             ),
-            *((rates.find_pass_rate(spec), tokens) for (_, spec), tokens in passes.items()),
+            *((rates.passes.get(_digest_model(spec)), tokens) for (_, spec), tokens in passes.items()),
         ]
         if not self.measures.keys() <= rates.measures.keys() or any(rate is None for rate, _ in rates_and_tokens):
             return None
@@ -189,14 +189,6 @@ class Rates:
     passes: dict[str, float] = field(default_factory=dict)
     """Digest of the model → tokens per second of one pass over finished texts."""
     measures: dict[str, float] = field(default_factory=dict)  # metric → median seconds
-
-    def find_generation_rate(self, spec: BackendSpec, decoder: str) -> float | None:
-        """Return tokens per second of a model under a decoder."""
-        return self.generate.get((_digest_model(spec), decoder))
-
-    def find_pass_rate(self, spec: BackendSpec) -> float | None:
-        """Return tokens per second of one pass of a model over finished texts."""
-        return self.passes.get(_digest_model(spec))
 
 
 def _digest_model(spec: BackendSpec) -> str:

@@ -4,7 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,15 @@ from openended.harness.core import Generation, SpecError, Tokenizer, canonicaliz
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
 from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
-from openended.harness.run.dataset import CHAT, Dataset, build_cut_row, declare_template, read_conversations
+from openended.harness.run.answers import drop_reasoning, may_reason
+from openended.harness.run.dataset import (
+    CHAT,
+    Dataset,
+    build_cut_row,
+    digest_template,
+    name_tokenizer,
+    read_conversations,
+)
 from openended.harness.run.session import Session
 from openended.harness.run.settings import BUNDLED_DATA, TextOptions
 from openended.harness.run.steps import SHARED, File, Input, Inputs, Step, TextRows, digest_model
@@ -25,7 +33,6 @@ log = logging.getLogger(__name__)
 DATA, REPLIES = "data.arrow", "replies.arrow"
 _ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
 _MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
-_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 
 
 def declare_generation(
@@ -53,9 +60,8 @@ def declare_generation(
     if prompting is not None:
         answers = {"samples": texts.samples, "most": texts.max_new_tokens}
         spec["prompting"] = [canonicalize(prompting), answers if lists else None]
-    inputs: dict[str, Input] = {
-        "prompts": dataset.prompts, "tokenizer": dataset.tokenizer, "model": partial(digest_model, model)
-    }  # fmt: skip
+    inputs: dict[str, Input] = {"prompts": dataset.prompts, "tokenizer": name_tokenizer(dataset.tokenizer)}
+    inputs["model"] = partial(digest_model, model)
     inputs |= dataset.cut.inputs
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
     inputs |= {"human scores": human_scores} if human_scores is not None else {}
@@ -67,81 +73,101 @@ def declare_generation(
         )
     if talks or (chat is not None and reader is not None):  # it reads more than the prompt
         spec["task"] = canonicalize(task)
-        inputs["source"] = dataset.fingerprint
+        inputs["source"] = task.fingerprint
     if chat is not None:
         inputs["chat"] = File(chat, CHAT)
-        inputs |= {"template": declare_template(reader, dataset.tokenizer)} if reader is not None else {}
+        inputs |= {"template": partial(digest_template, reader)} if reader is not None else {}
     inputs |= {"examples": dataset.examples} if talks else {}
     inputs |= {"human": dataset.human} if lists else {}  # says in which unit texts are cut
+    maker = TextMaker(model, decoder, texts, dataset, session, runtime)
+    what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
+    step = Step(
+        "generate", what, "model", spec, inputs, maker.write, num_texts=count, num_tokens=count * length, model=model,
+        extent=("prompts", "samples", "chat", "examples", "human"), shares_rows=True,
+    )  # fmt: skip
+    return TextRows("model", step, DATA, dataset.tokenizer, chat)
 
-    def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-        file = REPLIES if lists else DATA
-        blocks = storage.RowBlocks(
-            inputs[SHARED], storage.RowFile(inputs["prompts"]), texts.replies, runtime.flush_seconds, file
-        )
+
+@dataclass(frozen=True)
+class TextMaker:
+    """Makes the step of the texts of the model under test."""
+
+    model: BackendSpec
+    decoder: Decoder
+    texts: TextOptions
+    dataset: Dataset
+    session: Session
+    runtime: core.Runtime
+
+    def write(self, folder: Path, inputs: Inputs) -> Mapping[str, Any]:
+        """Write all texts, of which those are generated that no run has finished, and the answers that replies list."""
+        prompting, samples = self.texts.prompting, self.texts.samples
+        path = folder / (REPLIES if prompting is not None and prompting.lists else DATA)
+        prompts, seconds = storage.RowFile(inputs["prompts"]), self.runtime.flush_seconds
+        blocks = storage.RowBlocks(inputs[SHARED], prompts, self.texts.replies, seconds, path.name)
         blocks.read()
         parts, reused = blocks.parts, blocks.count["tokens"]
         if missing := blocks.list_missing():
-            lm = session.model(model, runtime)
-            blocks.begin(describe_part(lm, runtime))
-            prompts = _make_prompts(missing, inputs)
-            tokenizer, limit = session.row_tokenizer(dataset.tokenizer_spec), dataset.limit_length(length)
-            lengths = [length]
-            if limit.tokenizer is not None:
-                longest_prompt = max(len(prompt.token_ids) for prompt in prompts)
-                lengths = list_own_lengths(length, tokenizer, limit.tokenizer, model.context_length(), longest_prompt)
-            for own_length in lengths:  # texts that are too short in the other tokens: once more
-                is_last, is_full = own_length == lengths[-1], texts.least_length == length
-                request = GenerationRequest(
-                    prompts=prompts, decoder=decoder, seed=texts.seed, max_new_tokens=own_length,
-                    min_new_tokens=own_length if is_full else min(texts.least_length, own_length),
-                    continue_after_end=texts.continue_after_end, batch_size=runtime.batch_size,
-                    companions=session.companions(decoder, runtime),
-                )  # fmt: skip
-                make_row = partial(
-                    _make_row,
-                    blocks=blocks,
-                    # A model without a tokenizer writes texts alone.
-                    recode=tokenizer if lm.tokenizer is None else None,
-                    # The text of a server may be encoded again, to a few tokens more than it wrote.
-                    longest=own_length if model.describe_service() is None else None,
-                )
-                cut = partial(cut_generation, tokenizer, limit, is_last=is_last)
-                add = partial(_add_texts, blocks=blocks, make_row=make_row, cut=cut)
-                total = blocks.count["tokens"] + len(prompts) * own_length
-                with show_progress(decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
-                    advance(blocks.count["tokens"])
-                    lm.generate(request, add, advance)
-                blocks.flush()
-                left = set(blocks.list_missing())
-                if left and is_last:
-                    lost = f"{len(left)} of {len(missing)} texts, the first of example {min(left)[0]}"
-                    raise core.DataError(f"model {model.title}: its backend did not return {lost}")
-                prompts = [prompt for prompt in prompts if (prompt.example_id, prompt.sample) in left]
-                if not prompts:
-                    break
-            parts = [*parts, describe_part(lm, runtime)]
-        blocks.join(folder / file)
-        facts = {**storage.merge_parts(parts), **blocks.count, "samples": texts.replies, "reused_tokens": reused}
+            lm = self.session.model(self.model, self.runtime)
+            blocks.begin(self._describe_part(lm))
+            self._generate(lm, _make_prompts(missing, inputs), blocks)
+            parts = [*parts, self._describe_part(lm)]
+        blocks.join(path)
+        facts = {**storage.merge_parts(parts), **blocks.count, "samples": self.texts.replies, "reused_tokens": reused}
         if prompting is None or not prompting.lists:
             return facts
-        tokenizer = session.row_tokenizer(dataset.tokenizer_spec)
-        replies: Iterable[storage.Row] = storage.RowFile(folder / file)
-        if may_reason(model, folder / file):
-            from openended.harness.run.answers import drop_reasoning
-
-            replies = drop_reasoning(model, folder / file, inputs.get("chat"))
-        limit = dataset.limit_length(texts.max_new_tokens, inputs["human"])
-        count, note = write_answers(folder, replies, prompting, texts.samples, spec["seed"] or 0, limit, tokenizer)
+        replies: Iterable[storage.Row] = storage.RowFile(path)
+        if may_reason(self.model, path):
+            replies = drop_reasoning(self.model, path, inputs.get("chat"))
+        seed = self.texts.seed if self.decoder.stochastic else 0
+        tokenizer = self.session.row_tokenizer(self.dataset.tokenizer)
+        limit = self.dataset.limit_length(self.texts.max_new_tokens, inputs["human"])
+        count, note = write_answers(folder, replies, prompting, samples, seed, limit, tokenizer)
         log.info("%s", note)
         return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
 
-    what, count = f"{model.title} {decoder.title}", texts.num_planned * texts.replies
-    step = Step(
-        "generate", what, "model", spec, inputs, write, num_texts=count, num_tokens=count * length, model=model,
-        extent=("prompts", "samples", "chat", "examples", "human"), shares_rows=True,
-    )  # fmt: skip
-    return TextRows("model", step, DATA, dataset.tokenizer, chat, num_texts=count, num_tokens=count * length)
+    def _describe_part(self, lm: Backend) -> dict[str, Any]:
+        """Return the facts of rows that are generated now."""
+        return {"batch_size": self.runtime.batch_size, "device": str(lm.device), **lm.provenance()}
+
+    def _generate(self, lm: Backend, prompts: Sequence[Prompt], blocks: storage.RowBlocks) -> None:
+        texts, length, runtime, num_missing = self.texts, int(self.texts.reply_length or 0), self.runtime, len(prompts)
+        tokenizer, limit = self.session.row_tokenizer(self.dataset.tokenizer), self.dataset.limit_length(length)
+        lengths = [length]
+        if limit.tokenizer is not None:
+            longest_prompt = max(len(prompt.token_ids) for prompt in prompts)
+            context = self.model.context_length()
+            lengths = list_own_lengths(length, tokenizer, limit.tokenizer, context, longest_prompt)
+        for own_length in lengths:  # texts that are too short in the other tokens: once more
+            is_last, is_full = own_length == lengths[-1], texts.least_length == length
+            request = GenerationRequest(
+                prompts=prompts, decoder=self.decoder, seed=texts.seed, max_new_tokens=own_length,
+                min_new_tokens=own_length if is_full else min(texts.least_length, own_length),
+                continue_after_end=texts.continue_after_end, batch_size=runtime.batch_size,
+                companions=self.session.companions(self.decoder, runtime),
+            )  # fmt: skip
+            make_row = partial(
+                _make_row,
+                blocks=blocks,
+                # A model without a tokenizer writes texts alone.
+                recode=tokenizer if lm.tokenizer is None else None,
+                # The text of a server may be encoded again, to a few tokens more than it wrote.
+                longest=own_length if self.model.describe_service() is None else None,
+            )
+            cut = partial(cut_generation, tokenizer, limit, is_last=is_last)
+            add = partial(_add_texts, blocks=blocks, make_row=make_row, cut=cut)
+            total = blocks.count["tokens"] + len(prompts) * own_length
+            with show_progress(self.decoder.title, total, unit="tokens", enabled=runtime.progress) as advance:
+                advance(blocks.count["tokens"])
+                lm.generate(request, add, advance)
+            blocks.flush()
+            left = set(blocks.list_missing())
+            if left and is_last:
+                lost = f"{len(left)} of {num_missing} texts, the first of example {min(left)[0]}"
+                raise core.DataError(f"model {self.model.title}: its backend did not return {lost}")
+            prompts = [prompt for prompt in prompts if (prompt.example_id, prompt.sample) in left]
+            if not prompts:
+                break
 
 
 def _make_prompts(missing: Sequence[tuple[str, int]], inputs: Inputs) -> list[Prompt]:
@@ -239,14 +265,3 @@ def write_answers(
     if failures[left_out]:
         lost.append(f"prompting.spare_replies={prompting.spare_replies + 1} asks each prompt once more")
     return count, f"prompting={prompting.form}: {count:,} texts; {'; '.join(lost)}"
-
-
-def may_reason(model: BackendSpec, path: Path) -> bool:
-    """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
-    rows, chats = storage.RowFile(path), bool(model.chat_template) or model.reads_messages
-    return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
-
-
-def describe_part(lm: Backend, runtime: core.Runtime) -> dict[str, Any]:
-    """Return the facts of rows that a model generates now."""
-    return {"batch_size": runtime.batch_size, "device": str(lm.device), **lm.provenance()}

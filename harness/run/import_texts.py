@@ -8,7 +8,15 @@ from typing import Any
 
 from openended.harness import imported
 from openended.harness.core import DataError, Json, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
-from openended.harness.run.dataset import HUMAN_ROWS, PROMPTS, SPARE_ROWS, Dataset, build_cut_row, describe_words
+from openended.harness.run.dataset import (
+    HUMAN_ROWS,
+    PROMPTS,
+    SPARE_ROWS,
+    Dataset,
+    build_cut_row,
+    describe_words,
+    name_tokenizer,
+)
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -27,7 +35,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     """Declare the texts that `generations` names, as the system under test."""
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
-    inputs: dict[str, Input] = {"tokenizer": dataset.tokenizer, **dataset.cut.inputs}
+    inputs: dict[str, Input] = {"tokenizer": name_tokenizer(dataset.tokenizer), **dataset.cut.inputs}
     what = name
     make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
     spec: Any
@@ -40,7 +48,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     elif naive is not None and naive.kind == "retrieval":
         spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}
         spec |= describe_words(dataset.tokenizer, length is not None)
-        inputs["file"] = dataset.fingerprint
+        inputs["file"] = task.fingerprint
     elif naive is not None:
         make_rows = partial(_make_naive_texts, options, task, naive)
         spec = {"naive": [naive.kind, naive.number], "seed": seed, "version": NAIVE_VERSION}
@@ -53,7 +61,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
         inputs["human"] = dataset.human
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
-        rows, note = make_rows(session.row_tokenizer(dataset.tokenizer_spec), inputs)
+        rows, note = make_rows(session.row_tokenizer(dataset.tokenizer), inputs)
         reasoning = isinstance(rows, imported.ImportedRows) and rows.has_reasoning
         count, of_rows = write_rows(folder / DATA, rows, reasoning=reasoning), dict[str, Json]()
         facts: dict[str, Any] = {"n": count, "notes": [note]}
@@ -75,7 +83,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
 
     count = options.num_model_texts
     step = Step("import", what, "model", spec, inputs, write, count, count * (length or 0))
-    return TextRows("model", step, DATA, dataset.tokenizer, None, "", count, count * (length or 0))
+    return TextRows("model", step, DATA, dataset.tokenizer)
 
 
 def is_unpaired(options: TextOptions, task: Task) -> bool:
@@ -109,10 +117,11 @@ def _declare_file(options: TextOptions, task: Task, dataset: Dataset) -> tuple[s
             spec["format"] = file_format
         return spec | ({"count": most, "names": task.name} if unpaired else {})
 
-    file: Any = partial(imported.digest_files, path) if source is not None else None
-    if load_system is not None:
-        file = digest([dataset.fingerprint, name]) if dataset.fingerprint else None
-    return path.name, build_spec, file, make_rows
+    def digest_source() -> str:
+        return imported.digest_files(path) if load_system is None else digest([task.fingerprint(), name])
+
+    is_there = source is not None or load_system is not None
+    return path.name, build_spec, digest_source if is_there else None, make_rows
 
 
 def _find_file(name: str) -> Path | None:

@@ -55,7 +55,9 @@ class Measurement:
             except core.UndefinedMetric as err:
                 reason = str(err)
         facts = collect_facts(options, self.metric, self.human, self.model, executor)
-        counts = [executor.read(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)]
+        counts = [
+            executor.read_artifact(rows.rows, lambda path: len(RowFile(path)), 0) for rows in (self.human, self.model)
+        ]
         result = replace(
             _build_undefined_result(self.metric, facts, counts, reason), status=cast("core.Status", status)
         )

@@ -47,7 +47,7 @@ def list_notes(
         )
     has_file = texts.generations is not None and not imported.is_built_in_system(texts.generations)
     same = warn_of_human_texts(name, *sides) if has_file else None
-    tokenizer = executor.session.row_tokenizer(dataset.tokenizer_spec)
+    tokenizer = executor.session.row_tokenizer(dataset.tokenizer)
     special = None
     if isinstance(tokenizer, TextTokenizer):
         human_side, model_side = sides
@@ -168,7 +168,7 @@ def resolve_units(
         by_chars = counter is None and core.mostly_lack_spaces(RowFile(path).each("text"))
         return "chars" if by_chars else "tokens"
 
-    unit = executor.read(human.rows, choose_unit, "auto")
+    unit = executor.read_artifact(human.rows, choose_unit, "auto")
     options: list[Any] = list(metrics)
     return tuple(replace(m, unit=unit) if getattr(m, "unit", None) == "auto" else m for m in options)
 

@@ -5,26 +5,25 @@ metrics, record.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.decoders import Decoder
+from openended.harness.run.answers import declare_answers
 from openended.harness.run.axes import collect_axes
-from openended.harness.run.checks import CheckResult, check_dataset, check_request, check_user_files
+from openended.harness.run.checks import check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
-from openended.harness.run.facts import FactOptions, compute_perplexity, describe_columns, digest_texts
-from openended.harness.run.features import FOR_DECODER, FeatureTable
-from openended.harness.run.generate import declare_generation, may_reason
+from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
+from openended.harness.run.features import FeatureTable
+from openended.harness.run.generate import declare_generation
 from openended.harness.run.measure import Measurement, MeasureStage, SystemRole, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.players import JudgmentSource
 from openended.harness.run.run_record import Outcome, write_explanations, write_record
 from openended.harness.run.session import Session
-from openended.harness.run.settings import Settings
+from openended.harness.run.settings import RunModels, Settings
 from openended.harness.run.steps import Executor, Inputs, Step, TextRows
 from openended.harness.storage import RowFile, load_result, save_result
 from openended.metrics.families import TwoSample
@@ -34,11 +33,11 @@ from openended.metrics.families import TwoSample
 class RunTexts:
     """The texts of a run."""
 
-    settings: Settings
-    checked: CheckResult
+    settings: Settings  # resolved: nothing of the decoder and the metrics is left to be measured
+    judgments: JudgmentSource
+    remarks: Sequence[str]  # which metrics have no value on the file of judgments, and why
     dataset: Dataset
     model_rows: TextRows
-    decoder: Decoder | None  # resolved: nothing left to be measured
     features: FeatureTable  # has what the decoder needed of the human side
     audit: Step | None = None  # of the texts, where `audit=true` asks for it
 
@@ -55,29 +54,45 @@ class RunTexts:
         """Where the texts of the system are."""
         return self.executor.locate(self.model_rows)
 
-    def explain_no_ceiling(self) -> str:
-        """Say why there is no human ceiling; empty where there is one.
+    def list_systems(self, metric: core.Metric) -> Iterator[tuple[SystemRole, TextRows, str]]:
+        """Yield whose values of a metric are in the record: role, texts, and why there is no value; empty if there is.
 
         A metric of two sides depends on their sizes, so that the ceiling has as many texts as the system.
         """
-        planned = self.settings.texts.num_model_texts
-        needed = self.executor.read(self.model_rows.rows, count_rows, planned)
-        have = self.executor.read(self.dataset.spare_rows.rows, count_rows, needed)
-        if have == needed:
-            return ""
-        return f"no human ceiling: it needs {needed} further human texts, as many as a system has; {have} were left"
+        task, read, spare = self.settings.task, self.executor.read_artifact, self.dataset.spare_rows
+        if metric.needs_prompts and not task.prompted:
+            yield "model", self.model_rows, "not defined without prompts"
+            return
+        if not task.has_human() and metric.sides != "one":
+            yield "model", self.model_rows, f"task {task.name} has no human side{task.no_human}"
+            return
+        if metric.sides == "one" and task.has_human():
+            yield "human", self.find_human_rows(metric), ""
+        if metric.sides == "two" and metric.ceiling:  # in place of a human value
+            needed = read(self.model_rows.rows, count_rows, self.settings.texts.num_model_texts)
+            have = read(spare.rows, count_rows, needed)
+            lack = f"it needs {needed} further human texts, as many as a system has; {have} were left"
+            yield "ceiling", spare, f"no human ceiling: {lack}" if have != needed else ""
+        yield "model", self.model_rows, "" if read(self.model_rows.rows, count_rows, 1) else "there are no texts"
+
+    def find_human_rows(self, metric: core.Metric) -> TextRows:
+        """Return the human texts that a metric reads: several of each prompt where it compares them."""
+        references = self.dataset.reference_rows
+        return references if references is not None and metric.least_samples > 1 else self.human_rows
 
     def list_further_human(self) -> list[TextRows]:
         """List the human texts of other prompts that differences between systems are computed against."""
         other = self.dataset.other_rows
         both = (self.dataset.spare_rows, other) if other is not None else ()
-        return [rows for rows in both if self.executor.read(rows.rows, count_rows, 1)]
+        return [rows for rows in both if self.executor.read_artifact(rows.rows, count_rows, 1)]
 
     def count_per_prompt(self) -> int:
         """Return how many texts the system has of a prompt; of a file's, most have so many."""
-        if self.settings.generations is None:
-            return self.settings.samples
-        counts = self.executor.read(self.model_rows.rows, lambda path: Counter(RowFile(path).ids), Counter[str]())
+        if self.settings.texts.generations is None:
+            return self.settings.texts.samples
+        counts = self.executor.read_artifact(
+            self.model_rows.rows, lambda path: Counter(RowFile(path).ids), Counter[str]()
+        )
         return Counter(counts.values()).most_common(1)[0][0] if counts else 0
 
 
@@ -92,7 +107,7 @@ def plan(settings: Settings, session: Session) -> Outcome:
     texts = make_texts(settings, executor)
     measure_all(texts)
     device = remark_on_device(settings.runtime, settings.models)
-    for remark in (*texts.checked.remarks, *remark_on_batches(settings.model), *device):
+    for remark in (*texts.remarks, *remark_on_batches(settings.models.model), *device):
         session.warn_once(remark)
     return Outcome(settings.outputs_dir, 0, tuple(executor.plan), tuple(executor.missing))
 
@@ -112,8 +127,8 @@ def run(
     settings, dataset = texts.settings, texts.dataset
     measurements, options = measure_all(texts, others)
     results = [measurement.read_result(options, executor) for measurement in measurements]
-    session.side_cache.end_run()
-    name = settings.system or settings.generations or "the system"
+    session.end_run()
+    name = settings.texts.system or settings.texts.generations or "the system"
     notes = list_notes(settings.task, settings.metrics, name, dataset, texts.model_rows, texts.features)
     not_drawn: list[str] = []
     if texts.audit is not None:
@@ -122,12 +137,12 @@ def run(
         note, is_failed = describe_audit(texts.audit, executor)
         notes.insert(0, note)
         not_drawn += [note] if is_failed else []
-    task, human = str(texts.checked.fingerprint), digest_texts(executor.locate(texts.human_rows))
+    task, human = str(executor.find(settings.task.fingerprint)), digest_texts(executor.locate(texts.human_rows))
+    axes = collect_axes(settings, fingerprint=task, texts=human)
+    skipped = executor.get(dataset.examples).meta["skipped"]
     folder = write_record(
-        settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=settings.spec(),
-        axes=collect_axes(settings, texts.decoder, fingerprint=task, texts=human), decoder=texts.decoder, task=task,
-        notes=notes, overrides=overrides, skipped=executor.get(dataset.examples).meta["skipped"],
-    )  # fmt: skip
+        settings, executor, results, axes=axes, task=task, notes=notes, overrides=overrides, skipped=skipped
+    )
     write_explanations(folder, session.store.root, results, executor.locate(texts.human_rows), texts.path)
     broken = [result for result in results if result.status == "failed"]
     failed = dict.fromkeys(f"metric {result.metric} {'; '.join(result.notes)}" for result in broken)
@@ -137,107 +152,70 @@ def run(
 def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     """Make or plan the texts of both sides, and nothing else."""
     task, texts, run_models, session = settings.task, settings.texts, settings.models, executor.session
-    model, decoder = settings.model, settings.decoder
-    reference = None
+    model, reference = run_models.model, None
     if settings.audit:
         from openended.harness.run.audit import choose_reference, declare_audit
 
-        reference = choose_reference(model if texts.generations is None else None, settings.audit)
-    checked = check_request(settings, executor)
-    digests = checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer
-    dataset = declare_dataset(task, texts, run_models, *digests, session)
-    executor.run(*dataset.steps)
+        reference = choose_reference(model, settings.audit)
+    judgments = JudgmentSource.from_settings(settings)
+    remarks = judgments.check(settings.list_judging())
+    if remarks and len(remarks) == len(settings.metrics):  # of a run with other metrics, tables say why
+        raise core.SpecError(remarks[0])
+    check_request(settings, executor)
+    dataset = declare_dataset(task, texts, run_models, session)
     metrics = resolve_units(settings.metrics, run_models.counter, dataset.human_rows, executor)
     settings = replace(settings, metrics=metrics)
-    check_dataset(dataset, checked, settings, executor)
+    check_dataset(dataset, judgments, settings, executor)
     if executor.plan_only:
         check_user_files(task, texts, dataset, executor)
-    features = FeatureTable(run_models, texts, settings.runtime, executor)
+    features, steps = FeatureTable(run_models, texts, settings.runtime, executor), list(dataset.steps)
     if texts.generations is not None:
         from openended.harness.run.import_texts import declare_import
 
         rows = declare_import(texts, task, dataset, session)
     else:
-        if model is None or decoder is None:
+        if model is None or settings.decoder is None:
             raise core.SpecError("model and decoder: expected values when the harness generates")
-        scores: Step | None = None
-        if decoder.needs_human_ppl:
-            # What the metrics read of the human side is computed with it, so that no model passes over it twice.
-            scored = [n for m in settings.metrics for n in m.text_needs() if n.kind in ("token_nll", "embeddings")]
-            alike = [need for need in scored if need.by != "model"] if task.has_human() else []  # not under its Q
-            steps = features.declare([(dataset.human_rows, (FOR_DECODER, *alike))], None)
-            executor.run(*steps)
-            resolve, scores = decoder.resolve, steps[0]
-            decoder = features.read(
-                dataset.human_rows, FOR_DECODER, lambda nll: resolve(compute_perplexity(nll)), decoder
-            )
+        alike = metrics if task.has_human() else ()
+        decoder, scores = features.resolve_decoder(settings.decoder, dataset.human_rows, alike)
+        settings = replace(settings, decoder=decoder)
         rows = declare_generation(
-            model, decoder, texts, task, dataset, session, settings.runtime,
-            human_scores=scores if decoder.needs_human_ppl else None,
+            model, decoder, texts, task, dataset, session, settings.runtime, human_scores=scores
         )  # fmt: skip
-        executor.run(rows.step)
-        lists = texts.prompting is not None and texts.prompting.lists
-        if not lists and executor.read(rows.rows, partial(may_reason, model), otherwise=False):
-            from openended.harness.run.answers import declare_answers
-
+        if texts.prompting is None or not texts.prompting.lists:
             rows = declare_answers(model, dataset, rows, executor)
-    executor.run(rows.step)
-    audit = None
+    steps.append(rows.step)
     if reference is not None and model is not None:
-        audit = declare_audit(model, reference, rows, session, settings.runtime)
-        executor.run(audit)
-    decoder = None if texts.generations is not None else decoder
-    return RunTexts(settings, checked, dataset, rows, decoder, features, audit)
+        steps.append(declare_audit(model, reference, rows, session, settings.runtime))
+    executor.run(*steps)
+    return RunTexts(settings, judgments, remarks, dataset, rows, features, steps[-1] if reference is not None else None)
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:
     """Compute the features, then every metric: of the system under test, the human row and the ceiling."""
-    settings, task, executor = texts.settings, texts.settings.task, texts.executor
-    human, model, references = texts.human_rows, texts.model_rows, texts.dataset.reference_rows
-    metrics = [metric for metric in settings.metrics if task.prompted or not metric.needs_prompts]
+    settings, executor, human, model = texts.settings, texts.executor, texts.human_rows, texts.model_rows
     others = [replace(source, label=f"system {number} of the grid") for number, source in enumerate(others)]
-    no_ceiling, is_empty = texts.explain_no_ceiling(), not executor.read(model.rows, count_rows, 1)
-    with_ceiling = [m for m in metrics if m.sides == "two" and m.ceiling]  # in place of a human value
-    jobs: list[tuple[core.Metric, SystemRole, TextRows]] = []  # in the order of the record
-    people = {m: references for m in metrics if references is not None and m.least_samples > 1}
-    for metric in metrics:
-        if metric.sides == "one" and task.has_human():
-            jobs.append((metric, "human", people.get(metric, human)))
-        if metric in with_ceiling and task.has_human() and not no_ceiling:
-            jobs.append((metric, "ceiling", texts.dataset.spare_rows))
-        if (metric.sides == "one" or task.has_human()) and not is_empty:
-            jobs.append((metric, "model", model))
+    jobs = [(metric, *system) for metric in settings.metrics for system in texts.list_systems(metric)]
     requests: list[tuple[TextRows, Sequence[core.Need]]] = []
-    for metric, _, rows in jobs:
-        if metric.sides != "one":
-            requests.append((human, metric.text_needs()))
-        if metric.sides != "human":
-            requests.append((rows, metric.text_needs()))
-    requests += [(source, m.text_needs()) for m in metrics if m.reads_grid for source in others]
+    for metric, _, rows, reason in jobs:
+        sides = {"one": (rows,), "human": (human,), "two": (human, rows)}[metric.sides]
+        requests += [(source, metric.text_needs()) for source in sides if not reason]
+    metrics = dict.fromkeys(metric for metric, _, _, reason in jobs if not reason)
+    requests += [(source, metric.text_needs()) for metric in metrics if metric.reads_grid for source in others]
     for rows in texts.list_further_human():  # what a report compares the systems with
         shared = [metric for metric in metrics if isinstance(metric, TwoSample) and metric.shares_space]
         requests += [(rows, metric.text_needs()) for metric in shared]
-    executor.run(*texts.features.declare(requests, texts.decoder))
-    thinking = executor.read(model.rows, lambda path: RowFile(path).facts.get("thinking"), None)
-    options = FactOptions(task, settings.models, settings.texts, texts.checked.judgments, settings.protocol, thinking)
+    executor.run(*texts.features.declare(requests, settings.decoder))
+    thinking = executor.read_artifact(model.rows, lambda path: RowFile(path).facts.get("thinking"), None)
+    options = FactOptions(settings.task, settings.models, settings.texts, texts.judgments, settings.protocol, thinking)
     measures = MeasureStage(options, texts.features, settings.intervals, tuple(others))
-    per_prompt = texts.count_per_prompt() if people else 0
-    out = [
-        measures.declare(m, system, people.get(m, human), rows, per_prompt if rows is references else 0)
-        for m, system, rows in jobs
-    ]
+    out: list[Measurement] = []
+    for metric, system, rows, reason in jobs:
+        people = texts.find_human_rows(metric)
+        per_prompt = texts.count_per_prompt() if system == "human" and people is not human else 0
+        undefined = Measurement(system, metric, human, model, None, reason)
+        out.append(undefined if reason else measures.declare(metric, system, people, rows, per_prompt))
     executor.run(*(measurement.step for measurement in out if measurement.step is not None))
-    undefined: list[tuple[core.Metric, SystemRole, str]] = []
-    if not task.has_human():
-        reason = f"task {task.name} has no human side{task.no_human}"
-        undefined += [(metric, "model", reason) for metric in metrics if metric.sides != "one"]
-    elif no_ceiling:
-        undefined += [(metric, "ceiling", no_ceiling) for metric in with_ceiling]
-    if is_empty:
-        undefined += [(m, "model", "there are no texts") for m in metrics if m.sides == "one" or task.has_human()]
-    without_prompts = [metric for metric in settings.metrics if metric not in metrics]
-    undefined += [(metric, "model", "not defined without prompts") for metric in without_prompts]
-    out += [Measurement(system, metric, human, model, None, reason) for metric, system, reason in undefined]
     return out, options
 
 
@@ -252,7 +230,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
     from openended.metrics.judgments import check_judgments_file
 
     judgments = JudgmentSource.from_settings(settings)
-    path, columns, players = Path(str(judgments.source)), judgments.columns, judgments.human_players
+    path, columns, players = judgments.file, judgments.options.columns, judgments.options.human_players
     check_judgments_file(path)
     typed = dict.fromkeys(word.lstrip("+~").partition("=")[0] for word in overrides)
     if unused := [option for option in typed if option.partition(".")[0] in ("task", "model", "decoder")]:
@@ -286,9 +264,7 @@ def run_judgments(settings: Settings, session: Session, overrides: Sequence[str]
         return Outcome(settings.outputs_dir, 0, tuple(executor.plan))
     entries = {metric: executor.get(step) for metric, step in steps.items()}
     results = [describe_result("model", m, load_result(e.path), e.name) for m, e in entries.items()]
-    alone = replace(settings, model=None, decoder=None, scorer=None, embedder=None)
-    folder = write_record(
-        settings.outputs_dir / "runs" / settings.experiment, executor, results, spec=alone.spec(),
-        axes=collect_axes(alone, None, fingerprint=sha), decoder=None, task=sha, notes=(), overrides=overrides,
-    )  # fmt: skip
+    alone = replace(settings, decoder=None, models=RunModels(model=None, scorer=None, embedder=None))
+    axes = collect_axes(alone, fingerprint=sha)
+    folder = write_record(alone, executor, results, axes=axes, task=sha, notes=(), overrides=overrides)
     return Outcome(folder, executor.num_computed, tuple(executor.plan))

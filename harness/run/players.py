@@ -1,84 +1,78 @@
 """Match a run's system with a player of a file of judgments, so that no row shows the value of another system."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 from openended.harness import core
 from openended.harness.run.axes import collect_model_axes, collect_option_axes, derive_system_name
-from openended.harness.run.settings import NO_JUDGMENTS, Settings
+from openended.harness.run.settings import NO_JUDGMENTS, JudgmentOptions, Settings
 
 
 @dataclass(frozen=True, slots=True)
 class JudgmentSource:
-    """The file of judgments of a run, how the user describes it, and the axes by which the run's system is found."""
+    """The file of judgments of a run, and what its system is found by in it."""
 
-    source: str | None
-    """The option: a file, `none`, `simulated:…` or None."""
-    columns: Mapping[str, str]
-    players: Mapping[str, Any]
+    options: JudgmentOptions
     axes: Mapping[str, str]
+    """Of the system; unlike those of a record, they need no file."""
     identify: Callable[[], str] = str
     """Returns `identify_texts` of the run; reads the model's weights where their digest is not cached."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the judgments of a run; the axes of its system, unlike those of a record, need no file."""
+        """Return the judgments of a run."""
+        texts, model, decoder = settings.texts, settings.models.model, settings.decoder
         out: dict[str, core.Json] = {"task": settings.task.name, **collect_option_axes("task", settings.task)}
-        if settings.generations is not None:
-            name = settings.system or derive_system_name(Path(settings.generations))
-            out |= {"model": name, "decoder": "imported", "generations": settings.generations}
-        if settings.model is not None and settings.decoder is not None:
-            model, decoder = settings.model, settings.decoder
+        if texts.generations is not None:
+            name = texts.system or derive_system_name(Path(texts.generations))
+            out |= {"model": name, "decoder": "imported", "generations": texts.generations}
+        if model is not None and decoder is not None:
             out |= {"model": model.title, **collect_option_axes("model", model)}
             out |= {"decoder": decoder.name, **collect_option_axes("decoder", decoder)}
-        out |= {name: getattr(settings, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
-        axes = {axis: _format(value) for axis, value in out.items()}
+        out |= {name: getattr(texts, name) for name in ("samples", "max_new_tokens", "min_new_tokens")}
 
         def identify() -> str:
-            spec = {**settings.spec(), "seed": settings.text_seed}
-            return identify_texts(spec, collect_model_axes("model", settings.model))
+            return identify_texts(settings.describe(), collect_model_axes("model", model))
 
-        return cls(settings.judgments, settings.judgment_columns, settings.judgment_players, axes, identify)
-
-    @property
-    def path(self) -> Path | None:
-        """The file; None where there is none."""
-        is_file = self.source not in (None, NO_JUDGMENTS) and not str(self.source).startswith(core.SIMULATED)
-        return Path(str(self.source)) if is_file else None
-
-    @property
-    def human_players(self) -> tuple[str, ...]:
-        """Names of the human text in the file, other than `human`."""
-        return tuple(sorted(name for name, system in self.players.items() if system == core.HUMAN))
+        return cls(settings.judgments, {axis: _format(value) for axis, value in out.items()}, identify)
 
     def digest(self) -> str:
         """Digest of the file, of how its columns are read, and of the names of the human text."""
-        return core.digest([core.digest_file(Path(str(self.source))), dict(self.columns), *self.human_players])
+        options = self.options
+        return core.digest([core.digest_file(self.file), dict(options.columns), *options.human_players])
+
+    @property
+    def file(self) -> Path:
+        """The file of a run that has one."""
+        if self.options.path is None:
+            raise core.UndefinedMetric(
+                "there are no human judgments; judgments=FILE adds them"
+                if self.options.file in (None, NO_JUDGMENTS)
+                else f"judgments={self.options.file} rates the texts of a whole grid once all exist: add -m"
+            )
+        return self.options.path
 
     def read(self, metric: core.ReadsFile) -> core.JudgmentFile:
         """Read the file as the user describes its columns and players."""
         from openended.metrics.judgments import check_judgments_file
 
-        path = Path(str(self.source))
-        check_judgments_file(path)
-        state = path.stat()
-        changed = state.st_mtime_ns, state.st_size
-        return _read_file(metric, path, changed, tuple(self.columns.items()), self.human_players)
+        check_judgments_file(self.file)
+        return _read_file(metric, *self._version, self.options.human_players)
 
-    def _read_texts_ids(self) -> Mapping[str, str]:
-        """Return player → `identify_texts` of the run whose texts were rated, of a file that a study made."""
-        path = Path(str(self.source))
-        state = path.stat()
-        return _read_texts_ids(path, (state.st_mtime_ns, state.st_size), tuple(self.columns.items()))
+    @property
+    def _version(self) -> tuple[Path, tuple[int, int], tuple[tuple[str, str], ...]]:
+        """The file, what changes with its bytes, and how its columns are read: of the keys of caches."""
+        state = self.file.stat()
+        return self.file, (state.st_mtime_ns, state.st_size), tuple(self.options.columns.items())
 
     def list_players(self) -> list[str]:
         """Return the players that `judgment_players` matches to the run's system; at most one of them is in a file."""
         return [
             player
-            for player, system in self.players.items()
+            for player, system in self.options.players.items()
             if isinstance(system, dict) and all(self.axes.get(axis) == _format(v) for axis, v in system.items())
         ]
 
@@ -93,20 +87,14 @@ class JudgmentSource:
         Raises:
             UndefinedMetric: If there is no file, or no player of it is matched.
         """
-        if self.path is None:
-            raise core.UndefinedMetric(
-                "there are no human judgments; judgments=FILE adds them"
-                if self.source in (None, NO_JUDGMENTS)
-                else f"judgments={self.source} rates the texts of a whole grid once all exist: add -m"
-            )
         judged = self.read(metric)
         return judged, self.find_player(metric, judged, human=human)
 
     def check(self, readers: Sequence[core.ReadsFile]) -> list[str]:
         """Read the file for every metric that needs it; return which of them have no value, and why."""
-        source, path = self.source, self.path
+        source, path = self.options.file, self.options.path
         if source not in (None, NO_JUDGMENTS) and not readers:
-            able = [m.name for m in list_metrics_for_file(path, self.columns)] if path is not None else ["huse"]
+            able = [m.name for m in list_metrics_for_file(path, self.options.columns)] if path is not None else ["huse"]
             raise core.SpecError(
                 f"judgments={source}: no metric of this run reads judgments; "
                 f"add {' or '.join(able)} to metric=[…], or leave it out"
@@ -145,7 +133,7 @@ class JudgmentSource:
             if typed not in players:
                 raise core.SpecError(f"metric.{metric.name}.system: expected one of {names}, as rated, got {typed}")
             return str(typed)
-        texts_ids = self._read_texts_ids()
+        texts_ids = _read_texts_ids(*self._version)
         matched = [player for player in self.list_players() if player in players]
         if texts_ids and not matched:
             run_id = self.identify()
@@ -191,10 +179,7 @@ def _read_texts_ids(
     return {str(player): str(texts_id) for player, texts_id in cells if player and texts_id}
 
 
-_TEXT_OPTIONS = (
-    "task", "model", "decoder", "max_new_tokens", "min_new_tokens", "seed", "continue_after_end", "prompting",
-    "generations", "generations_field", "generations_role", "generations_thinking",
-)  # fmt: skip
+_IN_NO_ID = {"num_examples", "samples", "human_examples", "system", "label", "path", "revision"}
 
 
 def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
@@ -206,10 +191,8 @@ def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
         spec: Of the run's settings, as in its record.
         axes: Have `model.digest`, which stands for the path of the model.
     """
-    options = {name: spec.get(name) for name in _TEXT_OPTIONS}
-    for name in ("task", "model", "decoder"):
-        if isinstance(node := options[name], Mapping):
-            options[name] = {k: v for k, v in node.items() if k not in ("label", "title", "path", "revision")}
+    parts = spec["task"], spec["models"]["model"], spec["decoder"], spec["texts"]
+    options = [{k: v for k, v in (part or {}).items() if k not in _IN_NO_ID} for part in parts]
     return core.digest([core.make_shareable(core.to_json(options)), axes.get("model.digest")])[:12]
 
 
@@ -217,19 +200,18 @@ def check_players(grid: Iterable[Settings]) -> None:
     """Refuse a grid in which one player, or one file of vectors, would give its value to several systems."""
     systems: dict[tuple[str, ...], dict[str, str]] = {}
     for settings in grid:
-        if settings.judgments is None and not settings.vector_files:
+        path, vectors = settings.judgments.path, settings.models.features
+        if path is None and not vectors:
             continue
         judgments = JudgmentSource.from_settings(settings)
         axes = {axis: value for axis, value in judgments.axes.items() if not axis.startswith("task.")}
-        path = judgments.path
-        vectors = settings.vector_files
-        sources: set[tuple[str, ...]] = {("features.model", str(vectors["model"]))} if vectors else set()
+        sources: set[tuple[str, ...]] = {("features.model", vectors["model"])} if vectors else set()
         for metric in settings.list_judging() if path is not None and path.is_file() else ():
             try:
                 _, player = judgments.read_player(metric)
             except core.HarnessError:
                 continue  # it has no value, or the run refuses it
-            sources.add(("judgments", str(settings.judgments), player))
+            sources.add(("judgments", str(settings.judgments.file), player))
         for source in sources:
             if (other := systems.setdefault(source, axes)) != axes:
                 option, file, *named = source
@@ -245,23 +227,22 @@ def _format(value: core.Json) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def select_metrics_for_file(
-    metrics: tuple[core.Metric, ...], judgments: str | None, renamed: Mapping[str, str], overrides: Sequence[str]
-) -> tuple[core.Metric, ...]:
-    """Return the metrics that a file of judgments supports in place of the usual ones, if the user names nothing else.
+def select_metrics_for_file(settings: Settings, overrides: Sequence[str]) -> Settings:
+    """Return settings with the metrics that a file of judgments supports, if the user names nothing else.
 
     Raises:
         DataError: If no metric reads such a file; the message lists what each expects.
     """
     chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
     alone = not chosen & {"metric", "experiment", "task", "model", "decoder", "generations"}
-    if judgments is None or not alone:
-        return metrics
+    path, columns = settings.judgments.path, settings.judgments.columns
+    if path is None or not alone:
+        return settings
     from openended.metrics.judgments import read_rows
 
-    able = list_metrics_for_file(Path(judgments), renamed)
-    columns, _ = read_rows(Path(judgments), renamed)
-    return tuple(metric for metric in able if metric.scores_without_run(columns)) or able
+    able = list_metrics_for_file(path, columns)
+    names, _ = read_rows(path, columns)
+    return replace(settings, metrics=tuple(metric for metric in able if metric.scores_without_run(names)) or able)
 
 
 def list_metrics_for_file(path: Path, renamed: Mapping[str, str]) -> tuple[core.JudgmentMetric, ...]:

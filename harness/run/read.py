@@ -51,11 +51,6 @@ class ScoringOptions:
         return self.retokenize or self.without_end
 
     @property
-    def is_plain(self) -> bool:
-        """True if an embedder may share the pass."""
-        return not self.changed_options
-
-    @property
     def changed_options(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
         return {each.name: value for each in fields(self)[1:] if (value := getattr(self, each.name))}
@@ -138,18 +133,10 @@ class TextReader:
 
         Only where a row's result does not depend on its batch, so that the bits are those of a pass over all rows.
         """
-        is_sentence = text_pass.embedder is not None and text_pass.embedder.traits.kind == "sentence"
-        texts = list(RowFile(inputs["rows"]).iterate_texts(text_pass.vector_scope)) if is_sentence else []
-        prompts, continuations = (core.Ragged.from_rows((), np.int32),) * 2
-        if not is_sentence:
-            prompts, continuations = self._read_ids(inputs, text_pass.model, text_pass.options, text_pass.stored_ids)
-            if not (text_pass.losses or text_pass.ranks) and text_pass.vector_scope == "continuation":
-                prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
-        if is_sentence:
-            identities = _digest_rows(text.encode("utf-8", "surrogatepass") for text in texts)
-        else:
-            identities = _identify_ids(prompts, continuations)
-        stored = dict[bytes, tuple[int, int]]()  # identity → (number of the artifact, of the row)
+        prompts, continuations = self._read_ids(inputs, text_pass.model, text_pass.options, text_pass.stored_ids)
+        if not (text_pass.losses or text_pass.ranks) and text_pass.vector_scope == "continuation":
+            prompts = core.Ragged(prompts.values[:0], np.zeros_like(prompts.offsets))
+        identities, stored = _identify_ids(prompts, continuations), dict[bytes, tuple[int, int]]()
         artifacts, facts, truncated = list[ReadRows](), dict[str, Any](), 0
         for entry in self._list_reusable(inputs[SHARED], text_pass.model):
             for row, identity in enumerate(storage.load_array(entry.path / _IDENTITIES)):
@@ -157,32 +144,34 @@ class TextReader:
             artifacts.append(_load_pass(entry.path, text_pass))
             facts = dict(entry.meta)
             truncated += int(entry.meta.get("truncated", 0))
-        sources = [stored.get(identity.tobytes()) for identity in identities]
-        missing = [row for row, source in enumerate(sources) if source is None]
-        if reused := len(sources) - len(missing):
-            log.info("%s has read %d of %d texts in another run", text_pass.model.title, reused, len(sources))
-        if missing or not sources:
+        sources = {row: stored[name] for row, key in enumerate(identities) if (name := key.tobytes()) in stored}
+        missing = [row for row in range(len(identities)) if row not in sources]
+        if reused := len(sources):
+            log.info("%s has read %d of %d texts in another run", text_pass.model.title, reused, len(identities))
+        if missing or not reused:
             rows = (_take(prompts, missing), _take(continuations, missing)) if reused else (prompts, continuations)
             with self._show_progress(title, len(missing), rows[1]) as advance:
-                if is_sentence:
-                    fresh = self._embed_texts(
-                        cast("models.EmbedderSpec", text_pass.embedder), [texts[i] for i in missing]
-                    )
-                else:
-                    fresh = self._run(text_pass, *rows, advance)
+                fresh = self._run(text_pass, *rows, advance)
             facts = dict(fresh.facts)
-            rows_read = iter(range(len(missing)))
-            whole = [(len(artifacts), next(rows_read)) if source is None else source for source in sources]
+            truncated += int(facts.get("truncated", 0))
+            sources |= {row: (len(artifacts), at) for at, row in enumerate(missing)}
             artifacts.append(fresh)
-        else:
-            whole = [source for source in sources if source is not None]
-        _save_pass(folder, _join(artifacts, whole) if reused else artifacts[-1], text_pass)
+        in_order = [sources[row] for row in range(len(identities))]
+        _save_pass(folder, _join(artifacts, in_order) if reused else artifacts[-1], text_pass)
         storage.save_array(folder / _IDENTITIES, identities)
-        lengths = continuations.lengths
-        computed = int(lengths[missing].sum()) if len(lengths) else 0
-        tokens = int(lengths.sum())
-        counts = {"n": len(sources), "tokens": tokens, "reused_tokens": tokens - computed}
-        return facts | counts | {"truncated": truncated + int(facts.get("truncated", 0) if missing else 0)}
+        tokens, computed = len(continuations.values), int(continuations.lengths[missing].sum())
+        counts = {"n": len(identities), "tokens": tokens, "reused_tokens": tokens - computed}
+        return facts | counts | {"truncated": truncated}
+
+    def write_sentences(self, folder: Path, inputs: Inputs, text_pass: TextPass, title: str) -> Mapping[str, Any]:
+        """Write the vectors of a sentence encoder, which batches its texts itself."""
+        spec = cast("models.EmbedderSpec", text_pass.embedder)
+        texts = list(RowFile(inputs["rows"]).iterate_texts(text_pass.vector_scope))
+        model = self.session.embedder(spec, self.runtime)
+        with core.show_progress(title, len(texts), unit="texts", enabled=self.runtime.progress):
+            vectors = models.embed_texts(model, spec, texts, batch_size=self._choose_batch(model)).vectors
+        storage.save_array(folder / storage.VECTORS, vectors)
+        return {"n": len(texts), "device": str(model.device)}
 
     def _run(
         self, text_pass: TextPass, prompts: core.Ragged, continuations: core.Ragged, advance: core.Advance
@@ -213,11 +202,6 @@ class TextReader:
             )  # fmt: skip
             scores = lm.score(request_scores, advance)
         return ReadRows(scores, vectors, {**self._describe(lm), **lm.provenance(), **facts})
-
-    def _embed_texts(self, spec: models.EmbedderSpec, texts: Sequence[str]) -> ReadRows:
-        model = self.session.embedder(spec, self.runtime)
-        vectors = models.embed_texts(model, spec, texts, batch_size=self._choose_batch(model)).vectors
-        return ReadRows(None, vectors, {"device": str(model.device)})
 
     def _list_reusable(self, folder: Path, spec: models.BackendSpec) -> Iterator[storage.Entry]:
         """Yield the artifacts whose rows have the bits that this run would give: of equal packages and processors."""
@@ -316,10 +300,6 @@ def _identify_ids(prompts: core.Ragged, continuations: core.Ragged) -> NDArray[n
         len(before).to_bytes(8, "little") + np.concatenate([before, after]).astype("<i8").tobytes()
         for before, after in zip(prompts, continuations, strict=True)
     )
-    return _digest_rows(parts)
-
-
-def _digest_rows(parts: Iterator[bytes]) -> NDArray[np.uint8]:
     digests = b"".join(hashlib.sha256(part).digest()[:_IDENTITY] for part in parts)
     return np.frombuffer(digests, np.uint8).reshape(-1, _IDENTITY)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,13 @@ from openended.harness.core import (
     DataError,
     Json,
     MetricResult,
-    canonicalize,
     digest,
     make_shareable,
     temporary_files,
     to_json,
     write_text,
 )
-from openended.harness.decoders import Decoder
+from openended.harness.run.settings import Settings
 from openended.harness.run.steps import Executor, StepState
 
 _NAMED = 20  # texts of a line of `explain.jsonl`
@@ -47,19 +46,17 @@ class Outcome:
 
 
 def write_record(
-    runs: Path, executor: Executor, results: Sequence[MetricResult], *, spec: dict[str, Json],
-    axes: dict[str, Json], decoder: Decoder | None, task: str, notes: Sequence[str], overrides: Sequence[str],
-    skipped: Mapping[str, int] | None = None,
+    settings: Settings, executor: Executor, results: Sequence[MetricResult], *, axes: dict[str, Json], task: str,
+    notes: Sequence[str], overrides: Sequence[str], skipped: Mapping[str, int] | None = None,
 ) -> Path:  # fmt: skip
-    """Write the run record into a folder of `runs` unless an equal one exists; return that folder."""
-    if decoder is not None and isinstance(spec["decoder"], dict):
-        spec["decoder"] |= cast("dict[str, Json]", canonicalize(decoder))
-    spec["seed"] = axes["seed"]  # null where it changes nothing, so that such runs are one run
-    key = digest({"spec": to_json(spec), "task": task})[:8]
+    """Write the run record into a folder of its name unless an equal one exists; return that folder."""
+    runs, spec = settings.outputs_dir / "runs" / settings.experiment, settings.describe()
+    key = digest({"spec": spec, "task": task})[:8]
     stamp = datetime.now(UTC)
     folder = runs / f"{stamp:%Y%m%dT%H%M%S}-{key}"
     record = storage.RunRecord(
-        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, overrides=tuple(overrides),
+        created=stamp.isoformat(timespec="seconds"), spec=spec, axes=axes, titles=settings.titles,
+        overrides=tuple(overrides),
         command=tuple(sys.argv), **storage.describe_environment(), inputs={"task": task, **executor.inputs},
         provenance=executor.provenance, timings=executor.timings, store="../../../store", notes=tuple(notes),
         skipped=skipped or {}, results=tuple(results),

@@ -1,14 +1,13 @@
 """State shared by the jobs of one process: the store, loaded models and features of the human side."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
 from openended.harness import models
-from openended.harness.core import Runtime, Side, Tokenizer, digest
+from openended.harness.core import HUMAN, Runtime, Side, Tokenizer, digest
 from openended.harness.storage import Store
 
 log = logging.getLogger(__name__)
@@ -18,45 +17,28 @@ _RAY = "openended.harness.backends.ray.backend"  # the module of `runtime.engine
 _LASTING = 32
 
 
-class SideCache:
-    """Finished sides by the contents of their features, so that what a metric derives from one is shared.
-
-    The most recently used human ones are kept for the next runs; the others go when a run ends that did not use them.
-    """
-
-    def __init__(self) -> None:
-        self._sides: OrderedDict[str, tuple[Side, bool]] = OrderedDict()
-        self._used: set[str] = set()
-
-    def __len__(self) -> int:
-        return len(self._sides)
-
-    def get(self, key: str, make: Callable[[], Side], *, lasting: bool) -> Side:
-        """Return the side of a key, computed if it is not cached."""
-        if key not in self._sides:
-            self._sides[key] = make(), lasting
-        self._sides.move_to_end(key)
-        self._used.add(key)
-        return self._sides[key][0]
-
-    def end_run(self) -> None:
-        """Drop the sides that the finished run did not use, except recently used human ones."""
-        lasting = [key for key, (_, lasts) in self._sides.items() if lasts]
-        retained = self._used.union(lasting[-_LASTING:])
-        self._sides = OrderedDict((key, value) for key, value in self._sides.items() if key in retained)
-        self._used = set()
-
-
 class Session(models.ModelCache):
     """Keeps the last used models loaded; consecutive jobs of one process load each model once."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
         self.store = store
-        self.side_cache = SideCache()
+        self._sides: dict[str, Side] = {}  # of this run
+        self._earlier: dict[str, Side] = {}
         self._tokenizers: dict[str, Tokenizer] = {}
         self._warned: set[str] = set()
         self._workers: tuple[Runtime, Any] | None = None
+
+    def read_side(self, key: str, read: Callable[[], Side]) -> Side:
+        """Return the side of a key, read once, so that what a metric derives from it is shared."""
+        if key not in self._sides:
+            self._sides[key] = self._earlier[key] if key in self._earlier else read()
+        return self._sides[key]
+
+    def end_run(self) -> None:
+        """Keep the sides of this run for the next one, and the last human ones for later runs."""
+        human = [(key, side) for key, side in {**self._earlier, **self._sides}.items() if side.system == HUMAN]
+        self._earlier, self._sides = {**dict(human[-_LASTING:]), **self._sides}, {}
 
     def warn_once(self, text: str) -> None:
         """Log a warning once per session, even if it applies to many jobs."""

@@ -4,7 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib import resources
 from itertools import islice
@@ -20,32 +20,77 @@ NO_JUDGMENTS = "none"  # of `judgments`: values that need them are absent
 AUTO = "auto"  # path of a scoring model that is chosen by the task
 _BUNDLED_SCORING = f"{BUNDLED}docs-m"
 BUNDLED_DATA = Path(str(resources.files("openended.tasks"))) / "data"
-# Options whose nodes are built or dropped here; the others become fields of `Settings` as they are.
-_GROUPS = (
-    "task", "model", "decoder", "prompting", "scorer", "embedder", "metric", "report", "runtime", "tracker",
-)  # fmt: skip
 _MOST_TOKENS_PER_WORD = 20  # only scripts without spaces, or unknown to the model, have more
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
 BY_MODEL = ("model", "decoder")  # of a need: the model under test computes it
-_NAME = "name"  # name of the runs; becomes `experiment`
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
+class _Part(core.Spec):
+    """A part of the settings, whose options are typed without a prefix."""
+
+    group: ClassVar[str] = "run"
+
+    def label_option(self, option: str) -> str:
+        return option
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(_Part):
     """How many texts a run has, how long they are and where those of the system under test come from."""
+
+    name: ClassVar[str] = "texts"
 
     num_examples: int | Literal["all"]
     samples: int
-    human_examples: int | Literal["all"] | None
+    human_examples: int | Literal["all"] | None = None
+    """Number of human texts that differences between systems use; None: those of the examples and the ceiling."""
     max_new_tokens: int | None
-    least_length: int  # tokens before the first possible end of a text
-    continue_after_end: bool
+    min_new_tokens: int | None
+    """The end of text is forbidden before; see `least_length`."""
+    continue_after_end: bool = False
+    """An end token does not end a text: each gets `max_new_tokens` tokens, as in the papers on diffusion models."""
     seed: int
+    prompting: PromptForm | None = None
+    """How the model is asked for its answers; None: it continues the prompts themselves."""
     generations: str | None
-    selection: imported.TextSelection  # what of a record of that file is scored
-    prompting: PromptForm | None = None  # None: the model continues the prompts themselves
+    generations_field: str | None = None
+    """Field with the text in that file; null: detected in the first record."""
+    generations_role: str | None = None
+    """Whose turns of its conversations are scored; None: the assistant's."""
+    generations_thinking: core.Thinking = "drop"
+    """What is scored of its texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
+    system: str | None = None
+    """What tables call it; null: by its file."""
+
+    def check(self) -> None:
+        """Counts are positive, and a text may end before it is cut."""
+        self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
+        many = self.human_examples in (None, "all") or int(self.human_examples or 0) >= 1
+        self.require(many, "human_examples", "a number of human texts, all, or null")
+        self.require(self.samples >= 1, "samples", "1 or more")
+        self.require(self.seed >= 0, "seed", "0 or more")
+        self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
+        least = self.least_length
+        fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)
+        self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
+        both = self.continue_after_end and least > 0
+        self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
+        self.require(self.system != core.HUMAN, "system", "another name than that of the human texts")
+        self.require(self.generations != "", "generations", "a file of texts, or null")
+        if self.generations is not None:
+            imported.is_built_in_system(self.generations)  # raises for an unknown one
+
+    @property
+    def least_length(self) -> int:
+        """Tokens before the first possible end of a text."""
+        return self.min_new_tokens or 0
+
+    @property
+    def selection(self) -> imported.TextSelection:
+        """What of a record of the file of generations is scored."""
+        return imported.TextSelection(self.generations_field, self.generations_role, self.generations_thinking)
 
     @property
     def replies(self) -> int:
@@ -69,15 +114,32 @@ class TextOptions:
         return self.num_planned * (self.samples if self.generations is None else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class RunModels:
+@dataclass(frozen=True, kw_only=True)
+class RunModels(_Part):
     """The models that write or read the texts of a run; None where it has none."""
 
-    model: BackendSpec | None  # under test
+    name: ClassVar[str] = "models"
+
+    model: BackendSpec | None
+    """The model under test; None, like the decoder, where the texts or judgments come from a file."""
     scorer: BackendSpec | None
     embedder: EmbedderSpec | None
-    vector_files: Mapping[str, Path]  # of the user's own vectors: `human` and `model`, or none
-    tokens: ModelSpec | None = None  # whose tokens prompts and texts are cut in; None: the row tokenizer's
+    features: Mapping[str, str] = field(default_factory=dict)
+    """`human` and `model`: files with one vector per text, in place of an embedder; or none."""
+    tokens: ModelSpec | None = None
+    """Whose tokens prompts and texts are cut in; None: the row tokenizer's."""
+
+    def check(self) -> None:
+        """Only the model under test chats, and vectors of one's own are given for both sides."""
+        if self.scorer is not None and self.scorer.chat_template:
+            raise core.SpecError("scorer.chat_template: expected false (only the model under test chats), got true")
+        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
+        self.require(len(self.features) != 1, "features", "a file for human and one for model, or none")
+
+    @property
+    def vector_files(self) -> dict[str, Path]:
+        """Files of the user's own vectors, used in place of an embedder's: `human` and `model`, or none."""
+        return {side: Path(path) for side, path in self.features.items()}
 
     @property
     def chat_model(self) -> ModelSpec | None:
@@ -107,110 +169,111 @@ class RunModels:
     def find_embedder(self, metrics: Iterable[core.Metric]) -> EmbedderSpec | None:
         """Return the embedder if a metric needs one and the user gives no vectors; otherwise None."""
         kinds = {need.kind for metric in metrics for need in metric.needs()}
-        return self.embedder if "embeddings" in kinds and not self.vector_files else None
+        return self.embedder if "embeddings" in kinds and not self.features else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(core.Spec):
-    """One run: task × model × decoder × seed, and the metrics over it."""
+class JudgmentOptions(_Part):
+    """The judgments of a run, and how the user describes their file."""
+
+    name: ClassVar[str] = "judgments"
+
+    file: str | None = None
+    """A file, also `bundled:NAME`; `none`, `simulated:…` or None."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Our name of a column of that file → the file's."""
+    players: Mapping[str, Any] = field(default_factory=dict)
+    """A player's name in that file → the axes of the system that it is, or `human`."""
+
+    def check(self) -> None:
+        """A bundled file exists, and players are systems."""
+        paths = [f"{BUNDLED}{path.name}" for path in sorted(BUNDLED_DATA.glob("*.csv"))]
+        if self.file is not None and self.file.startswith(BUNDLED) and self.file not in paths:
+            raise core.SpecError(f"judgments: expected one of {', '.join(paths)}, got {self.file!r}")
+        form = "{NAME: {model: gpt2, decoder: nucleus}, OTHER: human}"
+        for player, system in self.players.items():
+            axes = system if isinstance(system, Mapping) else {}
+            if system != core.HUMAN and not axes:
+                raise core.SpecError(f"judgment_players.{player}: expected a system, as in {form}, got {system!r:.60}")
+            for axis in axes:
+                if str(axis).partition(".")[0] not in PLAYER_AXES:
+                    raise core.SpecError(
+                        f"judgment_players.{player}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
+                        f"{', '.join(PLAYER_AXES)} or an option of theirs, as decoder.p"
+                    )
+
+    def label_option(self, option: str) -> str:
+        return "judgments" if option == "file" else f"judgment_{option}"
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None where there is none."""
+        if self.file in (None, NO_JUDGMENTS) or str(self.file).startswith(core.SIMULATED):
+            return None
+        name = str(self.file)
+        return BUNDLED_DATA / name.removeprefix(BUNDLED) if name.startswith(BUNDLED) else Path(name)
+
+    @property
+    def human_players(self) -> tuple[str, ...]:
+        """Names of the human text in the file, other than `human`."""
+        return tuple(sorted(player for player, system in self.players.items() if system == core.HUMAN))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(_Part):
+    """One run: task × model × decoder × seed, and the metrics over it; its canonical form is in the record."""
 
     name: ClassVar[str] = "settings"
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"runtime", "report", "outputs_dir", "plan_only"})
 
     experiment: str
     """Names the folder of the run and of the report."""
     task: core.Task
-    model: BackendSpec | None
-    """The model under test; None, like the decoder, where the texts or judgments come from a file."""
     decoder: Decoder | None
-    scorer: BackendSpec | None
-    embedder: EmbedderSpec | None
+    texts: TextOptions
+    models: RunModels
     metrics: tuple[core.Metric, ...]
-    num_examples: int | Literal["all"]
-    max_new_tokens: int | None
-    min_new_tokens: int | None
-    """The end of text is forbidden before; see `least_length`."""
-    continue_after_end: bool = False
-    """An end token does not end a text: each gets `max_new_tokens` tokens, as in the papers on diffusion models."""
-    samples: int
-    seed: int
-    prompting: PromptForm | None = None
-    """How the model is asked for its answers; None: it continues the prompts themselves."""
-    training: Mapping[str, str | None] = field(default_factory=dict)
+    judgments: JudgmentOptions = field(default_factory=JudgmentOptions)
+    training: Mapping[str, str] = field(default_factory=dict)
     """`family` and `stage`: the models that differ in their training alone, and the stage of this one, as `SFT`."""
-    generations: str | None
-    generations_field: str | None = None
-    """Field with the text in that file; null: detected in the first record."""
-    generations_role: str | None = None
-    """Whose turns of its conversations are scored; None: the assistant's."""
-    generations_thinking: core.Thinking = "drop"
-    """What is scored of its texts with reasoning: `drop` the answer, `keep` the whole text, `only` the reasoning."""
-    system: str | None = None
-    """What tables call it; null: by its file."""
-    features: Mapping[str, str | None] = field(default_factory=dict)
-    """`human` and `model`: files with one vector per text, in place of an embedder."""
-    judgments: str | None
-    human_examples: int | Literal["all"] | None = None
-    """Number of human texts that differences between systems use; None: those of the examples and the ceiling."""
     protocol: str | None = None
     """The preset of `compat` whose name stands in the signatures of the metrics that it sets."""
     audit: bool | str = False
     """Check that each token was drawn from the decoder's Q: true, or a reference model's hub id or folder."""
     intervals: int = core.COUNT
     """Replicates for the intervals of the values; 0: none."""
-    judgment_columns: Mapping[str, str] = field(default_factory=dict)
-    """Our name of a column of that file → the file's."""
-    judgment_players: Mapping[str, Any] = field(default_factory=dict)
-    """A player's name in that file → the axes of the system that it is, or `human`."""
     runtime: core.Runtime
     report: Mapping[str, Any] = field(default_factory=dict)
     outputs_dir: Path
     plan_only: bool
 
     def check(self) -> None:
-        """Counts are positive; who generates has a model, a decoder and a length."""
+        """Who generates has a model, a decoder and a length."""
         check_name(self.experiment)
-        self.require(self.num_examples == "all" or self.num_examples >= 1, "num_examples", "1 or more, or all")
-        many = self.human_examples in (None, "all") or int(self.human_examples or 0) >= 1
-        self.require(many, "human_examples", "a number of human texts, all, or null")
-        self.require(self.samples >= 1, "samples", "1 or more")
-        self.require(self.seed >= 0, "seed", "0 or more")
+        texts, models = self.texts, self.models
         if not self.metrics:
             raise core.SpecError("metric: expected at least one metric, as metric=[mauve,zipf], got none")
         even = self.intervals == 0 or (self.intervals >= 40 and self.intervals % 2 == 0)
         self.require(even, "intervals", "0 (none) or an even number of replicates, 40 or more")
-        self.require(self.max_new_tokens is None or self.max_new_tokens >= 1, "max_new_tokens", "1 or more, or null")
-        least = self.least_length
-        fits = least >= 0 and (self.max_new_tokens is None or least <= self.max_new_tokens)
-        self.require(fits, "min_new_tokens", "0 (a text may end at once) to max_new_tokens")
-        both = self.continue_after_end and least > 0
-        self.require(not both, "continue_after_end", "false with min_new_tokens, which forbids the end of text")
-        if self.scorer is not None and self.scorer.chat_template:
-            raise core.SpecError("scorer.chat_template: expected false (only the model under test chats), got true")
         self.require(set(self.training) <= {"family", "stage"}, "training", "{family: NAME, stage: NAME}")
-        if self.prompting is not None and self.prompting.start and getattr(self.model, "chat", False):
+        if texts.prompting is not None and texts.prompting.start and getattr(models.model, "chat", False):
             raise core.SpecError("prompting.start: expected nothing with model.chat=true, whose server begins replies")
-        self.require(self.system != core.HUMAN, "system", "another name than that of the human texts")
         self.require(self.audit not in ("yes", "no", "on", "off"), "audit", "true, false, or a reference model")
-        self.require(self.generations != "", "generations", "a file of texts, or null")
-        if self.generations is not None:
-            imported.is_built_in_system(self.generations)  # raises for an unknown one
-        names = {name for name, path in self.features.items() if path is not None}
-        self.require(set(self.features) <= {"human", "model"}, "features", "human=FILE.npy and model=FILE.npy")
-        self.require(names in (set(), {"human", "model"}), "features", "a file for human and one for model, or none")
-        loose = not self.task.paired and self.generations is not None
-        self.require(not names or loose, "features", "none, or task=texts and generations=FILE: one row per text")
-        if self.generations is None and self.judgments in (None, NO_JUDGMENTS):
+        loose = not self.task.paired and texts.generations is not None
+        if models.features and not loose:
+            raise core.SpecError(
+                "features: expected none, or task=texts and generations=FILE: one row per text, got "
+                f"{dict(models.features)!r:.80}"
+            )
+        if texts.generations is None and self.judgments.file in (None, NO_JUDGMENTS):
             if self.task.prompted and not self.task.paired:  # its texts are for comparison only
                 raise core.SpecError(
                     f"task {self.task.name} has no prompts: add generations=FILE, the texts to be scored, or "
                     "task.prompt_length=35 max_new_tokens=64: the first 35 tokens of each text are its prompt"
                 )
-            for option in ("model", "decoder", "max_new_tokens"):
-                self.require(getattr(self, option) is not None, option, "a value when the harness generates")
-
-    def label_option(self, option: str) -> str:
-        """Return the name of an option in error messages: as typed, without a prefix."""
-        return option
+            needed = {"model": models.model, "decoder": self.decoder, "max_new_tokens": texts.max_new_tokens}
+            if missing := [option for option, value in needed.items() if value is None]:
+                raise core.SpecError(f"{missing[0]}: expected a value when the harness generates, got None")
 
     def is_judgments_only(self, overrides: Sequence[str] = ()) -> bool:
         """Return true if every metric reads nothing but a file of judgments.
@@ -221,19 +284,19 @@ class Settings(core.Spec):
         Args:
             overrides: What the user typed.
         """
-        judgments = self.judgments or NO_JUDGMENTS
-        if judgments == NO_JUDGMENTS or self.generations is not None or judgments.startswith(core.SIMULATED):
+        path = self.judgments.path
+        if path is None or self.texts.generations is not None:
             return False
         judged = [metric for metric in self.metrics if isinstance(metric, core.JudgmentMetric)]
         if len(judged) < len(self.metrics):
             return False
         chosen = {word.lstrip("+~").partition("=")[0].partition(".")[0] for word in overrides}
         names_run = bool(chosen & {"metric", "experiment", "task", "model", "decoder"})
-        if not names_run or not Path(judgments).is_file():
+        if not names_run or not path.is_file():
             return True
         from openended.metrics.judgments import read_rows
 
-        columns, _ = read_rows(Path(judgments), self.judgment_columns)
+        columns, _ = read_rows(path, self.judgments.columns)
         return all(metric.scores_without_run(columns) for metric in judged)
 
     def list_judging(self) -> list[core.ReadsFile]:
@@ -242,37 +305,27 @@ class Settings(core.Spec):
         return [metric for metric in readers if any(need.kind == "judgments" for need in metric.needs())]
 
     @property
-    def least_length(self) -> int:
-        """Tokens before the first possible end of a text."""
-        return self.min_new_tokens or 0
-
-    @property
     def text_seed(self) -> int | None:
         """The seed of the run's texts; None where it changes nothing."""
-        if self.generations is not None:
-            return self.seed if imported.is_built_in_system(self.generations) else None
-        return self.seed if self.decoder is not None and self.decoder.stochastic else None
+        file, seed = self.texts.generations, self.texts.seed
+        if file is not None:
+            return seed if imported.is_built_in_system(file) else None
+        return seed if self.decoder is not None and self.decoder.stochastic else None
 
     @property
-    def texts(self) -> "TextOptions":
-        """How many texts a run has, how long they are and where those of its system come from."""
-        return TextOptions(
-            self.num_examples, self.samples, self.human_examples, self.max_new_tokens, self.least_length,
-            self.continue_after_end, self.seed, self.generations,
-            imported.TextSelection(self.generations_field, self.generations_role, self.generations_thinking),
-            self.prompting,
-        )  # fmt: skip
+    def titles(self) -> dict[str, str]:
+        """What tables call the model, or a system that the task bundles, and the decoder; empty where there is none."""
+        model, decoder, file = self.models.model, self.decoder, self.texts.generations
+        bundled = self.task.name_bundled_system(file) if file is not None else ""
+        return {
+            "model": model.title if model is not None else bundled,
+            "decoder": decoder.title if decoder is not None else "",
+        }
 
-    @property
-    def models(self) -> "RunModels":
-        """The models that write or read the texts, and the vectors that replace an embedder's."""
-        tokens = build_tokens_spec(self.task)
-        return RunModels(self.model, self.scorer, self.embedder, self.vector_files, tokens)
-
-    @property
-    def vector_files(self) -> dict[str, Path]:
-        """Files of the user's own vectors, used in place of an embedder's: `human` and `model`, or none."""
-        return {name: Path(path) for name, path in self.features.items() if path is not None}
+    def describe(self) -> dict[str, Any]:
+        """Return everything that can change a number, as plain JSON; a seed that changes nothing is null."""
+        spec = cast("dict[str, Any]", core.canonicalize(self))
+        return {**spec, "texts": {**spec["texts"], "seed": self.text_seed}}
 
     def list_outside_paths(self) -> list[Path]:
         """List the files and folders outside the working directory that options name, links resolved."""
@@ -280,38 +333,6 @@ class Settings(core.Spec):
         texts = (os.path.expanduser(text) for text in _list_texts(self))
         paths = [Path(text).resolve() for text in texts if os.path.exists(text)]
         return sorted({path for path in paths if not any(path.is_relative_to(home) for home in homes)})
-
-    def spec(self) -> dict[str, core.Json]:
-        """Return everything that can change a number, as plain JSON."""
-        out: dict[str, core.Json] = {
-            "experiment": self.experiment,
-            "metric": {m.name: core.canonicalize(m) for m in self.metrics},
-        }
-        for name in ("task", "model", "decoder", "scorer", "embedder"):
-            part = getattr(self, name)
-            node = cast("dict[str, core.Json]", core.canonicalize(part)) if part is not None else None
-            if node is not None:
-                node["name"] = part.name
-                title = getattr(part, "title", None)
-                node["title"] = title if isinstance(title, str) else part.name
-            out[name] = node
-        if self.task.tokens is not None:
-            out["task"] = {**cast("dict[str, core.Json]", out["task"]), "tokens": self.task.tokens}
-        for name in ("num_examples", "max_new_tokens", "min_new_tokens", "samples", "seed", "generations", "judgments"):
-            out[name] = getattr(self, name)
-        for name in ("generations_field", "generations_role", "system", "judgment_columns", "judgment_players",
-                     "continue_after_end", "human_examples", "audit", "prompting", "training"):  # fmt: skip
-            if value := getattr(self, name):
-                out[name] = core.canonicalize(value)
-        if self.generations is not None and (title := self.task.name_bundled_system(self.generations)):
-            out["system_title"] = title
-        if self.generations_thinking != "drop":
-            out["generations_thinking"] = self.generations_thinking
-        if self.judgments is not None and Path(self.judgments).parent == BUNDLED_DATA:
-            out["judgments"] = f"{BUNDLED}{Path(self.judgments).name}"
-        if self.vector_files:
-            out["features"] = {name: str(path) for name, path in self.vector_files.items()}
-        return out
 
 
 def build_tokens_spec(task: core.Task) -> ModelSpec | None:
@@ -341,12 +362,11 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
         SpecError: Names the option, its value and what is accepted.
     """
     config = _apply_preset(config)
-    accepted = {*Settings.__dataclass_fields__, *_GROUPS, _NAME} - {"metrics"}
     for key in config:
-        if key not in accepted:
-            raise core.SpecError(f"no option {key!r}{core.suggest(key, accepted)}")
-    metrics = config.get("metric") or {}
-    for name, node in (("metric", metrics), ("report", config.get("report") or {})):
+        if key not in _OPTIONS:
+            raise core.SpecError(f"no option {key!r}{core.suggest(key, _OPTIONS)}")
+    metrics, report = config.get("metric") or {}, config.get("report") or {}
+    for name, node in (("metric", metrics), ("report", report)):
         if not isinstance(node, Mapping):
             raise core.SpecError(f"{name}: expected choices with their options, got {node!r:.40}")
     folder = config.get("outputs_dir", "outputs")
@@ -355,49 +375,61 @@ def build_settings(config: Mapping[str, Any]) -> Settings:
     if isinstance(files := config.get("generations"), list | tuple):
         listed = ",".join(map(str, files))
         raise core.SpecError(f"generations: expected one file; several are a grid: openended -m generations={listed}")
-    judgments = config.get("judgments")
-    if judgments is not None and str(judgments).startswith(BUNDLED):  # a file that comes with the harness
-        paths = {f"{BUNDLED}{path.name}": str(path) for path in sorted(BUNDLED_DATA.glob("*.csv"))}
-        if judgments not in paths:
-            raise core.SpecError(f"judgments: expected one of {', '.join(paths)}, got {judgments!r}")
-        judgments = paths[judgments]
-    values = {k: v for k, v in config.items() if k not in (*_GROUPS, _NAME)}
     task = cast("core.Task", _build("task", config.get("task"), "task"))
     scorer, embedder = (_resolve_auto(config.get(role), task) for role in ("scorer", "embedder"))
-    built = isinstance(embedder, EmbedderSpec) or not embedder
     model = _build_model(config.get("model"), "model")
     decoder = _build("decoder", config["decoder"], "decoder") if config.get("decoder") else None
-    generates = config.get("generations") is None
     prompting = core.construct(PromptForm, config.get("prompting") or {}, "prompting")
-    training = _read_mapping(config, "training", "{family: NAME, stage: NAME}")
-    values |= {
+    generates = config.get("generations") is None
+    tokens = build_tokens_spec(task)
+    texts = {name: config[name] for name in _TEXT_OPTIONS if name in config}
+    texts |= {name: _count_tokens(name, texts[name], tokens or model, task) for name in _LENGTHS if name in texts}
+    is_asked = generates and not prompting.changes_nothing
+    values = {name: config[name] for name in _OWN_OPTIONS if name in config} | {
         "task": task,
-        "model": model if generates else None,
         "decoder": decoder if generates else None,
-        "scorer": _build_model(scorer, "scorer"),
-        "embedder": embedder or None if built else core.construct(EmbedderSpec, embedder, "embedder"),
+        "texts": core.construct(TextOptions, texts | {"prompting": prompting if is_asked else None}, "config"),
+        "models": RunModels(
+            model=model if generates else None,
+            scorer=_build_model(scorer, "scorer"),
+            embedder=_build_embedder(embedder),
+            features=_read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
+            tokens=tokens,
+        ),
         "metrics": tuple(_build("metric", metrics[name], f"metric.{name}") for name in metrics),
-        "prompting": prompting if generates and not prompting.changes_nothing else None,
-        "training": {name: value for name, value in training.items() if value is not None},
+        "judgments": JudgmentOptions(
+            file=config.get("judgments"),
+            columns=_read_mapping(config, "judgment_columns", "{ours: theirs}"),
+            players=config.get("judgment_players") or {},
+        ),
+        "training": _read_mapping(config, "training", "{family: NAME, stage: NAME}"),
         "runtime": core.construct(core.Runtime, config.get("runtime"), "runtime"),
-        "report": dict(config.get("report") or {}),
+        "report": dict(report),
         "outputs_dir": Path(folder),
-        "judgments": judgments,
-        "judgment_columns": _read_mapping(config, "judgment_columns", "{ours: theirs}"),
-        "judgment_players": _read_players(config.get("judgment_players")),
-        "features": _read_mapping(config, "features", "{human: FILE.npy, model: FILE.npy}"),
-    }
-    for name in ("max_new_tokens", "min_new_tokens"):
-        if isinstance(values.get(name), str) and not re.fullmatch(r"\d+w", values[name]):
-            raise core.SpecError(f"{name}: expected a number of tokens, or of words as 330w, got {values[name]!r}")
-        if words := re.fullmatch(r"(\d+)w", str(values.get(name))):
-            if model is None:
-                raise core.SpecError(
-                    f"{name}={words[0]}: words are counted by the tokens of a model, and there is none"
-                )
-            counter = build_tokens_spec(task) or model
-            values[name] = max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))
+    }  # fmt: skip
     return core.construct(Settings, values, "config")
+
+
+_LENGTHS = ("max_new_tokens", "min_new_tokens")
+_TEXT_OPTIONS = tuple(each.name for each in fields(TextOptions))
+_OWN_OPTIONS = ("experiment", "protocol", "audit", "intervals", "plan_only")
+_OPTIONS = {
+    *_TEXT_OPTIONS, *_OWN_OPTIONS, "task", "model", "decoder", "scorer", "embedder", "metric", "report", "runtime",
+    "tracker", "training", "features", "judgments", "judgment_columns", "judgment_players", "outputs_dir", "name",
+}  # fmt: skip
+"""Names of a configuration; `name` became `experiment`, and the tracker reads its own."""
+
+
+def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: core.Task) -> object:
+    """Return a length in tokens; one in words, as `330w`, is counted by the tokens of a model."""
+    if not isinstance(length, str):
+        return length
+    words = re.fullmatch(r"(\d+)w", length)
+    if words is None:
+        raise core.SpecError(f"{name}: expected a number of tokens, or of words as 330w, got {length!r}")
+    if counter is None:
+        raise core.SpecError(f"{name}={length}: words are counted by the tokens of a model, and there is none")
+    return max(1, round(int(words[1]) * measure_tokens_per_word(counter, task)))
 
 
 def _list_texts(value: object) -> Iterator[str]:
@@ -464,31 +496,12 @@ def _set_options(node: Mapping[str, Any], options: Mapping[str, Any], usual: Map
     return {**node, **{name: value for name, value in options.items() if node.get(name) == usual.get(name)}}
 
 
-def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:
-    """Return an option that consists of names with text values."""
+def _read_mapping(config: Mapping[str, Any], name: str, form: str) -> dict[str, str]:
+    """Return an option that consists of names with text values, without those that are null."""
     node = config.get(name) or {}
     if not isinstance(node, Mapping) or not all(isinstance(value, str | None) for value in node.values()):
         raise core.SpecError(f"{name}: expected {form}, got {node!r:.60}")
-    return {str(key): value for key, value in node.items()}
-
-
-def _read_players(node: object) -> dict[str, Any]:
-    """Return the option that says which system a player of a file of judgments is."""
-    form = "{NAME: {model: gpt2, decoder: nucleus}, OTHER: human}"
-    players = node if node is not None else {}
-    if not isinstance(players, Mapping):
-        raise core.SpecError(f"judgment_players: expected {form}, got {node!r:.60}")
-    for name, system in players.items():
-        axes = system if isinstance(system, Mapping) else {}
-        if system != core.HUMAN and not axes:
-            raise core.SpecError(f"judgment_players.{name}: expected a system, as in {form}, got {system!r:.60}")
-        for axis in axes:
-            if str(axis).partition(".")[0] not in PLAYER_AXES:
-                raise core.SpecError(
-                    f"judgment_players.{name}: no axis {axis!r}{core.suggest(str(axis), PLAYER_AXES)}; expected "
-                    f"{', '.join(PLAYER_AXES)} or an option of theirs, as decoder.p"
-                )
-    return {str(name): system if system == core.HUMAN else dict(system) for name, system in players.items()}
+    return {str(key): value for key, value in node.items() if value is not None}
 
 
 def _resolve_auto(node: Mapping[str, Any] | None, task: core.Task) -> Mapping[str, Any] | None:
@@ -504,3 +517,9 @@ def _build(group: str, node: object, where: str) -> core.Spec:
 
 def _build_model(node: object, where: str) -> BackendSpec | None:
     return require_model(_build("model", node, where), where) if node else None
+
+
+def _build_embedder(node: object) -> EmbedderSpec | None:
+    if isinstance(node, EmbedderSpec):
+        return node
+    return core.construct(EmbedderSpec, node, "embedder") if node else None

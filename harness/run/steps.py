@@ -11,10 +11,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from openended.harness import core, storage
-from openended.harness.models import BackendSpec, EmbedderSpec
+from openended.harness.models import BackendSpec, EmbedderSpec, ModelSpec, digest_encoding
 from openended.harness.run.session import Session
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Step:
     spec: Mapping[str, Any] | Callable[[], Mapping[str, Any]]  # all options that can change the bytes, with defaults
     inputs: Mapping[str, "Input"]
     make: Callable[[Path, Inputs], Mapping[str, Any]]  # writes its files into a folder and returns its facts
-    num_texts: int = 0  # 0 where it is not known, or no model reads or writes the texts
+    num_texts: int = 0  # that it writes or reads, as planned; 0 where that is not known
     num_tokens: int = 0  # tokens of the continuations, at most; 0 where it is not known
     model: BackendSpec | None = None  # writes or reads the texts
     metric: str | None = None  # what is measured
@@ -67,6 +67,10 @@ class File:
 
 Input = Step | File | str | Callable[[], str] | None
 """A step, one of its files, or a digest or what computes it; None while it is not known."""
+
+
+def _get_step(value: Input) -> Step | None:
+    return value.step if isinstance(value, File) else value if isinstance(value, Step) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +97,9 @@ class TextRows:
     role: Role
     step: Step
     file: str
-    tokenizer: str | None  # `digest_encoding` of the tokenizer that made the ids; None if there are none
+    tokenizer: ModelSpec | None = None  # whose tokens the ids are; None if there are none
     chat: Step | None = None  # what the model under test reads in place of the prompts, where it has a chat template
-    label: str = ""  # name in the plan and the record if the role does not identify the rows
-    num_texts: int = 0  # as planned; 0 where it is not known before they are read
-    num_tokens: int = 0  # of the continuations, at most; 0 where it is not known
+    label: str = field(default="", compare=False)  # name in the plan and the record, where the role is not enough
 
     @property
     def title(self) -> str:
@@ -109,16 +111,19 @@ class TextRows:
         """The file, as an input of a step."""
         return File(self.step, self.file)
 
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """Identity of the rows, independent of their name."""
-        return (self.step, self.file, self.tokenizer, self.chat)
-
 
 def digest_model(spec: core.ModelInfo | EmbedderSpec) -> str:
     """Return a digest that is equal for equal models, and for one version of the class that runs them."""
     version = getattr(spec, "version", 1)
     return core.digest(spec.identity() | ({"version": version} if version != 1 else {}))
+
+
+def has_tokens_of(spec: ModelSpec | None, other: ModelSpec | None) -> bool:
+    """Return whether two models have one tokenizer; false where one is missing, as the step that needs it says."""
+    try:
+        return spec is not None and other is not None and digest_encoding(spec) == digest_encoding(other)
+    except core.DataError:
+        return False
 
 
 @dataclass
@@ -139,6 +144,7 @@ class Executor:
     """Step → why it has no value, or why its computation failed, where the run went on without it."""
     _states: dict[Step, StepState] = field(default_factory=dict)
     _by_key: dict[str, StepState] = field(default_factory=dict)
+    _found: dict[Callable[[], Any], Any] = field(default_factory=dict)
 
     @property
     def num_computed(self) -> int:
@@ -146,9 +152,11 @@ class Executor:
         return sum(line.state == "make" for line in self.plan)
 
     def find(self, load: Callable[[], T]) -> T | None:
-        """Return the result of `load`; a plan notes what is missing and continues with None."""
+        """Return the result of `load`, called once; a plan notes what is missing and continues with None."""
         try:
-            return load()
+            if load not in self._found:
+                self._found[load] = load()
+            return cast("T", self._found[load])
         except core.DataError as err:
             if not self.plan_only:
                 raise
@@ -161,10 +169,9 @@ class Executor:
         for step in steps:
             self.state(step)
 
-    def read(self, source: Step | File, load: Callable[[Path], T], otherwise: T) -> T:
+    def read_artifact(self, source: Step | File, load: Callable[[Path], T], otherwise: T) -> T:
         """Return what is read of an artifact; in a plan of an artifact that is not there, the other value."""
-        step = source.step if isinstance(source, File) else source
-        entry = self.state(step).entry
+        entry = self.state(source.step if isinstance(source, File) else source).entry
         return otherwise if entry is None else load(_locate(source, entry))
 
     def get(self, step: Step) -> storage.Entry:
@@ -181,9 +188,8 @@ class Executor:
 
     def locate_inputs(self, inputs: Mapping[str, Input]) -> dict[str, Path]:
         """Return what a step with these inputs reads."""
-        of_store = {name: value for name, value in inputs.items() if isinstance(value, Step | File)}
-        steps = {name: value.step if isinstance(value, File) else value for name, value in of_store.items()}
-        return {name: _locate(value, self.get(steps[name])) for name, value in of_store.items()}
+        steps = {name: step for name, value in inputs.items() if (step := _get_step(value)) is not None}
+        return {name: _locate(inputs[name], self.get(step)) for name, step in steps.items()}
 
     def locate(self, source: TextRows) -> Path:
         """Return the file of rows that were made."""
@@ -201,7 +207,7 @@ class Executor:
         """Return the recipe of a step; None if an input is not known yet, or has no value."""
         digests: dict[str, str] = {}
         for name, value in step.inputs.items():
-            source = value.step if isinstance(value, File) else value if isinstance(value, Step) else None
+            source = _get_step(value)
             if (digest := self.digest(value)) is not None:
                 digests[name] = digest
             if source is not None and source in self.reasons:
@@ -215,18 +221,14 @@ class Executor:
 
     def digest(self, value: Input) -> str | None:
         """Return the content digest of an input; None while it is only planned."""
-        if isinstance(value, Step):
-            entry = self.state(value).entry
+        if (step := _get_step(value)) is None:
+            return self.find(value) if callable(value) else cast("str | None", value)
+        if (entry := self.state(step).entry) is None or not isinstance(value, File):
             return entry.content if entry is not None else None
-        if isinstance(value, File):
-            entry = self.state(value.step).entry
-            if entry is None:
-                return None
-            if value.digest is not None:
-                return value.digest(entry.path / value.name)
-            names = (value.name, *value.others)
-            return core.digest([entry.files[name] for name in names]) if value.others else entry.files[value.name]
-        return self.find(value) if callable(value) else value
+        if value.digest is not None:
+            return value.digest(entry.path / value.name)
+        names = (value.name, *value.others)
+        return core.digest([entry.files[name] for name in names]) if value.others else entry.files[value.name]
 
     def find_rows_key(self, step: Step) -> str | None:
         """Return the key of the rows of a step, whatever number of them it has; None while an input is not known."""
@@ -236,9 +238,7 @@ class Executor:
         spec = {name: value for name, value in recipe.spec.items() if name not in step.extent}
         inputs = {name: digest for name, digest in recipe.inputs.items() if name not in step.extent}
         for name in step.extent:
-            value = step.inputs.get(name)
-            source = value.step if isinstance(value, File) else value if isinstance(value, Step) else None
-            if source is not None:
+            if (source := _get_step(value := step.inputs.get(name))) is not None:
                 file = value.name if isinstance(value, File) else ""
                 inputs[name] = f"{self.find_rows_key(source)} {file}"
         return replace(recipe, spec=spec, inputs=inputs).key
@@ -328,8 +328,8 @@ class Executor:
         log.log(level, "%-10s %-34s %s  %s  %.1f s", stage, what, state, entry.key[:8], seconds)
 
 
-def _locate(source: Step | File, entry: storage.Entry) -> Path:
-    return entry.path if isinstance(source, Step) else entry.path / source.name
+def _locate(source: Input, entry: storage.Entry) -> Path:
+    return entry.path / source.name if isinstance(source, File) else entry.path
 
 
 def count_shared_rows(meta: Mapping[str, Any], num_texts: int, samples: int) -> int:

@@ -19,7 +19,7 @@ _HIDDEN = "folders.json"  # in the cache folder: the folders that records do not
 RECORD = "record.json"
 EXPLAIN = "explain.jsonl"  # in a run folder: the texts behind the scores
 GRID = "grid.json"  # in a grid folder: name, report and number of jobs
-SCHEMA = 3
+SCHEMA = 4
 DIGEST = "digest"
 
 
@@ -35,6 +35,8 @@ class RunRecord:
     """Everything that can change results: task, model, decoder, scorer, embedder, metrics, counts, seed."""
     axes: Mapping[str, Any]
     """The system as flat options, which distinguish it from other runs of a report."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """What tables call `model` and `decoder`; empty where there is none."""
     overrides: tuple[str, ...] = ()
     """The overrides that the user typed."""
     command: tuple[str, ...] = ()
@@ -102,11 +104,8 @@ def _check_result(result: core.MetricResult, where: str) -> core.MetricResult:
             raise core.DataError(
                 f"{where}: direction of {name or result.metric}: expected {expected}, got {direction[:40]!r}"
             ) from err
-    bounds: dict[str, tuple[float, float]] = {}
-    for name, ends in result.bounds.items():
-        if len(ends) != 2:
-            raise core.DataError(f"{where}: bounds.{name}: expected two numbers, got {len(ends)}")
-        bounds[name] = -math.inf if math.isnan(ends[0]) else ends[0], math.inf if math.isnan(ends[1]) else ends[1]
+    ends = {name: (-math.inf if math.isnan(low) else low, high) for name, (low, high) in result.bounds.items()}
+    bounds = {name: (low, math.inf if math.isnan(high) else high) for name, (low, high) in ends.items()}
     return dataclasses.replace(result, bounds=bounds)
 
 

@@ -136,7 +136,7 @@ class TrainingMonitor:
         )  # fmt: skip
         # A shallow copy is another key of what is derived from the weights and kept with a model.
         backend = make_backend(wrap_model(copy.copy(model), spec, weight.device))
-        settings = replace(self._settings, model=spec)
+        settings = replace(self._settings, models=replace(self._settings.models, model=spec))
         with self._session.hold(spec, backend, settings.runtime):
             return storage.read_record(run.run(settings, self._session).folder)
 

@@ -15,9 +15,10 @@ from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.build import make_tables
 from openended.harness.results import SystemValue, group_systems, load_layout, read_results
 from openended.harness.run.axes import collect_axes
-from openended.harness.run.settings import Settings
+from openended.harness.run.settings import JudgmentOptions, RunModels, Settings, TextOptions
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
+from tests.helpers import change_settings
 
 ORDERED = ("distinct_n", "entropy", "ngram_diversity", "novelty", "repetition", "self_bleu")  # have `orders`
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -78,13 +79,17 @@ def changes(spec: Any) -> dict[str, Any]:
 
 
 def settings(**parts: Any) -> Settings:
-    base: dict[str, Any] = {
-        "experiment": "x", "task": made(load_members("task")["jsonl"]), "model": ModelSpec(**HUB),
-        "decoder": load_members("decoder")["nucleus"](), "scorer": ModelSpec(**HUB), "embedder": EmbedderSpec(**HUB, kind="causal", pooling="last"),
-        "metrics": (load_members("metric")["zipf"](),), "num_examples": 10, "max_new_tokens": 8, "min_new_tokens": None, "samples": 1, "seed": 0,
-        "generations": None, "judgments": None, "runtime": Runtime(), "outputs_dir": Path("outputs"), "plan_only": False,
-    }  # fmt: skip
-    return Settings(**(base | parts))
+    models = RunModels(
+        model=ModelSpec(**HUB), scorer=ModelSpec(**HUB),
+        embedder=EmbedderSpec(**HUB, kind="causal", pooling="last"),
+    )  # fmt: skip
+    texts = TextOptions(num_examples=10, max_new_tokens=8, min_new_tokens=None, samples=1, seed=0, generations=None)
+    base = Settings(
+        experiment="x", task=made(load_members("task")["jsonl"]), decoder=load_members("decoder")["nucleus"](),
+        texts=texts, models=models, metrics=(load_members("metric")["zipf"](),), runtime=Runtime(),
+        outputs_dir=Path("outputs"), plan_only=False,
+    )  # fmt: skip
+    return change_settings(base, **parts)
 
 
 def specs() -> list[tuple[str, Any]]:
@@ -168,8 +173,8 @@ def record(folder: Path, used: Settings, value: float, *, human: bool) -> None:
     for line in lines:
         if metric is not None:
             line["signature"] = build_signature(metric, {"n": "10", "task": "t"})
-    titles = {"model": used.model.title if used.model else "", "title": used.decoder.title if used.decoder else ""}
-    own = collect_axes(used, used.decoder, fingerprint="f" * 64)
+    titles = {"model": used.titles["model"], "title": used.titles["decoder"]}
+    own = collect_axes(used, fingerprint="f" * 64)
     experiment = f"run{value:g}"
     write_run(folder, "nucleus", 0, results=lines, options={}, axes=own, experiment=experiment, **titles)
 
@@ -247,6 +252,7 @@ def test_files_of_one_name_in_two_folders_are_two_systems(what, tmp_path):
         path = tmp_path / str(number) / "texts.jsonl"
         path.parent.mkdir()
         path.write_text(f"text {number}")
-        used = settings(**{what: str(path)}, **({"model": None, "decoder": None} if what == "generations" else {}))
+        imported = {"generations": str(path), "model": None, "decoder": None}
+        used = settings(**imported if what == "generations" else {"judgments": JudgmentOptions(file=str(path))})
         record(tmp_path / "out", used, value, human=False)
     check_apart(tmp_path / "out", human=False)

@@ -51,7 +51,7 @@ def made_of(made, session):
 
 
 def side_of(made, source, need):
-    made.executor.run(*made.features.declare([(source, (need,))], made.decoder))
+    made.executor.run(*made.features.declare([(source, (need,))], made.settings.decoder))
     return small.load_side(made.features, source, need)
 
 
@@ -104,7 +104,7 @@ def test_the_scorer_reads_the_plain_prompt(tmp_path, model, session):
     rows = [next(r for r in record["results"] if r["system"] == "human") for record in (plain, chat)]
     assert rows[0] == rows[1]
     assert plain["inputs"]["read:human losses of continuation"] == chat["inputs"]["read:human losses of continuation"]
-    assert (plain["spec"]["model"]["chat_template"], chat["spec"]["model"]["chat_template"]) == (False, True)
+    assert (*(r["spec"]["models"]["model"]["chat_template"] for r in (plain, chat)),) == (False, True)
     assert (plain["axes"]["model"], chat["axes"]["model"]) == ("chatty", "chatty (chat)")
     assert any("chat template" in note for note in chat["notes"])
     assert not any("chat template" in note for note in plain["notes"])
@@ -116,11 +116,11 @@ def test_the_adversarial_decoder_aims_at_the_perplexity_within_the_chat(tmp_path
     made = settings(tmp_path, model, "model.chat_template=true", "decoder=adversarial")
     texts, _ = made_of(made, session)
     rows, chat = RowFile(texts.executor.locate(texts.human_rows)), read_chat(texts)
-    lm = session.model(made.model, made.runtime)
+    lm = session.model(made.models.model, made.runtime)
     nll = compute_token_nll(lm, scoring(chat.prompt_ids, rows.token_ids, batch_size=8))
-    assert texts.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
+    assert texts.settings.decoder.human_ppl == pytest.approx(math.exp(nll.values.mean()), rel=1e-6)
     plain, _ = made_of(settings(tmp_path, model, "decoder=adversarial"), session)
-    assert plain.decoder.human_ppl != pytest.approx(texts.decoder.human_ppl, rel=1e-3)
+    assert plain.decoder.human_ppl != pytest.approx(texts.settings.decoder.human_ppl, rel=1e-3)
 
 
 @pytest.mark.slow

@@ -52,7 +52,10 @@ def test_a_run_through_a_server_and_no_file_holds_its_key(folder, monkeypatch):
     # The server is gone, its texts are not: another metric asks nobody.
     again = openended(*words, "metric=[repetition]", cwd=folder, code=0)
     assert len(fake.bodies) == before
-    first, second = (next(r for r in records(folder) if name in r["spec"]["metric"]) for name in ("length", "gen_ppl"))
+    first, second = (
+        next(r for r in records(folder) if name in {metric["name"] for metric in r["spec"]["metrics"]})
+        for name in ("length", "gen_ppl")
+    )
     assert first["provenance"]["generate:docs-s (vllm) nucleus p=0.95"]["served"]["version"] == "0.33.0"
     assert any("vllm 0.33.0 answered" in note for note in first["notes"])
     values = {r["metric"]: r for r in second["results"] if r["system"] == "model"}

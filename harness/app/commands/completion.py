@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
-from openended.harness.core import GROUPS, list_choices, list_options, make_main
+from openended.harness.core import GROUPS, list_names, list_options, make_main
 
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
@@ -36,7 +36,7 @@ def write_script(shell: str) -> str:
     """Return the completion script of a shell, with the flags that each command's `--help` lists."""
     from openended.harness.app.cli import list_commands
 
-    words = {f"{group}= ": list(list_choices(group)) for group in GROUPS}
+    words = {f"{group}= ": list_names(group) for group in GROUPS}
     for name, module in list_commands().items():
         if name == "finetune":  # Hydra reads its options, from a configuration of its own
             root = (files("openended.conf") / "finetune.yaml").read_text(encoding="utf-8")

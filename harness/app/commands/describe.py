@@ -23,9 +23,9 @@ def find_choice(word: str) -> tuple[str, str]:
     """Return the group and the name of a choice, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
     name = next((meant for g in ("decoder", "metric") if (meant := core.resolve_synonym(g, name)) != name), name)
-    groups = [g for g in _GROUPS if name in core.list_choices(g) and group in ("", g)]
+    groups = [g for g in _GROUPS if name in core.list_names(g) and group in ("", g)]
     if not groups:
-        names = {name for group in _GROUPS for name in core.list_choices(group)}
+        names = {name for group in _GROUPS for name in core.list_names(group)}
         close = [name for name in difflib.get_close_matches(name, names, n=4, cutoff=0.55) if name]
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise SpecError(f"nothing is called {word!r}{hint}; openended list names everything")

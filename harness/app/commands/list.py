@@ -26,9 +26,10 @@ def _list(args: argparse.Namespace) -> None:
     for name in groups:
         if args.group is None:
             print_line(name)
-        wide = max(map(len, list_choices(name)), default=0)
+        choices = list_choices(name)
+        wide = max(map(len, choices), default=0)
         indent = "" if args.group else "  "
-        for choice, line in list_choices(name).items():
+        for choice, line in choices.items():
             print_line(f"{indent}{choice:{wide}}  {line}".rstrip())
 
 

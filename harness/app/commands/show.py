@@ -3,7 +3,7 @@
 import argparse
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from openended.harness.core import OUTPUTS, Arguments, DataError, make_main, print_line
@@ -31,8 +31,7 @@ def _show(args: argparse.Namespace) -> None:
     if len(folders) > 1:
         for folder in folders:
             record = read_record(folder)
-            parts = [part for role in ("model", "decoder") if isinstance(part := record.spec.get(role), Mapping)]
-            titles = [str(part.get("title")) for part in parts] or [str(record.axes.get("model"))]
+            titles = [title for title in record.titles.values() if title] or [str(record.axes.get("model"))]
             titles += [f"seed {record.axes['seed']}"] if record.axes.get("seed") is not None else []
             rows = [row for row in record.results if row.system == "model" and row.primary in row.values]
             values = [f"{row.primary} {_format_number(row.values[row.primary])}" for row in rows[:MAX_VALUES]]

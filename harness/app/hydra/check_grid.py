@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from openended.harness import core, run, storage
 from openended.harness.app.hydra.compose import Composer, Job, translate_config_errors
 from openended.harness.app.hydra.grid import find_part
-from openended.harness.app.hydra.jobs import check_simulated_raters, use_metrics_of_file
+from openended.harness.app.hydra.jobs import check_simulated_raters
 from openended.harness.results import FIXED, build_layout, format_axis_value
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def check_layout(jobs: Sequence[Job]) -> None:
     for axis in {*layout.rows, *layout.columns, *layout.tables} - names:
         if "." not in axis and get_close_matches(axis, names, n=1, cutoff=0.8):
             raise core.SpecError(f"report: no job has the axis {axis!r}{core.suggest(axis, names)}")
-    axes = [run.collect_axes(s, s.decoder) for s in settings] if layout.where else []
+    axes = [run.collect_axes(s) for s in settings] if layout.where else []
     for axis, accepted in layout.where.items():
         values = {format_axis_value(job_axes.get(axis)) for job_axes in axes}
         if not any(axis in job_axes for job_axes in axes):
@@ -100,7 +100,7 @@ def check_layout(jobs: Sequence[Job]) -> None:
 
 def plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]:
     """Plan one job; return its settings, with the metrics that a file of judgments supports."""
-    settings = use_metrics_of_file(replace(job.settings, plan_only=True), job.overrides)
+    settings = run.select_metrics_for_file(replace(job.settings, plan_only=True), job.overrides)
     if settings.is_judgments_only(job.overrides):
         return settings, run.run_judgments(settings, session, job.overrides)
     return settings, run.plan(settings, session)
@@ -124,7 +124,8 @@ def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]
     checked: dict[str, core.HarnessError | None] = {}
     fetched: dict[str, core.DataError | None] = {}
     for job in composed:
-        key = core.digest([replace(job.settings, seed=0).spec(), asdict(job.settings.runtime)])
+        seedless = replace(job.settings, texts=replace(job.settings.texts, seed=0))
+        key = core.digest([seedless, asdict(job.settings.runtime)])
         if key not in checked:
             checked[key] = _find_missing(job, session, plans, fetched)
         if error := checked[key]:

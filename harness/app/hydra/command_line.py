@@ -17,7 +17,7 @@ from openended.harness.core import (
     GROUPS,
     SpecError,
     find_member,
-    list_choices,
+    list_names,
     list_options,
     print_error,
     read_node,
@@ -165,7 +165,7 @@ def _translate_options(words: Sequence[str]) -> list[str]:
 
 def load_decoder(choice: str) -> type | None:
     """Return the class of a choice of the decoder; None if there is no such choice."""
-    if choice not in list_choices("decoder"):
+    if choice not in list_names("decoder"):
         return None
     return find_member("decoder", str(read_node("decoder", choice).get("name")))
 
@@ -228,7 +228,7 @@ def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
 
 def _explain_missing_equals(word: str) -> str:
     """Say what to type in place of a word without `=`."""
-    groups = [group for group in GROUPS if word in list_choices(group)]
+    groups = [group for group in GROUPS if word in list_names(group)]
     if groups:
         choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
         hint = f"did you mean {' or '.join(choices)}?"

@@ -34,7 +34,7 @@ from openended.harness.core import (
 )
 from openended.harness.report import TrackerOptions, build_tracker_options
 from openended.harness.results import build_layout
-from openended.harness.run import NO_JUDGMENTS, Settings, build_settings, check_name
+from openended.harness.run import NO_JUDGMENTS, JudgmentOptions, Settings, build_settings, check_name
 
 log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
@@ -197,10 +197,10 @@ class Composer:
             unused = [f"metric.{n}" for n in lost]
         settings = build_settings({**node, "plan_only": True if planned == "json" else planned, "experiment": name})
         if "judgments=null" in words and settings.list_judging():  # typed, so the values that need them are absent
-            settings = replace(settings, judgments=NO_JUDGMENTS)
+            settings = replace(settings, judgments=JudgmentOptions(file=NO_JUDGMENTS))
         if "metric" in options and "judgments" not in options and not settings.list_judging():
-            unused += ["judgments"] if settings.judgments is not None else []
-            settings = replace(settings, judgments=None)
+            unused += ["judgments"] if settings.judgments.file is not None else []
+            settings = replace(settings, judgments=JudgmentOptions())
         if new := [option for option in unused if option not in self._unused]:
             self._unused.update(new)
             log.info("left out   %s of the experiment: no metric of metric=[…] reads it", ", ".join(new))

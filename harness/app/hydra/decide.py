@@ -131,15 +131,15 @@ def format_looks(plan: report.DecisionPlan) -> list[str]:
 
 def name_systems(jobs: Sequence[Job]) -> list[measured.System]:
     """Group jobs by system, named as in tables; the sources of a system's item are the numbers of its jobs."""
-    axes = [run.collect_axes(job.settings, job.settings.decoder) for job in jobs]
+    axes = [run.collect_axes(job.settings) for job in jobs]
     names = measured.order_axes(name for of_job in axes for name in of_job if name != "seed")
     rows = [tuple(measured.format_axis_value(of_job.get(name)) for name in names) for of_job in axes]
     items = []
     for values, numbers in measured.group_by(range(len(jobs)), lambda number: rows[number]).items():
         settings = jobs[numbers[0]].settings
-        if settings.model is None or settings.decoder is None:
+        if settings.models.model is None or settings.decoder is None:
             raise SpecError("decide: texts are generated in steps; leave out generations= and judgments=")
-        titles = settings.model.title, settings.decoder.title
+        titles = settings.models.model.title, settings.decoder.title
         sources = tuple((number, None) for number in numbers)
         items.append(
             measured.SystemValue(
@@ -166,7 +166,7 @@ def name_by_records(
 
 def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     """Return the numbers of examples at which is looked: those given, else eighths of `num_examples`."""
-    sizes = {job.settings.num_examples for job in jobs}
+    sizes = {job.settings.texts.num_examples for job in jobs}
     typed = any(get_option_name(word) == measured.SIZE for job in jobs for word in job.overrides)
     largest = max((size for size in sizes if isinstance(size, int)), default=0)
     if looks is None:

@@ -114,7 +114,7 @@ def _find_owners(key: str, config: Mapping[str, Any], *, has_metric: bool) -> st
     if group == "metric":
         name = option.partition(".")[0]
         return f"; add {name} to metric=[…]" if name in core.list_bundled_choices(group) and not has_metric else ""
-    choices = core.list_bundled_choices(group) if group in core.GROUPS and option else {}
+    choices = core.list_bundled_choices(group) if group in core.GROUPS and option else ()
     owners = [name for name in choices if option in _read_options(group, name)]
     if group == "decoder" and (translated := _find_translations(option)):
         return f"; it is {' or '.join([*translated, *(f'an option of decoder={name}' for name in owners)])}"
@@ -145,7 +145,7 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
     if group not in core.GROUPS:
         group, _, choice = file.rpartition("/")
     if group in core.GROUPS:
-        accepted = core.list_choices(group)
+        accepted = core.list_names(group)
         if "=" in choice:
             return f"no {group} {choice!r}: options are words of their own, without quotes around all of them"
         if " " in choice:

@@ -67,7 +67,7 @@ def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
     try:
         for settings in (composer.compose_job(job, unnamed="").settings for job, *_ in by_models.values()):
             cutter = settings.models.cutting_tokenizer
-            scorer = settings.scorer.tokenizer_spec() if settings.scorer is not None else None
+            scorer = settings.models.scorer.tokenizer_spec() if settings.models.scorer is not None else None
             if not _is_cut_by_model(settings):
                 return jobs
             # Of a missing one, `warn_of_missing_tokenizers` says so for a grid that can run.
@@ -106,7 +106,7 @@ def warn_of_missing_tokenizers(settings: Iterable[Settings]) -> None:
 
 def _is_cut_by_model(settings: Settings) -> bool:
     """Return whether texts are cut in the tokens of the job's own models."""
-    return settings.task.tokens is None and bool(settings.max_new_tokens or settings.task.needs_tokenizer())
+    return settings.task.tokens is None and bool(settings.texts.max_new_tokens or settings.task.needs_tokenizer())
 
 
 def _is_missing(spec: ModelSpec) -> bool:

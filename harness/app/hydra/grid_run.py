@@ -216,7 +216,7 @@ def measure_grid(jobs: Sequence[Job]) -> set[Path]:
     pool = {core.digest_file(system.path): system.model_rows for system in texts}
     folders = set()
     for job, judgments in zip(jobs, simulate_judgments(texts), strict=True):
-        settings = replace(job.settings, judgments=judgments)
+        settings = replace(job.settings, judgments=replace(job.settings.judgments, file=judgments))
         folders.add(run.run(settings, runner.get_session(settings), job.overrides, tuple(pool.values())).folder)
     return folders
 

@@ -6,7 +6,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -46,7 +46,7 @@ class JobRunner:
         storage.check_writable(settings.outputs_dir)
         session = self.get_session(settings)
         started = time.monotonic()
-        settings = use_metrics_of_file(settings, overrides)
+        settings = run.select_metrics_for_file(settings, overrides)
         if settings.is_judgments_only(overrides):
             outcome = run.run_judgments(settings, session, overrides)
         else:
@@ -79,7 +79,7 @@ class JobRunner:
     def _run_in_grid(self, job: Job) -> tuple[str, dict[str, Any], str]:
         """Return the state of a job, facts about it, and a summary."""
         settings = job.settings
-        if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments):
+        if any(metric.reads_grid for metric in settings.metrics) or needs_whole_grid(settings.judgments.file):
             self.make_texts(settings)
             return "done", {"waits": True}, "texts ready; its metrics wait for all jobs"
         outcome, message = self.execute(settings, job.overrides)
@@ -115,14 +115,6 @@ class BasicLauncher(Launcher):
     def run(self, jobs: Sequence[Job], options: LogOptions) -> None:  # noqa: ARG002
         for job in jobs:
             self._runner.run_job(job)
-
-
-def use_metrics_of_file(settings: run.Settings, overrides: Sequence[str]) -> run.Settings:
-    """Return settings with the metrics that a file of judgments supports, if the user names nothing else."""
-    if settings.judgments is None:
-        return settings
-    judged = (settings.judgments, settings.judgment_columns)
-    return replace(settings, metrics=run.select_metrics_for_file(settings.metrics, *judged, overrides))
 
 
 def write_experiment_report(folders: list[Path], target: Path, options: Mapping[str, Any]) -> None:
@@ -165,10 +157,10 @@ def refuse_single_run(judgments: str | None) -> None:
 def check_simulated_raters(jobs: Iterable[run.Settings]) -> None:
     """Refuse unknown protocols, and jobs without the name of their system, before any text is generated."""
     for settings in jobs:
-        if needs_whole_grid(settings.judgments):
+        if needs_whole_grid(settings.judgments.file):
             _name_rated_system(settings)
             rating = import_module(_RATING)
-            for protocol in str(settings.judgments).removeprefix(SIMULATED).split("+"):
+            for protocol in str(settings.judgments.file).removeprefix(SIMULATED).split("+"):
                 rating.load_protocol(protocol)
 
 
@@ -178,8 +170,8 @@ def _name_rated_system(settings: run.Settings) -> str:
     names = sorted(typed) or judgments.list_players()
     if len(names) != 1:
         raise SpecError(
-            f"judgments={settings.judgments}: judgment_players={{NAME: {{decoder: DECODER}}}} names each system; got "
-            f"{' and '.join(names) or 'no name'} for {judgments.system_name}"
+            f"judgments={settings.judgments.file}: judgment_players={{NAME: {{decoder: DECODER}}}} names each system; "
+            f"got {' and '.join(names) or 'no name'} for {judgments.system_name}"
         )
     return names[0]
 
@@ -187,7 +179,7 @@ def _name_rated_system(settings: run.Settings) -> str:
 def simulate_judgments(jobs: Sequence[run.RunTexts]) -> list[str | None]:
     """Simulate judgments of the jobs with `judgments=simulated:…`, one study per task; return each job's judgments."""
     groups: dict[tuple[str | None, str], list[run.RunTexts]] = {}
-    keys = [(texts.settings.judgments, texts.settings.task.name) for texts in jobs]
+    keys = [(texts.settings.judgments.file, texts.settings.task.name) for texts in jobs]
     for key, texts in zip(keys, jobs, strict=True):
         if needs_whole_grid(key[0]):
             groups.setdefault(key, []).append(texts)

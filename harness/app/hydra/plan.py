@@ -41,7 +41,7 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
         return
     if single:
         ((settings, outcome),) = plans
-        _show_steps(f"{settings.experiment}: seed {settings.seed}", outcome)
+        _show_steps(f"{settings.experiment}: seed {settings.texts.seed}", outcome)
     for line in [*format_plan(total, rates), *check_grid.format_left_out(left_out)]:
         sys.stdout.write(f"{core.escape_controls_in_line(line)}\n")
 
@@ -55,7 +55,7 @@ def _plan_all(
     def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
         if single:
-            refuse_single_run(composed[0].settings.judgments)
+            refuse_single_run(composed[0].settings.judgments.file)
         check_grid.check_jobs(composed)
         return [check_grid.plan_job(job, session) for job in composed]
 

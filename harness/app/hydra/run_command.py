@@ -111,7 +111,7 @@ def _run_single(composer: Composer, words: Sequence[str]) -> None:
     settings = job.settings
     require_tracker(job.tracker)
     check_layout([job])
-    refuse_single_run(settings.judgments)
+    refuse_single_run(settings.judgments.file)
     with show_progress(settings.experiment, enabled=settings.runtime.progress):
         outcome, message = JobRunner().execute(settings, words)
     log.info("run        %s  (%s)", outcome.folder, message)

@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.grid import check_axes, check_grid_size
-from openended.harness.core import GROUPS, DataError, Metric, SpecError, format_error, list_choices, suggest
+from openended.harness.core import GROUPS, DataError, Metric, SpecError, format_error, list_names, suggest
 from openended.harness.storage import RunRecord
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _parse_conditional(
     extra: dict[tuple[str, str], tuple[str, ...]] = {}
     for choice, options in spaces.items():
         if choice not in homes:
-            group = next((g for g in GROUPS if choice in list_choices(g)), "decoder")
+            group = next((g for g in GROUPS if choice in list_names(g)), "decoder")
             hint = f": type {group}={choice},… to search over it, or {group}.OPTION=… if it is the only one"
             raise SpecError(f"spaces.{choice}: {choice} is none of the choices of this search{hint}")
         if not isinstance(options, Mapping):

@@ -52,7 +52,7 @@ def score_study(key: "StudyKey", judgments: Path, target: Path, options: Sequenc
             outputs = folder.parents[2] if len(folder.parents) > 2 else Path("outputs")
             settings = composer.compose_job([*words, *shared]).settings
             settings = replace(
-                settings, judgments=str(judgments), judgment_columns={}, judgment_players={}, outputs_dir=outputs,
+                settings, judgments=run.JudgmentOptions(file=str(judgments)), outputs_dir=outputs,
                 experiment="-".join(filter(None, (folder.parent.name, protocol.label))), audit=False,
             )  # fmt: skip
             work = run.run if needs_runs else run.run_judgments
@@ -115,7 +115,7 @@ def ask_judge(questions: Sequence["JudgeQuestion"], options: Sequence[str], log:
         settings = replace(settings, task=JudgeTask(questions=tuple(questions)), experiment="judge", plan_only=False)
         rows = RowFile(JobRunner().make_texts(settings).path)
         replies.update(zip(rows.ids, rows.texts, strict=True))
-        title = settings.model.title if settings.model is not None else ""
+        title = settings.titles["model"]
         titles.append(title.partition(" (")[0])  # without the kind of its server
 
     run_hydra("openended rate judge", words, ask)

@@ -53,7 +53,7 @@ def _name_task(run: Run) -> str:
 
 def describe_run(run: Run, record: RunRecord, organization: str) -> dict[str, Any]:
     """Return the evaluation of one run, without its texts; what the record does not know is `unknown`."""
-    part = record.spec.get("model") or {}
+    part = (record.spec.get("models") or {}).get("model") or {}
     path = str(run.axes.get("model.path") or run.axes.get("model") or run.axes.get("system") or _UNKNOWN)
     on_hub = path.count("/") == 1 and not path.startswith(("/", ".", "~"))
     is_local = bool(part) and part.get("name") != "openai"

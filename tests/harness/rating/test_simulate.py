@@ -124,7 +124,7 @@ def test_the_whole_way_says_that_nobody_rated(tmp_path):
 
 def test_a_single_run_says_what_to_type_and_a_plan_needs_no_judgments(tmp_path):
     given = settings(tmp_path, "judgments=simulated:mauve", "metric=[bradley_terry]")
-    assert needs_whole_grid(given.judgments)
+    assert needs_whole_grid(given.judgments.file)
     assert not given.is_judgments_only()
     with pytest.raises(UndefinedMetric, match="rates the texts of a whole grid once all exist: add -m"):
         JudgmentSource.from_settings(given).read_player(given.metrics[0])

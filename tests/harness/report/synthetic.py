@@ -113,8 +113,8 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
     record = {
         "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
         "store": "../../../store", "axes": flat, "results": lines,
-        "spec": {"experiment": experiment, "task": {"name": "docs"}, "model": {"title": model},
-                 "decoder": {"name": decoder, "title": title or DECODERS.get(decoder, {}).get("title", decoder)}},
+        "spec": {"experiment": experiment, "task": {"name": "docs"}, "decoder": {"name": decoder}},
+        "titles": {"model": model, "decoder": title or DECODERS.get(decoder, {}).get("title", decoder)},
     }  # fmt: skip
     seal_record(run, record)
     return run

@@ -11,7 +11,6 @@ from openended.harness.core.errors import DataError
 from openended.harness.report import build_report
 from openended.harness.report.analysis.paired import compare_values, describe_estimates
 from openended.harness.results import find_joint_space, load_replicates, read_results, select_values
-from openended.harness.results.runs import locate_verified_file
 from openended.metrics.kid import Kid
 from tests.harness.report.synthetic import write_run
 from tests.harness.run import small
@@ -59,13 +58,6 @@ def test_nothing_is_said_of_what_is_sound_or_gone(runs, caplog):
         path.rmdir()
     assert "damaged" not in report(runs)
     assert caplog.text == ""
-
-
-@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "a/b", "a/../c", "a/b/c/d"])
-def test_a_record_names_places_of_the_store_alone(name, tmp_path):
-    damaged: dict[str, str] = {}
-    assert locate_verified_file(tmp_path, name, "data.arrow", damaged) is None
-    assert damaged == {name: "not a path inside the store"}
 
 
 @pytest.mark.slow

@@ -45,13 +45,11 @@ def make_executor(folder: Path, *, plan_only: bool = False) -> Executor:
 
 def make_dataset(made: Settings, executor: Executor) -> Dataset:
     """Check a run and make or plan its dataset, as the pipeline does."""
-    checked = check_request(made, executor)
-    texts, models = made.texts, made.models
-    dataset = declare_dataset(
-        made.task, texts, models, checked.fingerprint, checked.tokenizer, checked.cutting_tokenizer, executor.session
-    )
+    judgments = JudgmentSource.from_settings(made)
+    check_request(made, executor)
+    dataset = declare_dataset(made.task, made.texts, made.models, executor.session)
     executor.run(*dataset.steps)
-    check_dataset(dataset, checked, made, executor)
+    check_dataset(dataset, judgments, made, executor)
     return dataset
 
 

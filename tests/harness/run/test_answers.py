@@ -178,7 +178,7 @@ def test_arguments_of_the_template_go_to_the_server_and_into_the_key(tmp_path):
     assert sent == [None] * 8 + [{"enable_thinking": False}] * 8
     contents = [texts.executor.get(texts.model_rows.step).content for texts in (plain, told)]
     assert contents[0] == contents[1]
-    assert plain.settings.model.identity() != told.settings.model.identity()
+    assert plain.settings.models.model.identity() != told.settings.models.model.identity()
 
 
 TALK = [

@@ -24,7 +24,7 @@ from openended.harness.core import (
     UndefinedMetric,
 )
 from openended.harness.models import EmbedderSpec, ModelCache
-from openended.harness.run.session import _LASTING, SideCache
+from openended.harness.run.session import _LASTING
 from openended.harness.run.steps import SHARED, File, Step, StepFailedError, count_shared_rows
 from openended.harness.storage import (
     STAGES,
@@ -78,7 +78,7 @@ def test_a_step_reads_the_inputs_that_it_declares_and_they_are_made_before(tmp_p
     assert [line.step.what for line in run.plan] == ["first", "second"]
     recipe = run.state(last).recipe
     assert recipe.inputs == {"whole": run.get(first).content, "file": "x"}
-    assert run.read(File(first, "data"), Path.read_text, "") == "x"
+    assert run.read_artifact(File(first, "data"), Path.read_text, "") == "x"
 
 
 def test_what_gave_more_is_as_good_unless_texts_were_cut(tmp_path):
@@ -145,7 +145,7 @@ def test_a_plan_makes_nothing_and_waits_once(tmp_path):
         ("before", "make", 2), ("human", "waits", 2), ("model", "make", 2),
     ]  # fmt: skip
     assert [line.key for line in plan.plan][1:] == [None, key]
-    assert plan.read(first, Path.is_dir, otherwise="nothing is read") == "nothing is read"
+    assert plan.read_artifact(first, Path.is_dir, otherwise="nothing is read") == "nothing is read"
     assert not list(tmp_path.rglob("manifest.json"))
 
 
@@ -164,23 +164,27 @@ def test_a_plan_notes_each_missing_input_once_and_what_kind_it_is(tmp_path):
         make_executor(tmp_path).find(partial(fail, *errors[0]))
 
 
-def side(name="x"):
-    return Side(name, (), {})
+def test_sides_that_the_last_run_did_not_use_go_except_human_ones(tmp_path):
+    session, reads = open_session(tmp_path), []
 
+    def is_read(name: str) -> bool:
+        before = len(reads)
+        session.read_side(name, lambda: reads.append(name) or Side(name.partition(" ")[0], (), {}))
+        return len(reads) > before
 
-def test_sides_that_the_last_run_did_not_use_go_except_human_ones():
-    sides = SideCache()
-    made = [sides.get(name, side, lasting=name == "human") for name in ("human", "model")]
-    sides.end_run()
-    assert sides.get("model", side, lasting=False) is made[1], "the next run may use it again"
-    sides.end_run()
-    sides.end_run()
-    assert len(sides) == 1
-    assert sides.get("human", side, lasting=True) is made[0]
+    assert is_read("human")
+    assert is_read("model")
+    session.end_run()
+    assert not is_read("model"), "the next run may use it again"
+    for _ in range(2):
+        session.end_run()
+    assert not is_read("human")
+    assert is_read("model")
     for number in range(2 * _LASTING):
-        sides.get(str(number), side, lasting=True)
-        sides.end_run()
-    assert len(sides) <= _LASTING + 1
+        is_read(f"human {number}")
+        session.end_run()
+    assert is_read("human 0")
+    assert not is_read(f"human {_LASTING}")
 
 
 def test_what_no_worker_can_hold_runs_here_with_a_remark(monkeypatch, caplog, tmp_path):

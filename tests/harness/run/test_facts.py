@@ -25,9 +25,7 @@ def human(folder: Path, text: str = "said", ids: tuple[int, ...] = (1, 2)) -> Te
     folder.mkdir()
     write_rows(folder / HUMAN_ROWS, [Row("He ", (3,), Generation("a/0", 0, text, ids, "eos", 0.0))])
     files = {HUMAN_ROWS: f"{text}{ids}"}
-    return TextRows(
-        "human", make_finished_step(Entry("human", str(folder), folder, files, {}), EXECUTOR), HUMAN_ROWS, "tokenizer"
-    )
+    return TextRows("human", make_finished_step(Entry("human", str(folder), folder, files, {}), EXECUTOR), HUMAN_ROWS)
 
 
 def known(metric: str, side: TextRows, **parts: Any) -> dict[str, str]:
@@ -39,7 +37,7 @@ def test_the_same_texts_read_from_another_file_are_the_same_data(tmp_path):
     other = dataclasses.replace(task, path="copy.jsonl.gz", id_field="name", human_field="reference")
     assert known("length", side, task=other) == known("length", side)
     axes = [
-        collect_axes(settings(task=t), None, fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
+        collect_axes(settings(task=t), fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
         for t in (task, other)
     ]
     assert axes[0] == axes[1]
@@ -77,8 +75,7 @@ def test_texts_that_are_cut_elsewhere_are_other_texts_whatever_the_tokenizer_is_
     assert known("length", one)["texts"] == known("length", same)["texts"]  # GPT-2 in two repositories
     assert known("length", one)["texts"] != known("length", other)["texts"]
     left, right = (
-        collect_axes(settings(), None, fingerprint="f", texts=digest_texts(EXECUTOR.locate(side)))
-        for side in (one, other)
+        collect_axes(settings(), fingerprint="f", texts=digest_texts(EXECUTOR.locate(side))) for side in (one, other)
     )
     assert {name for name in left if left[name] != right[name]} == {"task.texts"}
 
@@ -96,7 +93,7 @@ def test_scorer_and_embedder_are_facts_by_all_that_identifies_them(tmp_path):
     for other in ({"revision": COMMIT[::-1]}, {"dtype": "bfloat16"}, {"path": "another/gpt2-small"}):
         spec = ModelSpec(**({"path": "somebody/gpt2-small", "revision": COMMIT} | other))
         assert known("gen_ppl", side, scorer=spec)["scorer"] != base
-    embedder = dataclasses.replace(settings().embedder, max_length=8)
+    embedder = dataclasses.replace(settings().models.embedder, max_length=8)
     first = known("frechet", side, embedder=embedder)["embedder"]
     for change in ({"layer": 3}, {"pooling": "mean"}, {"dtype": "bfloat16"}, {"max_length": 16}):
         assert known("frechet", side, embedder=dataclasses.replace(embedder, **change))["embedder"] != first
@@ -130,5 +127,5 @@ def test_a_copy_of_a_model_has_the_same_digest_and_another_path(tmp_path):
     folder = ModelSpec(path="bundled:docs-s").folder
     assert folder is not None
     copy = ModelSpec(path=str(folder), label="docs-s")
-    one, other = (collect_axes(settings(model=m), None) for m in (ModelSpec(path="bundled:docs-s"), copy))
+    one, other = (collect_axes(settings(model=m)) for m in (ModelSpec(path="bundled:docs-s"), copy))
     assert {name for name in one if one[name] != other[name]} == {"model.path"}

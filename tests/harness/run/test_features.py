@@ -12,7 +12,7 @@ import pytest
 
 from openended.harness.core import DataError, Generation, Need, SpecError, UndefinedMetric, digest_file
 from openended.harness.decoders.sampling import Nucleus
-from openended.harness.models import EmbedderSpec, LanguageModel, ModelSpec, digest_encoding
+from openended.harness.models import EmbedderSpec, LanguageModel, ModelSpec
 from openended.harness.run.dataset import CHAT
 from openended.harness.run.features import FeatureTable
 from openended.harness.run.generate import DATA
@@ -29,7 +29,7 @@ from tests.harness.run.small import (
     open_session,
     settings,
 )
-from tests.helpers import q_request, ragged, write_jsonl
+from tests.helpers import change_settings, q_request, ragged, write_jsonl
 
 SPEC, EMBEDDER = ModelSpec(path="bundled:docs-s"), EmbedderSpec(path="bundled:docs-s")
 TEXTS = [("a", "Return the", " number of rows."), ("b", "Raise an", " error if it is"), ("c", "Write", " it.")]
@@ -137,23 +137,23 @@ def test_sides_are_shared_by_contents(tmp_path):
     for _ in range(2):
         executor = Executor(session, plan_only=False)
         texts = make_texts(made, executor)
-        executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.decoder))
+        executor.run(*texts.features.declare([(texts.human_rows, (need,))], texts.settings.decoder))
         sides.append(load_side(texts.features, texts.human_rows, need))
     assert sides[0] is sides[1]
     assert not sides[0][need].flags.owndata  # a memory map
 
 
 def test_what_a_source_cannot_have_is_a_reason_and_an_unknown_option_is_refused(tmp_path):
-    made = replace(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
+    made = change_settings(settings(tmp_path, "decoder=beam", "metric=[zipf]"), embedder=None)
     texts = make_texts(made, make_executor(tmp_path))
     vectors, q = Need("embeddings", by="embedder"), Need("next_token", by="decoder")
-    assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.decoder) == []
+    assert texts.features.declare([(texts.human_rows, (vectors, q))], texts.settings.decoder) == []
     for need, reason in ((vectors, "set embedder=gpt2-large"), (q, "beam")):
         with pytest.raises(UndefinedMetric, match=reason):
             load_side(texts.features, texts.human_rows, need)
     unknown = Need("token_nll", by="scorer", options=(("beta", 1),))
     with pytest.raises(SpecError, match="token_nll: no option beta"):
-        texts.features.declare([(texts.human_rows, (unknown,))], texts.decoder)
+        texts.features.declare([(texts.human_rows, (unknown,))], texts.settings.decoder)
 
 
 @pytest.mark.slow
@@ -177,7 +177,6 @@ def test_features_and_keys_do_not_depend_on_the_batch(tmp_path):
 
 def test_default_scoring_options_are_in_no_key_and_others_are():
     plain = ScoringOptions.from_need(Need("token_nll", by="scorer", options=(("bos", False),)))
-    assert plain.is_plain
     assert plain.facts() == {"scope": "continuation", "bos": False}  # as stores have had it
     assert plain.title == "continuation"
     other = ScoringOptions.from_need(
@@ -186,7 +185,7 @@ def test_default_scoring_options_are_in_no_key_and_others_are():
     assert other.facts() == {"scope": "continuation", "bos": True, "retokenize": True, "window": 4, "stride": 2}
     assert other.token_facts() == {"scope": "continuation", "retokenize": True}
     assert other.title == "continuation bos retokenize window=4 stride=2"
-    assert (other.is_plain, other.tokenizes_again) == (False, True)
+    assert other.tokenizes_again
 
 
 @pytest.fixture
@@ -198,7 +197,7 @@ def executor(tmp_path) -> Executor:
 def source(tmp_path, executor):
     """Make rows whose own ids are 1, 2, … and not those that a tokenizer would give."""
 
-    def make(*, tokenizer: str | None = None, chat: bool = False) -> TextRows:
+    def make(*, tokenizer: ModelSpec | None = None, chat: bool = False) -> TextRows:
         rows = [
             Row(prompt, (1, 2), Generation(name, 0, text, tuple(range(3, 6 + i)), "length", 0.0))
             for i, (name, prompt, text) in enumerate(TEXTS)
@@ -288,7 +287,7 @@ def test_q_is_read_on_the_ids_that_the_rows_hold(tmp_path, source, executor, mak
 
 
 def test_the_rows_ids_are_kept_where_the_tokenizer_is_theirs_and_that_is_in_the_key(source, read, make_table):
-    own, other = source(tokenizer=digest_encoding(SPEC)), source()
+    own, other = source(tokenizer=SPEC), source()
     kept, made = (load_ragged(read(rows, losses=True), "nll_") for rows in (own, other))
     assert kept.lengths.tolist() == [3, 4, 5]
     features = make_table()
@@ -351,7 +350,7 @@ def test_the_end_tokens_are_in_the_keys(tmp_path, source, make_table):
 
 def test_a_model_under_test_reads_its_chat_prompts_by_name(source, executor, make_table):
     chats, reader = replace(SPEC, chat_template=True), make_table().reader
-    own = source(tokenizer=digest_encoding(chats), chat=True)
+    own = source(tokenizer=chats, chat=True)
     rows, chat = executor.locate(own), executor.get(own.chat).path / CHAT
     prompts, texts = reader._read_ids({"rows": rows, "chat": chat}, chats, TAIL, stored_ids=True)
     assert [ids.tolist() for ids in prompts] == [[7, 8, 9], [8, 8, 9], [9, 8, 9]]

@@ -1,6 +1,5 @@
 """Plans added up, where what jobs share counts once; and rates as the store's manifests tell them."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from openended.harness.run.forecast import Forecast
 from openended.harness.run.steps import Step, StepState
 from openended.harness.storage import Recipe
 from tests.harness.run.small import open_session, settings
+from tests.helpers import change_settings
 
 SMALL, MODEL = ModelSpec(path="bundled:docs-s"), ModelSpec(path="bundled:docs-m")
 
@@ -46,7 +46,7 @@ def outcome(folder, *missing, lines=PLAN):
 
 def made(folder, **change):
     chosen = settings(folder, "metric=[gen_ppl,mauve]", "decoder=nucleus")
-    return replace(chosen, num_examples=10, max_new_tokens=5, **change)
+    return change_settings(chosen, num_examples=10, max_new_tokens=5, **change)
 
 
 def test_two_seeds_share_the_human_side_and_not_the_texts(tmp_path):
@@ -98,11 +98,8 @@ def store(tmp_path):
 
 def test_the_largest_entry_counts_and_what_was_not_measured_is_unknown(store):
     rates = read_rates(store)
-    assert rates.find_generation_rate(SMALL, "nucleus") == 500.0
-    assert rates.find_pass_rate(MODEL) == 400.0
-    assert rates.measures == {"mauve": 3.0}
-    assert rates.find_generation_rate(SMALL, "beam") is None
-    assert rates.find_generation_rate(MODEL, "nucleus") is None
+    small, model = digest(SMALL.identity()), digest(MODEL.identity())
+    assert (rates.generate, rates.passes, rates.measures) == ({(small, "nucleus"): 500.0}, {model: 400.0}, {"mauve": 3})
     known = Forecast(generate={"a": (SMALL, "nucleus", 1, 1000)}, reads={("score", "a", MODEL): (1, 800)})
     known.measures["mauve"] = 2
     assert known.time(rates) == 1000 / 500 + 800 / 400 + 2 * 3
@@ -111,4 +108,4 @@ def test_the_largest_entry_counts_and_what_was_not_measured_is_unknown(store):
 
 
 def test_an_empty_store_knows_nothing(tmp_path):
-    assert read_rates(tmp_path).find_pass_rate(SMALL) is None
+    assert read_rates(tmp_path) == Rates()

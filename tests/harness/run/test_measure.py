@@ -16,12 +16,12 @@ import pytest
 from openended.harness.core import Features, Metric, MetricResult, Need, load_members
 from openended.harness.core.errors import DataError, UndefinedMetric
 from openended.harness.core.spec import OUT_OF_DOMAIN, parse_signature
-from openended.harness.models import ModelSpec, digest_encoding
+from openended.harness.models import ModelSpec
 from openended.harness.run.facts import describe_token_ids
 from openended.harness.run.measure import MeasureStage
 from openended.harness.run.pipeline import RunTexts, make_texts, run
 from openended.harness.run.players import JudgmentSource
-from openended.harness.run.settings import build_settings
+from openended.harness.run.settings import JudgmentOptions, build_settings
 from openended.harness.run.steps import TextRows
 from openended.harness.storage import Entry, write_rows
 from openended.harness.storage.record import read_record
@@ -34,7 +34,7 @@ from tests.harness.run.small import (
     open_session,
     settings,
 )
-from tests.helpers import config, write_jsonl
+from tests.helpers import change_settings, config, write_jsonl
 
 NO_SCORING = ("scorer=auto", "embedder=auto")  # as where no scoring model is named
 SCORER = ModelSpec(path="bundled:docs-m")
@@ -91,12 +91,12 @@ def start(tmp_path: Path) -> Any:
         executor = make_executor(tmp_path, plan_only=plan_only)
         texts = make_texts(chosen, executor)
         sources = (texts.human_rows, texts.model_rows, texts.dataset.spare_rows)
-        executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources], texts.decoder))
+        executor.run(*texts.features.declare([(one, (Probe.need,)) for one in sources], texts.settings.decoder))
 
         def measure(
             metric: Metric, system: Any = "model", others: Sequence[TextRows] = (), human: bool = False, **change: Any
         ) -> Any:
-            changed = replace(chosen, **change)
+            changed = change_settings(chosen, **change)
             options = fact_options(changed)
             measures = MeasureStage(options, texts.features, changed.intervals, others)
             model = texts.human_rows if human or system == "human" else texts.model_rows
@@ -234,7 +234,7 @@ def test_judgments_come_of_their_file(start, tmp_path):
     assert {need.kind for need in huse.needs()} == {"judgments"} | {need.kind for need in huse.text_needs()}
     _, measure = start()
     with pytest.raises(DataError, match=r"judgments: no such file: .*lost\.csv"):
-        measure(huse, judgments=str(tmp_path / "lost.csv"))
+        measure(huse, judgments=JudgmentOptions(file=str(tmp_path / "lost.csv")))
     path = tmp_path / "x.csv"
     path.write_text("a,b\n")
     options = ("", "judgment_columns={item: a}", "judgment_columns={item: b}", "judgment_players={a: human}")
@@ -246,22 +246,22 @@ def test_judgments_come_of_their_file(start, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("metric", "ids", "tokenizer", "said"),
+    ("metric", "ids", "tokens", "said"),
     [
-        ("gen_ppl", "generated", None, "token ids as generated"),
-        ("gen_ppl", "retokenized", None, "re-tokenized text"),
-        ("gen_ppl", "mixed", None, "token ids as generated where the file has them, else on re-tokenized text"),
-        ("gen_ppl", None, None, None),
-        ("gen_ppl", "generated", "another tokenizer", "re-tokenized text"),
-        ("gen_ppl", None, "another tokenizer", "re-tokenized text"),
-        ("compression_ratio", "generated", None, None),
+        ("gen_ppl", "generated", SCORER, "token ids as generated"),
+        ("gen_ppl", "retokenized", SCORER, "re-tokenized text"),
+        ("gen_ppl", "mixed", SCORER, "token ids as generated where the file has them, else on re-tokenized text"),
+        ("gen_ppl", None, SCORER, None),
+        ("gen_ppl", "generated", None, "re-tokenized text"),
+        ("gen_ppl", None, None, "re-tokenized text"),
+        ("compression_ratio", "generated", SCORER, None),
     ],
 )
-def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokenizer, said):
+def test_a_value_over_tokens_says_which_tokens(tmp_path, metric, ids, tokens, said):
     write_rows(tmp_path / "data.arrow", [], facts={"ids": ids} if ids else {})
     executor = make_executor(tmp_path)
     step = make_finished_step(Entry("generate", "k", tmp_path, {}, {}), executor)
-    source = TextRows("model", step, "data.arrow", tokenizer or digest_encoding(SCORER))
+    source = TextRows("model", step, "data.arrow", tokens)
     models = replace(settings(tmp_path).models, scorer=SCORER, embedder=None)
     assert describe_token_ids(load_members("metric")[metric](), source, models, executor, is_imported=False) == said
 

@@ -5,18 +5,17 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openended.harness import core
-from openended.harness.app.hydra.jobs import use_metrics_of_file
 from openended.harness.core import DataError, Generation, MetricResult, UndefinedMetric, read_json, temporary_files
-from openended.harness.run import plan, run, run_judgments, settings as settings_module
+from openended.harness.run import plan, run, run_judgments
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.measure import describe_result
+from openended.harness.run.players import select_metrics_for_file
 from openended.harness.run.run_record import write_explanations, write_record
 from openended.harness.storage import save_result, store as store_module
 from openended.harness.storage.record import EXPLAIN, read_record
@@ -26,7 +25,7 @@ from openended.metrics.knn_precision_recall import KnnPrecisionRecall
 from openended.metrics.mauve import Mauve
 from openended.metrics.mauve_ratio import MauveRatio
 from tests.harness.run.small import ONE_MODEL, make_executor, open_session, settings
-from tests.helpers import openended, write_jsonl
+from tests.helpers import change_settings, openended, write_jsonl
 
 METRICS = "metric=[frechet,gen_ppl,ppl,zipf]"
 
@@ -91,10 +90,9 @@ def test_a_record_says_where_a_cached_artifact_came_from(tmp_path, monkeypatch):
 
 def test_a_run_that_says_the_same_is_recorded_once(tmp_path):
     def write(*, task: str = "t", **change: Any) -> Any:
-        chosen, executor = replace(settings(tmp_path), **change), make_executor(tmp_path)
-        axes = collect_axes(chosen, chosen.decoder, fingerprint=task)
-        facts: dict[str, Any] = {"decoder": chosen.decoder, "task": task, "spec": chosen.spec(), "axes": axes}
-        return write_record(tmp_path / "out/runs/test", executor, [], **facts, notes=("a note",), overrides=())
+        chosen, executor = change_settings(settings(tmp_path), **change), make_executor(tmp_path)
+        axes = collect_axes(chosen, fingerprint=task)
+        return write_record(chosen, executor, [], axes=axes, task=task, notes=("a note",), overrides=())
 
     first = write()
     assert (read_record(first).notes, first.parent) == (("a note",), tmp_path / "out" / "runs" / "test")
@@ -197,13 +195,13 @@ def test_the_metrics_are_those_that_the_file_feeds(tmp_path):
     fed = ((ratings, ["mean_rating"]), (scored, ["huse", "mean_rating"]), (pairs, ["bradley_terry"]))
     for path, names in fed:
         words = [f"judgments={path}"]
-        assert [m.name for m in use_metrics_of_file(settings(tmp_path, *words), words).metrics] == names
+        assert [m.name for m in select_metrics_for_file(settings(tmp_path, *words), words).metrics] == names
     words = [f"judgments={pairs}", "metric=[huse]"]
     chosen = settings(tmp_path, *words)
-    assert use_metrics_of_file(chosen, words) == chosen
+    assert select_metrics_for_file(chosen, words) == chosen
     words = [f"judgments={other}"]
     with pytest.raises(DataError, match=r"has the columns a, b: neither ratings .* nor comparisons"):
-        use_metrics_of_file(settings(tmp_path, *words), words)
+        select_metrics_for_file(settings(tmp_path, *words), words)
 
 
 def test_arena_votes_need_two_words_and_empty_ones_are_counted(tmp_path):
@@ -245,17 +243,6 @@ def test_judgments_are_alone_where_no_metric_reads_a_text_and_no_texts_are_given
         assert not settings(tmp_path, *words).is_judgments_only(), words
 
 
-def test_the_run_id_of_bundled_judgments_does_not_depend_on_the_folder_of_the_installation(tmp_path, monkeypatch):
-    specs = []
-    for number in range(2):
-        data = shutil.copytree(settings_module.BUNDLED_DATA, tmp_path / str(number))
-        monkeypatch.setattr(settings_module, "BUNDLED_DATA", data)
-        chosen = settings(tmp_path, "judgments=bundled:example_pairs.csv", "metric=[bradley_terry]")
-        assert chosen.judgments == str(data / "example_pairs.csv")
-        specs.append(chosen.spec())
-    assert specs[0] == specs[1]
-
-
 def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     path = tmp_path / "pairs.csv"
     path.write_text(PAIRS)
@@ -265,7 +252,8 @@ def test_a_record_of_judgments_names_no_model_and_is_made_once(tmp_path):
     assert not list(tmp_path.rglob("record.json"))
     first = run_judgments(settings(tmp_path, *words), open_session(tmp_path))
     record = read_record(first.folder)
-    assert (record.spec["model"], record.spec["decoder"], record.spec["scorer"]) == (None, None, None)
+    models = record.spec["models"]
+    assert (models["model"], record.spec["decoder"], models["scorer"]) == (None, None, None)
     assert [(row.system, row.metric, row.status) for row in record.results] == [("model", "bradley_terry", "ok")]
     again = run_judgments(settings(tmp_path, *words), open_session(tmp_path))
     assert (first.num_computed, again.num_computed, again.folder) == (1, 0, first.folder)

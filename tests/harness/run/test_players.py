@@ -80,15 +80,15 @@ def score_rows(settings_of_grid):
         judgments = JudgmentSource.from_settings(settings)
         for metric in settings.list_judging():
             judged = judgments.read(metric)
-            _, features = metric.from_file(settings.judgments)
+            _, features = metric.from_file(settings.judgments.path)
             all_scores = metric.compute(features).values
             assert judgments.find_player(metric, judged, human=True) == "human"
             rows["human", ""] = all_scores["human_like/human"]
             try:
                 player = judgments.find_player(metric, judged)
-                rows[settings.model.title, settings.decoder.name] = all_scores[f"human_like/{player}"]
+                rows[settings.models.model.title, settings.decoder.name] = all_scores[f"human_like/{player}"]
             except UndefinedMetric:
-                rows[settings.model.title, settings.decoder.name] = None
+                rows[settings.models.model.title, settings.decoder.name] = None
     return rows
 
 

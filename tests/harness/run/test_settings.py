@@ -4,7 +4,6 @@ import copy
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ import pytest
 from openended.harness.app.commands.score import convert_preset
 from openended.harness.core import DataError, SpecError, list_bundled_choices, load_members, read_node
 from openended.harness.models import ModelSpec, load_tokenizer
-from openended.harness.run.dataset import NO_TOKENIZER
 from openended.harness.run.settings import _apply_preset, read_preset
 from openended.harness.run.steps import digest_model
 from tests.harness.run.small import make_dataset, make_executor, settings
-from tests.helpers import ROOT, openended, run_settings
+from tests.helpers import ROOT, change_settings, openended, run_settings
 
 OWN = ("task=jsonl", "task.path=x.jsonl")
 
@@ -47,26 +45,26 @@ def test_texts_of_a_file_have_no_model_and_no_decoder(tmp_path):
     texts, tokenizer = chosen.texts, chosen.models.row_tokenizer
     assert (texts.num_planned, texts.num_model_texts, tokenizer.path) == (8, 24, "bundled:docs-s")
     imported = settings(tmp_path, "model=docs-s", "samples=3", "generations=texts.jsonl")
-    assert (imported.model, imported.decoder, imported.spec()["model"]) == (None, None, None)
+    assert (imported.models.model, imported.decoder) == (None, None)
     assert (imported.texts.num_model_texts, imported.models.row_tokenizer.path) == (8, "bundled:docs-m")
-    everything = replace(chosen, num_examples="all").texts
+    everything = change_settings(chosen, num_examples="all").texts
     assert (everything.num_planned, everything.num_model_texts) == (0, 0)
 
 
 def test_tokens_are_the_scorers_else_those_of_the_model_else_words(tmp_path):
     chosen = settings(tmp_path, "model=docs-s")
     assert chosen.models.counter.path == "bundled:docs-m"
-    unscored = replace(chosen, scorer=None)
+    unscored = change_settings(chosen, scorer=None)
     assert unscored.models.counter.path == "bundled:docs-s"
-    words = replace(unscored, generations="damage:none", model=None, decoder=None)
+    words = change_settings(unscored, generations="damage:none", model=None, decoder=None)
     assert words.models.counter is None
-    assert make_dataset(words, make_executor(tmp_path, plan_only=True)).tokenizer == NO_TOKENIZER
+    assert make_dataset(words, make_executor(tmp_path, plan_only=True)).tokenizer is None
 
 
 def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
-    lost = replace(settings(tmp_path), model=ModelSpec(path=str(tmp_path / "lost")))
-    assert lost.models.row_tokenizer == lost.model
-    for act in (lambda: make_dataset(lost, make_executor(tmp_path)), lambda: digest_model(lost.model)):
+    lost = change_settings(settings(tmp_path), model=ModelSpec(path=str(tmp_path / "lost")))
+    assert lost.models.row_tokenizer == lost.models.model
+    for act in (lambda: make_dataset(lost, make_executor(tmp_path)), lambda: digest_model(lost.models.model)):
         with pytest.raises(DataError, match="lost"):
             act()
 
@@ -85,7 +83,7 @@ def test_settings_touch_no_file_and_a_digest_says_what_is_missing(tmp_path):
     ],
 )  # fmt: skip
 def test_the_bundled_models_score_their_own_domain_alone(words, found):
-    made = run_settings(*words)
+    made = run_settings(*words).models
     assert (made.scorer and made.scorer.title, made.embedder and made.embedder.title) == found
 
 
@@ -115,8 +113,8 @@ def test_the_options_of_every_preset_are_accepted(name):
 
 def test_a_protocol_names_itself_in_the_signature_of_metrics_that_have_its_options():
     made = run_settings("compat=mauve2021", "metric=[mauve,repetition,zipf]", "metric.zipf.max_rank=100")
-    assert (made.protocol, made.num_examples) == ("mauve2021", 5000)
-    assert run_settings("compat=pr2024", "num_examples=500").num_examples == 500
+    assert (made.protocol, made.texts.num_examples) == ("mauve2021", 5000)
+    assert run_settings("compat=pr2024", "num_examples=500").texts.num_examples == 500
     assert run_settings("compat=mdlm").protocol is None
     by_name = {metric.name: metric for metric in made.metrics}
     assert (by_name["repetition"].loop, by_name["mauve"].unit_norm) == ("two_copies", "after_pca")
@@ -143,8 +141,8 @@ def test_a_length_in_words_is_measured_in_the_models_tokens(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"prompt": "one two", "human": " three four five six seven eight"}\n')
     words = ["task=jsonl", f"task.path={tmp_path / 't.jsonl'}", "model=docs-s", "max_new_tokens=4w"]
     built = settings(tmp_path, *words)
-    spec = built.model
+    spec = built.models.model
     tokens = len(load_tokenizer(spec).encode("one two three four five six seven eight"))
-    assert built.max_new_tokens == round(4 * tokens / 8)
+    assert built.texts.max_new_tokens == round(4 * tokens / 8)
     with pytest.raises(SpecError, match="max_new_tokens: expected a number of tokens, or of words as 330w, got '4 w'"):
         settings(tmp_path, *words[:-1], "max_new_tokens='4 w'")

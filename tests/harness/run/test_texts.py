@@ -18,7 +18,7 @@ from openended.harness.report.build import build_report
 from openended.harness.run import import_texts
 from openended.harness.run.checks import check_start_token
 from openended.harness.run.dataset import Dataset
-from openended.harness.run.facts import compute_perplexity
+from openended.harness.run.features import compute_perplexity
 from openended.harness.run.generate import declare_generation
 from openended.harness.run.pipeline import RunTexts, make_texts, plan, run
 from openended.harness.run.session import Session
@@ -40,7 +40,7 @@ def start(folder: Path, *words: str, plan_only: bool = False) -> tuple[Settings,
 def generate(chosen: Settings, executor: Executor, dataset: Dataset, decoder: Any) -> Made:
     options = (chosen.texts, chosen.task, dataset, executor.session, chosen.runtime)
     waits = Step("read", "", "human", {}, {"rows": None}, lambda *_: {}) if decoder.needs_human_ppl else None
-    rows = declare_generation(chosen.model, decoder, *options, human_scores=waits)
+    rows = declare_generation(chosen.models.model, decoder, *options, human_scores=waits)
     executor.run(rows.step)
     return Made(rows, executor)
 

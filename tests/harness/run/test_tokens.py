@@ -1,6 +1,5 @@
 """Models of several tokenizers: one human side, texts of equal length, one table."""
 
-import json
 from functools import cache
 
 import pytest
@@ -118,8 +117,8 @@ def test_the_option_names_a_tokenizer(tmp_path):
         settings(tmp_path, "task.tokens='docs s'").models
     named = settings(tmp_path, "task.tokens=owner/name@abc").models.tokens
     assert (named.path, named.revision) == ("owner/name", "abc")
-    spec = json.dumps(settings(tmp_path, "task.tokens=bundled:docs-m").spec())
-    assert '"tokens": "bundled:docs-m"' in spec
+    spec = settings(tmp_path, "task.tokens=bundled:docs-m").describe()
+    assert spec["models"]["tokens"]["path"] == "bundled:docs-m"
 
 
 def test_a_scorer_outside_the_working_directory_keeps_the_report(tmp_path, bytes_model):

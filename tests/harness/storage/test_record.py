@@ -78,7 +78,7 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
     ("record", "message"),
     [
         ([], "not a run record: expected a JSON object, got \\[\\]"),
-        (told(schema=1), "expected record schema 3, got 1; run it again"),
+        (told(schema=1), "expected record schema 4, got 1; run it again"),
         (told(created="gone"), "missing option 'created'"),
         (told(resluts=[]), "no option 'resluts'; did you mean 'results'"),
         (told(axes=[]), "axes: expected {name: value}"),
@@ -93,7 +93,7 @@ def test_a_result_holds_what_its_metric_says(metric: Any, key: str, best: str) -
         (told(**row(directions={"m": "nearest x"})), r"results\[0\]: direction of m: expected `nearest` and a number"),
         (told(**row(values={"m": "x"})), r"results\[0\]: values.m: expected a number, got 'x'"),
         (told(**row(n_human=True)), r"results\[0\]: n_human: expected a whole number, got True"),
-        (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected two numbers, got 1"),
+        (told(**row(bounds={"m": [0]})), r"results\[0\]: bounds.m: expected 2 values, got 1"),
         (told(**row(metric="gone")), r"results\[0\]: missing option 'metric'"),
         (told(results=[3]), r"results\[0\]: expected .*, got 3"),
         *((text, "record.json") for text in ("{", "[]", "\x00", "null", "[" * 900, '{"a":' * 300 + "1" + "}" * 300)),

@@ -10,7 +10,6 @@ from openended.harness.app.hydra.command_line import parse_command_line
 from openended.harness.app.hydra.compose import Composer, choose_name
 from openended.harness.app.hydra.grid import compose_series, list_jobs
 from openended.harness.core import SpecError
-from openended.harness.core.choices import is_shared
 from tests.helpers import ROOT, openended
 
 CONF = ROOT / "conf"
@@ -23,7 +22,7 @@ def composer() -> Composer:
 
 
 def options(group: str) -> list[str]:
-    files = (path for path in (CONF / group).rglob("*.yaml") if not is_shared(path.name))
+    files = (path for path in (CONF / group).rglob("*.yaml") if not path.name.startswith("_"))
     return sorted(str(path.relative_to(CONF / group).with_suffix("")) for path in files)
 
 
@@ -48,7 +47,7 @@ def test_every_option_becomes_a_spec(composer, group):
             composed = composer.compose_job(words)
         except MissingMandatoryValue as err:
             composed = composer.compose_job([*words, f"{err.full_key}=x"])
-        assert composed.settings.spec(), option
+        assert composed.settings.describe(), option
 
 
 # Experiments that read what only the user has.
@@ -68,7 +67,7 @@ GIVEN = {
 @pytest.mark.slow
 def test_every_experiment_becomes_settings(composer):
     for experiment in options("experiment"):
-        assert composer.compose_job([f"experiment={experiment}", *GIVEN.get(experiment, [])]).settings.spec()
+        assert composer.compose_job([f"experiment={experiment}", *GIVEN.get(experiment, [])]).settings.describe()
 
 
 PAPERS = {
@@ -85,13 +84,13 @@ def test_experiments_using_docs_run_on_the_bundled_data_and_models(composer):
     assert set(SHOWN) <= set(options("experiment"))
     for name in SHOWN:
         settings = composer.compose_job([f"experiment={name}_docs"]).settings
-        rated = settings.judgments is not None and [metric.name for metric in settings.metrics] in (
+        rated = settings.judgments.file is not None and [metric.name for metric in settings.metrics] in (
             ["huse"],
             ["bradley_terry"],
         )
         assert settings.task.name in ("docs", "docs_topics", "unconditional") or rated, name
-        assert settings.num_examples <= 500
-        for model in (settings.model, settings.scorer) if settings.generations is None else [settings.scorer]:
+        assert settings.texts.num_examples <= 500
+        for model in (settings.models.model, settings.models.scorer)[settings.texts.generations is not None :]:
             assert model is not None
             assert model.path.startswith("bundled:")
 
@@ -149,7 +148,7 @@ def test_hydra_is_asked_once_where_no_experiment_sets_options_of_a_class(monkeyp
     for decoder in ("nucleus", "top_k"):
         for seed in range(3):
             settings = fresh.compose_job([f"decoder={decoder}", f"seed={seed}", "num_examples=9"]).settings
-            assert (settings.decoder.name, settings.seed, settings.num_examples) == (decoder, seed, 9)
+            assert (settings.decoder.name, settings.texts.seed, settings.texts.num_examples) == (decoder, seed, 9)
     assert asked == [()]
     fresh.compose_plain(["experiment=mauve_table3", "metric=[mauve]"])
     assert len(asked) == 3, "this experiment sets options of metrics"
@@ -167,10 +166,10 @@ def test_a_section_is_composed_after_its_experiment_and_is_no_option_of_it(compo
 
 
 def test_texts_on_docs_are_as_long_as_the_human_ones(composer):
-    assert composer.compose_job(["max_new_tokens=32"]).settings.min_new_tokens == 32
-    assert composer.compose_job(["min_new_tokens=0"]).settings.min_new_tokens == 0
-    assert composer.compose_job(["task=webtext"]).settings.min_new_tokens == 0
-    assert composer.compose_job(["seed=0"]).settings.spec()["seed"] == 0
+    assert composer.compose_job(["max_new_tokens=32"]).settings.texts.min_new_tokens == 32
+    assert composer.compose_job(["min_new_tokens=0"]).settings.texts.min_new_tokens == 0
+    assert composer.compose_job(["task=webtext"]).settings.texts.min_new_tokens == 0
+    assert composer.compose_job(["seed=0"]).settings.describe()["texts"]["seed"] == 0
 
 
 def test_the_name_is_the_given_one_else_the_experiments(composer):
@@ -294,7 +293,7 @@ def test_what_is_trusted_is_done(tmp_path, monkeypatch):
     words = experiment(tmp_path, {"model": {"label": "${oc.env:OPENENDED_LABEL}"}, "outputs_dir": "theirs"})
     monkeypatch.setenv("OPENENDED_LABEL", "mine")
     settings = Composer(parse_command_line([*words, "--trust-config"])).compose_job(["experiment=x"]).settings
-    assert (settings.model.label, str(settings.outputs_dir)) == ("mine", "theirs")
+    assert (settings.models.model.label, str(settings.outputs_dir)) == ("mine", "theirs")
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_task_without_its_files_is_left_out_where_the_parts_of_an_experiment_a
 def test_each_of_the_six_embedders_of_a_table_has_its_own_revision_and_label():
     composer = Composer(parse_command_line(["experiment=pr_tableb1", "task.path=lives.jsonl"]))
     jobs = list_jobs(composer, composer.compose_command())
-    embedders = {composer.compose_job(job).settings.embedder for job in jobs}
+    embedders = {composer.compose_job(job).settings.models.embedder for job in jobs}
     named = {embedder.path.rpartition("/")[2]: (embedder.revision, embedder.title) for embedder in embedders}
     own = {"gpt2-xl", "opt-1.3b", "gemma-2b", "bart-large"}
     assert {named[name] for name in own} == {(None, name) for name in own}

@@ -60,7 +60,7 @@ PLANNED = [
 
 def compute_value(metric, settings, rank):
     """Return the values of one metric of the system of this rank; later ones are better."""
-    value = 1.0 if settings.generations in ("reference", "damage:none") else 0.1 + rank / 100
+    value = 1.0 if settings.texts.generations in ("reference", "damage:none") else 0.1 + rank / 100
     if metric.name == "finetuned_discriminator":
         names = FAMILIES if settings.task.name == "realnews" else [c.partition(":")[2] for c in metric.classifiers]
         return {f"accuracy_{name}": 1 - value for name in names}
@@ -91,15 +91,18 @@ def run_plan(folder, experiment, *words):
                 "titles": family.titles, "facts": f"task:{settings.task.name}@1", "options": options,
             }  # fmt: skip
             if experiment.partition("_fig")[1] or experiment == "pr_table1":
-                more |= {"facts": f"length:{settings.max_new_tokens}|{more['facts']}", "n": settings.num_examples}
+                more |= {
+                    "facts": f"length:{settings.texts.max_new_tokens}|{more['facts']}",
+                    "n": settings.texts.num_examples,
+                }
             values = compute_value(metric, settings, rank)
             if family.family == "teacher_forced" and axes["decoder"] == "adversarial":
                 values, more = dict.fromkeys(values), more | {"status": "undefined", "notes": ["no distribution"]}
             lines.append(result("model", metric.name, values, **more))
             if metric.name in MATCHED:
                 lines.append(result("human", metric.name, dict.fromkeys(values, 1.0), **more))
-        roles = {"embedder": settings.embedder, "scorer": settings.scorer}
-        axes |= {"num_examples": settings.num_examples}
+        roles = {"embedder": settings.models.embedder, "scorer": settings.models.scorer}
+        axes |= {"num_examples": settings.texts.num_examples}
         axes |= {role: spec.title for role, spec in roles.items() if spec is not None}
         title = settings.decoder.title if axes["decoder"] != "imported" else "imported"
         model = REFERENCES[experiment] if axes["model"] == "reference" else axes["model"]
