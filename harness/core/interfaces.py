@@ -210,7 +210,6 @@ class Metric(Spec, ABC):
         return out
 
     def compute(self, features: Features, prepared: Any = None) -> MetricResult:  # noqa: ANN401
-        """Compute the values of all texts."""
         return self.evaluate(features, self.prepare(features) if prepared is None else prepared)
 
     def replicates(

@@ -103,13 +103,11 @@ def list_bundled_members(group: str) -> Mapping[str, str]:
 
 
 def _find_file(path: str) -> Path:
-    """Return the file of a bundled `module:Class`."""
     return _HOME.joinpath(*path.partition(":")[0].split(".")[1:]).with_suffix(".py")
 
 
 @lru_cache
 def _read_entry_points() -> EntryPoints:
-    """Return the entry points of all installed packages, whose files are read once."""
     return entry_points()
 
 

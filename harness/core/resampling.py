@@ -162,7 +162,6 @@ class Replicates:
         return float(np.var(self.draws[0], ddof=1)) * scale
 
     def _compute_half_variances(self) -> tuple[float, float]:
-        """Return the variance of half the difference of the halves, and of their mean."""
         half, other = self.draws
         return float(np.mean(((half - other) / 2) ** 2)), float(np.var((half + other) / 2, ddof=1))
 

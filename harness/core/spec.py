@@ -90,13 +90,11 @@ class Spec:
         """Raise `SpecError` if the options do not fit together."""
 
     def require(self, claim: bool, option: str, accepted: str) -> None:
-        """Raise a `SpecError` that names the option, its value and what is accepted."""
         if not claim:
             value = getattr(self, option)
             raise SpecError(f"{self.label_option(option)}: expected {accepted}, got {value!r:.80}")
 
     def label_option(self, option: str) -> str:
-        """Return the name of an option in error messages."""
         return f"{self.error_name or self.name}.{option}"
 
 

@@ -306,7 +306,6 @@ def read_frame(path: Path) -> Results:
 
 
 def _list_column_types(frame: "pd.DataFrame") -> "pa.Schema":
-    """Return the Arrow type of each column, which an empty column has too."""
     import pyarrow as pa
 
     kinds = {"i": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "O": pa.string()}
@@ -314,7 +313,6 @@ def _list_column_types(frame: "pd.DataFrame") -> "pa.Schema":
 
 
 def _digest_table(table: "pa.Table") -> bytes:
-    """Return a digest of the columns of a table: names, types and values."""
     columns = {name: [str(table.field(name).type), table[name].to_pylist()] for name in table.column_names}
     return core.digest([table.column_names, columns]).encode()
 

@@ -60,7 +60,6 @@ class GridFolder:
         return list(folders)
 
     def list_lost(self) -> list[Path]:
-        """Return the folders of finished runs whose records are lost."""
         return [folder for folder in self.runs() if not (folder / RECORD).is_file()]
 
 

@@ -80,7 +80,6 @@ def _name_tokens(cutter: ModelSpec | None) -> dict[str, core.Json]:
 def _collect_import_axes(
     file: str, system: str | None, task: core.Task, fingerprint: str | None
 ) -> dict[str, core.Json]:
-    """Return the axes of texts that no model of the run generated."""
     if imported.is_built_in_system(file) or task.open_bundled_system(file) is not None:
         content = core.digest([fingerprint, file])
     else:

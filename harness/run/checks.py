@@ -145,7 +145,6 @@ def _check_vector_file(path: Path) -> None:
 
 
 def _check_windows(metrics: Sequence[core.Metric], scorer: models.BackendSpec) -> None:
-    """Raise `SpecError` if a metric's window is longer than the scorer's context."""
     for metric in metrics:
         windows = [dict(need.options).get("window") for need in metric.needs() if need.by == "scorer"]
         longest = max((window for window in windows if isinstance(window, int)), default=0)
@@ -159,7 +158,6 @@ def _check_windows(metrics: Sequence[core.Metric], scorer: models.BackendSpec) -
 def _list_generation_checks(
     model: models.BackendSpec, decoder: Decoder, texts: TextOptions, *, prompted: bool
 ) -> Iterator[Callable[[], object]]:
-    """Yield what must hold of a model and a decoder that generate together."""
     length, least = texts.reply_length, texts.least_length
     if not prompted and not decoder.denoises:
         yield partial(check_start_token, model)

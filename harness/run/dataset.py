@@ -61,7 +61,6 @@ class Dataset:
 
     @property
     def prompts(self) -> File:
-        """The prompts, as an input of a step."""
         return File(self.human, PROMPTS)
 
     def limit_length(self, most: int | None, human: Path | None = None) -> models.LengthLimit:
@@ -145,7 +144,6 @@ def make_examples(
 
 
 def _check_examples(examples: Iterable[Example], task: Task, ids: list[str]) -> Iterator[Example]:
-    """Yield checked examples and collect their ids."""
     for example in examples:
         if not isinstance(example, Example):
             raise DataError(f"task {task.name}: expected examples of the class Example, got {example!r:.80}")

@@ -282,11 +282,9 @@ class FeatureTable:
         return features
 
     def _joins_pass(self, embedder: models.EmbedderSpec, spec: models.BackendSpec | None) -> bool:
-        """Return whether one pass of a model gives losses and the vectors of an embedder."""
         return _is_same_model(embedder.model_spec(), spec) and embedder.traits.kind == "causal"
 
     def _declare_gradients(self, source: TextRows, need: core.Need) -> LazyFeature:
-        """Declare sketches of the gradients of the scorer's losses of texts."""
         spec, further = self._choose_model(need), dict(need.options)
         size = int(further.pop("size") or 0)
         options = ScoringOptions.from_need(replace(need, options=tuple(further.items())))
@@ -437,7 +435,6 @@ def _make_step(
 
 
 def _get_scores(step: Step, prefix: str) -> LazyFeature:
-    """Return the losses or ranks of a text_pass."""
     content = File(step, f"{prefix}values.npy", others=(f"{prefix}offsets.npy",))
     return LazyFeature(content, lambda path, _: storage.load_ragged(path.parent, prefix))
 
@@ -476,17 +473,14 @@ def format_hint(role: str) -> str:
 
 
 def _digest_ends(spec: models.ModelSpec) -> str:
-    """Return a digest of a tokenizer and its end tokens."""
     return core.digest([models.digest_encoding(spec), spec.end_ids()])
 
 
 def _digest_with_icu(path: Path) -> str:
-    """Return a digest of a file of rows, and of the library that finds their words."""
     return core.digest([core.digest_file(path), core.describe_icu()])
 
 
 def _digest_ids(path: Path) -> str:
-    """Return a digest of the example ids of a file of rows."""
     return core.digest_columns([RowFile(path).each("example_id")])
 
 

@@ -45,7 +45,6 @@ class Forecast:
     _steps: set[str] = field(default_factory=set)
 
     def add(self, settings: Settings, outcome: Outcome) -> None:
-        """Add one job's plan."""
         self.jobs += 1
         self._add_models(settings.models, settings.decoder, settings.metrics)
         self.outside |= dict.fromkeys(map(str, settings.list_outside_paths()))
@@ -83,7 +82,6 @@ class Forecast:
                 self.measures[step.metric] += 1
 
     def _add_models(self, models: RunModels, decoder: Decoder | None, metrics: Iterable[core.Metric]) -> None:
-        """Add the models that a job needs, and the servers that get its texts."""
         embedder = models.embedder
         roles: dict[str, BackendSpec | None] = {"model": models.model, "scorer": models.scorer}
         roles["embedder"] = embedder.model_spec() if embedder is not None else None
@@ -112,7 +110,6 @@ class Forecast:
 
     @property
     def texts(self) -> int:
-        """Texts to generate."""
         return sum(texts for _, _, texts, _ in self.generate.values())
 
     @property

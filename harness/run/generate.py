@@ -127,7 +127,6 @@ class TextMaker:
         return facts | {"n": count, "replies": blocks.count["n"], "answers": note}
 
     def _describe_part(self, lm: Backend) -> dict[str, Any]:
-        """Return the facts of rows that are generated now."""
         return {"batch_size": self.runtime.batch_size, "device": str(lm.device), **lm.provenance()}
 
     def _generate(self, lm: Backend, prompts: Sequence[Prompt], blocks: storage.RowBlocks) -> None:

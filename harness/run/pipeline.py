@@ -51,7 +51,6 @@ class RunTexts:
 
     @property
     def path(self) -> Path:
-        """Where the texts of the system are."""
         return self.executor.locate(self.model_rows)
 
     def list_systems(self, metric: core.Metric) -> Iterator[tuple[SystemRole, TextRows, str]]:

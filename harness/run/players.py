@@ -23,7 +23,6 @@ class JudgmentSource:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the judgments of a run."""
         texts, model, decoder = settings.texts, settings.models.model, settings.decoder
         out: dict[str, core.Json] = {"task": settings.task.name, **collect_option_axes("task", settings.task)}
         if texts.generations is not None:

@@ -39,7 +39,6 @@ class ScoringOptions:
 
     @classmethod
     def from_need(cls, need: core.Need) -> Self:
-        """Return the options of a need."""
         options: dict[str, Any] = dict(need.options)
         if unknown := options.keys() - {each.name for each in fields(cls)}:
             raise core.SpecError(f"{need.kind}: no option {', '.join(sorted(unknown))}")
@@ -47,7 +46,6 @@ class ScoringOptions:
 
     @property
     def tokenizes_again(self) -> bool:
-        """True if stored ids are not used."""
         return self.retokenize or self.without_end
 
     @property
@@ -62,7 +60,6 @@ class ScoringOptions:
         return " ".join([self.scope, *words])
 
     def token_facts(self) -> dict[str, Any]:
-        """Return what identifies the tokens."""
         options = {n: v for n, v in self.changed_options.items() if n in ("retokenize", "without_end")}
         return {"scope": self.scope, **options}
 
@@ -116,12 +113,10 @@ class TextReader:
     def write_tokens(
         self, folder: Path, inputs: Inputs, spec: models.ModelSpec, options: ScoringOptions
     ) -> Mapping[str, Any]:
-        """Write token ids under a model's tokenizer."""
         storage.save_ragged(folder, self.tokenize(spec, inputs["rows"], options))
         return {}
 
     def tokenize(self, spec: models.ModelSpec, path: Path, options: ScoringOptions) -> core.Ragged:
-        """Return token ids under a model's tokenizer."""
         tokenizer, rows = self.session.tokenizer(spec), RowFile(path)
         if options.scope != "continuation":
             return models.tokenize_texts(tokenizer, rows.iterate_texts(options.scope))
@@ -227,7 +222,6 @@ class TextReader:
         self, folder: Path, inputs: Inputs, spec: models.BackendSpec, options: ScoringOptions, size: int,
         stored_ids: bool, title: str,
     ) -> Mapping[str, Any]:  # fmt: skip
-        """Write a sketch of the gradient of each text's loss."""
         lm = self.session.model(spec, self.runtime)
         prompts, texts = self._read_ids(inputs, spec, options, stored_ids)
         with self._show_progress(title, len(texts), texts) as advance:
@@ -295,7 +289,6 @@ def _read_prompt_ids(inputs: Inputs, spec: models.BackendSpec) -> core.Ragged:
 
 
 def _identify_ids(prompts: core.Ragged, continuations: core.Ragged) -> NDArray[np.uint8]:
-    """Return a digest of the token ids of each row."""
     parts = (
         len(before).to_bytes(8, "little") + np.concatenate([before, after]).astype("<i8").tobytes()
         for before, after in zip(prompts, continuations, strict=True)

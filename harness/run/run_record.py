@@ -74,7 +74,6 @@ def write_record(
 
 
 def _is_same_run(folder: Path, record: storage.RunRecord) -> bool:
-    """True if a folder holds a record of the same spec and results."""
     try:
         earlier = storage.read_record(folder)
     except DataError:

@@ -41,7 +41,6 @@ class Session(models.ModelCache):
         self._earlier, self._sides = {**dict(human[-_LASTING:]), **self._sides}, {}
 
     def warn_once(self, text: str) -> None:
-        """Log a warning once per session, even if it applies to many jobs."""
         if text not in self._warned:
             self._warned.add(text)
             log.warning("%s", text)
@@ -89,5 +88,4 @@ class Session(models.ModelCache):
         return self._tokenizers[key]
 
     def row_tokenizer(self, spec: models.ModelSpec | None) -> Tokenizer | None:
-        """Return the tokenizer of rows; None where they are texts alone."""
         return self.tokenizer(spec) if spec is not None else None

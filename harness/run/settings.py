@@ -300,7 +300,6 @@ class Settings(_Part):
         return all(metric.scores_without_run(columns) for metric in judged)
 
     def list_judging(self) -> list[core.ReadsFile]:
-        """List the metrics that read a file of judgments."""
         readers = (metric for metric in self.metrics if isinstance(metric, core.ReadsFile))
         return [metric for metric in readers if any(need.kind == "judgments" for need in metric.needs())]
 
@@ -433,7 +432,6 @@ def _count_tokens(name: str, length: object, counter: BackendSpec | None, task: 
 
 
 def _list_texts(value: object) -> Iterator[str]:
-    """Yield the texts and paths in specs and plain containers."""
     if isinstance(value, core.Spec):
         value = vars(value)
     if isinstance(value, Mapping):

@@ -108,7 +108,6 @@ class TextRows:
 
     @cached_property
     def rows(self) -> File:
-        """The file, as an input of a step."""
         return File(self.step, self.file)
 
 
@@ -148,7 +147,6 @@ class Executor:
 
     @property
     def num_computed(self) -> int:
-        """Number of artifacts computed, not cached."""
         return sum(line.state == "make" for line in self.plan)
 
     def find(self, load: Callable[[], T]) -> T | None:
@@ -187,12 +185,10 @@ class Executor:
         return entry
 
     def locate_inputs(self, inputs: Mapping[str, Input]) -> dict[str, Path]:
-        """Return what a step with these inputs reads."""
         steps = {name: step for name, value in inputs.items() if (step := _get_step(value)) is not None}
         return {name: _locate(inputs[name], self.get(step)) for name, step in steps.items()}
 
     def locate(self, source: TextRows) -> Path:
-        """Return the file of rows that were made."""
         return self.get(source.step).path / source.file
 
     def state(self, step: Step) -> StepState:

@@ -110,7 +110,6 @@ def _classify(path: Path) -> str:
 
 
 def _read_named_entries(runs: Path) -> set[str]:
-    """Return the names of all entries that records refer to."""
     if not runs.is_dir():
         raise DataError(f"no folder of runs at {runs}")
     entries: set[str] = set()

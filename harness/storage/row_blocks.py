@@ -115,11 +115,9 @@ class RowBlocks:
         return [key for key in product(self._prompts, range(self._samples)) if key not in self._numbers]
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Set the facts of the rows that are generated from now on."""
         self._facts = facts
 
     def find_prompt(self, example_id: str) -> Row:
-        """Return the prompt of an example that was asked for."""
         if (row := self._prompts.get(example_id)) is None:
             raise core.DataError(f"the backend returned a text of example {example_id!r:.60}: not asked for")
         return row
@@ -142,7 +140,6 @@ class RowBlocks:
         self._waiting, self._last = [], time.monotonic()
 
     def join(self, path: Path) -> None:
-        """Write all rows by example id and sample."""
         if self._waiting or not self._files:
             self.flush()
         write_in_order(path, self._files, [self._numbers[key] for key in sorted(self._numbers)])

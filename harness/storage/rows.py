@@ -170,22 +170,18 @@ class RowFile:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """Example id of each row."""
         return tuple(self._table["example_id"].to_pylist())
 
     @cached_property
     def samples(self) -> tuple[int, ...]:
-        """Sample index of each row."""
         return tuple(self._table["sample"].to_pylist())
 
     @property
     def prompts(self) -> list[str]:
-        """Prompt of each row."""
         return list(self.each("prompt"))
 
     @property
     def texts(self) -> list[str]:
-        """Continuation of each row."""
         return list(self.each("text"))
 
     def each(self, column: Literal["example_id", "prompt", "text"]) -> Iterator[str]:
@@ -196,12 +192,10 @@ class RowFile:
 
     @cached_property
     def prompt_ids(self) -> Ragged:
-        """Prompt tokens under the tokenizer of the file."""
         return self._read_ragged("prompt_ids")
 
     @cached_property
     def token_ids(self) -> Ragged:
-        """Continuation tokens under the tokenizer of the file."""
         return self._read_ragged("token_ids")
 
     def iterate_texts(self, scope: Scope) -> Iterator[str]:
@@ -224,7 +218,6 @@ class RowFile:
 
     @property
     def has_reasoning(self) -> bool:
-        """Whether some rows have reasoning apart from their text."""
         return REASONING in self._table.column_names
 
     def matches(self, column: Literal["prompt", "text"], pattern: str) -> bool:

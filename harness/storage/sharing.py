@@ -111,5 +111,4 @@ class RemoteStore:
 
 
 def _hide_credentials(text: str) -> str:
-    """Return a URL, or a message with one, without user, password and query."""
     return re.sub(r"(://[^\s?]*)\?\S*", r"\1", re.sub(r"(?<=://)[^/\s]*@", "", text))

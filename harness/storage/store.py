@@ -51,7 +51,6 @@ class Recipe:
     inputs: Mapping[str, str]  # name → content digest
 
     def canonical(self) -> core.Json:
-        """Return plain JSON of the recipe."""
         facts = {"scheme": KEY_SCHEME, "stage": self.stage, "version": self.version, "spec": self.spec}
         return core.canonicalize({**facts, "inputs": self.inputs})
 
@@ -97,7 +96,6 @@ def read_entry(folder: Path, *, only: str | None = None) -> Entry:
 
 
 def _read(folder: Path, only: str | None) -> tuple[Entry, Any]:
-    """Return a verified entry and its recipe."""
     try:
         manifest = core.read_json(folder / MANIFEST)
         stated = manifest.pop("digest")
