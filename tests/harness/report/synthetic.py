@@ -114,7 +114,7 @@ def write_run(folder: Path, decoder: str, seed: int | None, *, model: str = "doc
         "schema": SCHEMA, "created": created, "overrides": [], "command": [], "git": {}, "provenance": {}, "notes": [], "packages": {}, "hardware": {}, "timings": {}, "inputs": inputs,
         "store": "../../../store", "axes": flat, "results": lines,
         "spec": {"experiment": experiment, "task": {"name": "docs"}, "decoder": {"name": decoder}},
-        "titles": {"model": model, "decoder": title or DECODERS.get(decoder, {}).get("title", decoder)},
+        "titles": {"model": model, "decoder": title or DECODERS.get(decoder, {}).get("title", decoder) or ""},
     }  # fmt: skip
     seal_record(run, record)
     return run
