@@ -117,7 +117,7 @@ def extract_table(report: str) -> str:
 
 
 def format_stress_overview() -> str:
-    """Format one table per embedder: values by damages."""
+    """Format one table per embedder: values by perturbations."""
     rows, parts = load_stress_rows(), []
     for embedder in sorted({row.embedder for row in rows}):
         columns = [(m, embedder) for m in SHOWN if any((m, embedder) == (row.metric, row.embedder) for row in rows)]
@@ -127,12 +127,12 @@ def format_stress_overview() -> str:
 
 
 def format_stress_of_metric(name: str) -> str:
-    """Format a metric's own rows: values (by embedder) and the smallest strength of each damage."""
+    """Format a metric's own rows: values (by embedder) and the smallest strength of each perturbation."""
     rows = [row for row in load_stress_rows() if row.metric.partition(".")[0] == name]
     columns = list(dict.fromkeys((row.metric, row.embedder) for row in rows))
     labels = [f"`{metric}`{f', {embedder}' if embedder else ''}" for metric, embedder in columns]
     about = (
-        "Smallest strength of a damage to human text that is detected at 5 %, in percent, n = 500 on `docs` "
+        "Smallest strength of a perturbation of human text that is detected at 5 %, in percent, n = 500 on `docs` "
         "([all metrics](../stress.md)); no: not at any strength measured."
     )
     return "\n".join(["## What it detects", "", about, "", *_format_stress(rows, columns, labels)])
@@ -140,10 +140,10 @@ def format_stress_of_metric(name: str) -> str:
 
 def _format_stress(rows: Sequence[StressRow], columns: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[str]:
     smallest = find_smallest(rows)
-    lines = [f"| damage | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
-    for damage in dict.fromkeys(row.damage for row in rows if row.strength):
-        cells = [smallest.get((metric, embedder, damage), "–") for metric, embedder in columns]
-        lines.append(f"| {damage.replace('_', ' ')} | {' | '.join(cells)} |")
+    lines = [f"| perturbation | {' | '.join(labels)} |", "| --- |" + " ---: |" * len(labels)]
+    for perturbation in dict.fromkeys(row.perturbation for row in rows if row.strength):
+        cells = [smallest.get((metric, embedder, perturbation), "–") for metric, embedder in columns]
+        lines.append(f"| {perturbation.replace('_', ' ')} | {' | '.join(cells)} |")
     return lines
 
 

@@ -16,7 +16,7 @@ class StressRow:
 
     metric: str  # metric, or `metric.key` for a value of another name
     embedder: str
-    damage: str
+    perturbation: str
     strength: int
     value: float
     low: float
@@ -36,18 +36,18 @@ def load_stress_rows() -> tuple[StressRow, ...]:
     rows = csv.reader(path.read_text(encoding="utf-8").splitlines()[1:])  # its columns are the fields of a row
     return tuple(
         StressRow(
-            metric, embedder, damage, int(strength), float(value), float(low or "nan"), float(high or "nan"),
+            metric, embedder, perturbation, int(strength), float(value), float(low or "nan"), float(high or "nan"),
             {"true": True, "false": False}.get(detected),
         )
-        for metric, embedder, damage, strength, value, low, high, detected in rows
+        for metric, embedder, perturbation, strength, value, low, high, detected in rows
     )  # fmt: skip
 
 
 def find_smallest(rows: Sequence[StressRow]) -> dict[tuple[str, str, str], str]:
-    """Return (metric, embedder, damage) → the smallest strength detected in percent, `no`, or `–` if not measured."""
+    """Return (metric, embedder, perturbation) → smallest strength detected in percent, `no`, or `–`: not measured."""
     out: dict[tuple[str, str, str], str] = {}
     for row in sorted((r for r in rows if r.strength), key=lambda r: r.strength):
-        key = (row.metric, row.embedder, row.damage)
+        key = (row.metric, row.embedder, row.perturbation)
         if row.detected and out.get(key, "no") in ("no", "–"):
             out[key] = str(row.strength)
         elif key not in out or (out[key] == "–" and row.detected is not None):
@@ -56,15 +56,16 @@ def find_smallest(rows: Sequence[StressRow]) -> dict[tuple[str, str, str], str]:
 
 
 def describe_stress_results(metric: str) -> str:
-    """Describe which differences a metric resolves and which damages it misses on `docs`; empty if not measured."""
+    """Describe what difference a metric detects and which perturbations it misses on `docs`; empty if not measured."""
     rows = [row for row in load_stress_rows() if row.metric.partition(".")[0] == metric]
     lines = []
-    for row in (r for r in rows if r.damage == "none"):
+    for row in (r for r in rows if r.perturbation == "none"):
         name = f"{row.metric} ({row.embedder})" if row.embedder else row.metric
         smallest = find_smallest([r for r in rows if (r.metric, r.embedder) == (row.metric, row.embedder)])
-        blind = [damage for (_, _, damage), strength in smallest.items() if strength == "no"]
-        seen = f"does not see {', '.join(blind)}" if blind else "sees every damage"
-        limit = f"resolves differences of {row.resolution:.2g}" if math.isfinite(row.resolution) else "has no interval"
+        blind = [perturbation for (_, _, perturbation), strength in smallest.items() if strength == "no"]
+        seen = f"does not see {', '.join(blind)}" if blind else "sees every perturbation"
+        is_known = math.isfinite(row.resolution)
+        limit = f"minimum detectable difference {row.resolution:.2g}" if is_known else "has no interval"
         lines.append(f"  {name}: {limit}; {seen}")
     if not lines:
         return ""

@@ -154,8 +154,8 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "fair": "harness.report.tables.fair_comparison:build_fair_frames",
         # all values, and Gen-PPL at equal entropy
         "frontier": "harness.report.tables.frontier_gaps:build_frontier_frames",
-        # the smallest damage that each metric detects
-        "stress": "harness.report.tables.detected_damage:build_stress_frames",
+        # the smallest perturbation that each metric detects
+        "stress": "harness.report.tables.detected_perturbations:build_stress_frames",
         # scores of the players of judgments alone
         "abilities": "harness.report.tables.judgments:build_ability_frames",
         # where the human texts in each cell of MAUVE come from

@@ -1,8 +1,8 @@
-"""Systems without a model: naive texts, which show what a metric does not see, and damaged human texts.
+"""Systems without a model: naive texts, which show what a metric does not see, and perturbed human texts.
 
 docs/unconditional.md and docs/stress.md list them. Naive systems: the trivial samplers of França and Tong 2026 (arXiv
 2606.08417); `retrieval` is the baseline of Hashimoto et al. 2019 (HUSE), with the library bm25s in place of Solr; the
-others are ours. What a weaker damage changes, a stronger one changes too; a word keeps the white space before it.
+others are ours. What a weaker perturbation changes, a stronger one changes too; a word keeps the white space before it.
 """
 
 import re
@@ -19,7 +19,7 @@ from openended.harness.core import DataError, SpecError, digest, make_random_str
 from openended.harness.models import decode_continuation
 from openended.harness.storage import Row
 
-NAIVE, DAMAGED = "naive:", "damage:"
+NAIVE, PERTURBED = "naive:", "perturbation:"
 # Kind → its default number; None: it takes none.
 KINDS: dict[str, int | None] = {
     "unigram": 64, "periodic": 64, "mirror": 5000, "phrases": 1000,
@@ -174,8 +174,8 @@ _PARTS = {"begin": 0, "middle": 1, "end": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """A kind of damage and its strength."""
+class Perturbation:
+    """A kind of perturbation and its strength."""
 
     kind: str
     percent: int
@@ -187,92 +187,94 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class HumanTexts:
-    """Human texts that are damaged."""
+    """Human texts that are perturbed."""
 
     ids: Sequence[str]
     prompts: Sequence[str]
     texts: Sequence[str]
 
 
-def list_damages() -> tuple[str, ...]:
-    """Return the names of all kinds of damage."""
-    return (*TEXT_DAMAGES, *_CORPUS_DAMAGES)
+def list_perturbations() -> tuple[str, ...]:
+    """Return the names of all kinds of perturbation."""
+    return (*TEXT_PERTURBATIONS, *_CORPUS_PERTURBATIONS)
 
 
-def parse_damage(name: str) -> Damage | None:
-    """Return the damage of the option `generations`; None if it names something else."""
-    if not name.startswith(DAMAGED):
+def parse_perturbation(name: str) -> Perturbation | None:
+    """Return the perturbation of the option `generations`; None if it names something else."""
+    if not name.startswith(PERTURBED):
         return None
-    kind, _, percent = name.removeprefix(DAMAGED).partition(":")
-    if kind not in (NONE, *list_damages()):
-        raise SpecError(f"generations={name}: no damage {kind!r}{suggest(kind, list_damages())}")
+    kind, _, percent = name.removeprefix(PERTURBED).partition(":")
+    if kind not in (NONE, *list_perturbations()):
+        raise SpecError(f"generations={name}: no perturbation {kind!r}{suggest(kind, list_perturbations())}")
     if kind == NONE and not percent:
-        return Damage(NONE, 0)
+        return Perturbation(NONE, 0)
     if kind == NONE or not percent.isdecimal() or not 1 <= int(percent) <= 100:
         expected = "no strength" if kind == NONE else "a strength in percent, 1 to 100,"
-        raise SpecError(f"generations={name}: expected {expected} after {DAMAGED}{kind}, got {percent!r}")
-    return Damage(kind, int(percent))
+        raise SpecError(f"generations={name}: expected {expected} after {PERTURBED}{kind}, got {percent!r}")
+    return Perturbation(kind, int(percent))
 
 
 def is_built_in_system(name: str) -> bool:
-    """Return whether the option `generations` names a naive system or a damage, not a file."""
-    return parse_naive_system(name) is not None or parse_damage(name) is not None
+    """Return whether the option `generations` names a naive system or a perturbation, not a file."""
+    return parse_naive_system(name) is not None or parse_perturbation(name) is not None
 
 
-def digest_source(damage: Damage) -> str | None:
-    """Return the digest of text that a damage reads in addition to the human texts; None for most."""
-    return digest(_load_language_reference()) if damage.kind == "other_text" else None
+def digest_source(perturbation: Perturbation) -> str | None:
+    """Return the digest of text that a perturbation reads in addition to the human texts; None for most."""
+    return digest(_load_language_reference()) if perturbation.kind == "other_text" else None
 
 
-def damage_texts(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
-    """Return the damaged texts, one for each text."""
-    if damage.kind == NONE or not human.texts:
+def perturb_texts(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
+    """Return the perturbed texts, one for each text."""
+    if perturbation.kind == NONE or not human.texts:
         return list(human.texts)
-    if damage.kind in _CORPUS_DAMAGES:
-        return _CORPUS_DAMAGES[damage.kind](damage, human, seed)
-    if damage.kind == "copied_prompt" and not all(human.prompts):
-        raise SpecError("generations=damage:copied_prompt: the task has no prompts; leave it out (damage=…)")
-    change, corpus, out = TEXT_DAMAGES[damage.kind], split_words(" ".join(human.texts)), []
+    if perturbation.kind in _CORPUS_PERTURBATIONS:
+        return _CORPUS_PERTURBATIONS[perturbation.kind](perturbation, human, seed)
+    if perturbation.kind == "copied_prompt" and not all(human.prompts):
+        raise SpecError(
+            "generations=perturbation:copied_prompt: the task has no prompts; leave it out (perturbation=…)"
+        )
+    change, corpus, out = TEXT_PERTURBATIONS[perturbation.kind], split_words(" ".join(human.texts)), []
     for at, (example, prompt, text) in enumerate(zip(human.ids, human.prompts, human.texts, strict=True)):
         source = Source(prompt, human.texts[(at + 1) % len(human.texts)], corpus)
-        rng = make_random_stream(seed, "damage", damage.kind, example)
-        out.append("".join(change(split_words(text), damage.strength, rng, source)))
+        rng = make_random_stream(seed, "damage", perturbation.kind, example)
+        out.append("".join(change(split_words(text), perturbation.strength, rng, source)))
     return out
 
 
-def _choose_texts(damage: Damage, seed: int, among: Sequence[int]) -> list[int]:
-    order = make_random_stream(seed, "damage", damage.kind).permutation(len(among))
-    return [among[int(at)] for at in order[: round(damage.strength * len(among))]]
+def _choose_texts(perturbation: Perturbation, seed: int, among: Sequence[int]) -> list[int]:
+    order = make_random_stream(seed, "damage", perturbation.kind).permutation(len(among))
+    return [among[int(at)] for at in order[: round(perturbation.strength * len(among))]]
 
 
-def _duplicate(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
+def _duplicate(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by copies of the others; at 100 % all are copies of one."""
-    chosen = _choose_texts(damage, seed, range(len(human.texts)))
+    chosen = _choose_texts(perturbation, seed, range(len(human.texts)))
     left = sorted(set(range(len(human.texts))) - set(chosen)) or chosen[-1:]
-    return _replace_by_copies(damage, human, seed, chosen, left)
+    return _replace_by_copies(perturbation, human, seed, chosen, left)
 
 
-def _drop_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
+def _drop_topic(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts of the largest topic by copies of texts of the other topics."""
     topic, others = _split_by_topic(human, seed)
-    return _replace_by_copies(damage, human, seed, _choose_texts(damage, seed, topic), others)
+    return _replace_by_copies(perturbation, human, seed, _choose_texts(perturbation, seed, topic), others)
 
 
 def _replace_by_copies(
-    damage: Damage, human: HumanTexts, seed: int, chosen: Sequence[int], sources: Sequence[int]
+    perturbation: Perturbation, human: HumanTexts, seed: int, chosen: Sequence[int], sources: Sequence[int]
 ) -> list[str]:
     """Replace the chosen texts by copies of the sources, each as often as the others."""
-    order = make_random_stream(seed, "damage", damage.kind, "copies").permutation(len(sources))
+    order = make_random_stream(seed, "damage", perturbation.kind, "copies").permutation(len(sources))
     out = list(human.texts)
     for number, at in enumerate(chosen):
         out[at] = human.texts[sources[int(order[number % len(order)])]]
     return out
 
 
-def _invent_topic(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
+def _invent_topic(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
     """Write texts of the largest topic in terms of an invented one: each content word is always the same other word."""
     out, terms = list(human.texts), _exchange_words(human.texts, seed)
-    for at in _choose_texts(damage, seed, _split_by_topic(human, seed)[0]):
+    for at in _choose_texts(perturbation, seed, _split_by_topic(human, seed)[0]):
         words = split_words(human.texts[at])
         out[at] = "".join(word[: -len(word.strip())] + terms.get(word.strip(), word.strip()) for word in words)
     return out
@@ -310,10 +312,10 @@ def _split_by_topic(human: HumanTexts, seed: int) -> tuple[list[int], list[int]]
     return topic, [int(at) for at in np.flatnonzero(labels != largest)] or topic
 
 
-def _mix_other_text(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
+def _mix_other_text(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
     words = split_words(" " + " ".join(_load_language_reference()))
     start, out = 0, list(human.texts)
-    for at in _choose_texts(damage, seed, range(len(out))):
+    for at in _choose_texts(perturbation, seed, range(len(out))):
         count = len(split_words(out[at]))
         start = start if start + count <= len(words) else 0
         out[at], start = "".join(words[start : start + count]), start + count
@@ -326,27 +328,27 @@ def _load_language_reference() -> list[str]:
         from pydoc_data.topics import topics
     except ImportError as err:
         raise DataError(
-            "generations=damage:other_text: this Python has no pydoc_data; leave it out (damage=…)"
+            "generations=perturbation:other_text: this Python has no pydoc_data; leave it out (perturbation=…)"
         ) from err
     paragraphs = [part for name in sorted(topics) for part in topics[name].split("\n\n")]
     prose = (part for part in paragraphs if part[:1].isupper() and len(part.split()) >= 25)
     return [" ".join(part.split()) for part in prose]
 
 
-def _mix_naive(damage: Damage, human: HumanTexts, seed: int) -> list[str]:
+def _mix_naive(perturbation: Perturbation, human: HumanTexts, seed: int) -> list[str]:
     """Replace texts by those of a naive system that learned from all of them."""
     numbers: dict[str, int] = {}
     training = [[numbers.setdefault(word, len(numbers)) for word in text.split()] for text in human.texts]
-    system = NaiveSystem(damage.kind.removeprefix("naive_"), _NAIVE[damage.kind])
+    system = NaiveSystem(perturbation.kind.removeprefix("naive_"), _NAIVE[perturbation.kind])
     naive = NaiveTexts(system, [row for row in training if row], seed, None, list(numbers))
     out = list(human.texts)
-    for at in _choose_texts(damage, seed, range(len(out))):
+    for at in _choose_texts(perturbation, seed, range(len(out))):
         text = human.texts[at]
         out[at] = text[: len(text) - len(text.lstrip())] + naive.make_text(at, human.ids[at], len(training[at]))
     return out
 
 
-_CORPUS_DAMAGES: dict[str, Callable[[Damage, HumanTexts, int], list[str]]] = {
+_CORPUS_PERTURBATIONS: dict[str, Callable[[Perturbation, HumanTexts, int], list[str]]] = {
     "duplicates": _duplicate,
     "dropped_topic": _drop_topic,
     "invented_topic": _invent_topic,
@@ -357,7 +359,7 @@ _CORPUS_DAMAGES: dict[str, Callable[[Damage, HumanTexts, int], list[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a damage of one text draws from."""
+    """What a perturbation of one text draws from."""
 
     prompt: str
     next_text: str  # another text of the corpus
@@ -460,7 +462,7 @@ def _copy_space(word: str, other: str) -> str:
     return word[: len(word) - len(word.lstrip())] + other.strip()
 
 
-TEXT_DAMAGES: dict[str, Callable[[list[str], float, np.random.Generator, Source], list[str]]] = {
+TEXT_PERTURBATIONS: dict[str, Callable[[list[str], float, np.random.Generator, Source], list[str]]] = {
     "truncation": truncate,
     "longer": lengthen,
     "repeated_words": repeat_words,
@@ -471,4 +473,4 @@ TEXT_DAMAGES: dict[str, Callable[[list[str], float, np.random.Generator, Source]
     "negation": negate,
     "copied_prompt": copy_prompt,
 }
-"""Name of a damage → its function."""
+"""Name of a perturbation → its function."""

@@ -177,7 +177,7 @@ def build_report(
         written = [path for picture in pictures for path in (picture.png, picture.png.with_suffix(".pdf"))]
         written += measured.write_frame(results, folder)
         if "stress" in analyses:
-            from openended.harness.report.tables.detected_damage import write_stress_csv
+            from openended.harness.report.tables.detected_perturbations import write_stress_csv
 
             written.append(write_stress_csv(results, folder))
         if page:

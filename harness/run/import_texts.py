@@ -1,4 +1,4 @@
-"""The texts of the system under test where no model generates: those of a file, naive systems, damaged human texts."""
+"""The texts under test where no model generates: those of a file, of naive systems, or perturbed human texts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from openended.harness.run.steps import Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_in_order, write_rows
 
 NAIVE_VERSION = 1  # increased when the texts of a naive system change; enters their keys
-DAMAGE_VERSION = 1  # increased when damaged texts change; enters their keys
+PERTURBATION_VERSION = 1  # increased when perturbed texts change; enters their keys
 _UNCUT = ("longer", "none")
 
 MakeRows = Callable[[Tokenizer | None, Inputs], tuple[Iterable[Row], str]]
@@ -34,16 +34,20 @@ MakeRows = Callable[[Tokenizer | None, Inputs], tuple[Iterable[Row], str]]
 def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: Session) -> TextRows:
     """Declare the texts that `generations` names, as the system under test."""
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
-    naive, damage = imported.parse_naive_system(name), imported.parse_damage(name)
+    naive, perturbation = imported.parse_naive_system(name), imported.parse_perturbation(name)
     inputs: dict[str, Input] = {"tokenizer": name_tokenizer(dataset.tokenizer), **dataset.cut.inputs}
     what = name
     make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
     spec: Any
-    if damage is not None:
-        make_rows = partial(_damage_texts, options, task, damage, dataset)
-        spec = {"damage": [damage.kind, damage.percent], "seed": seed, "version": DAMAGE_VERSION}
+    if perturbation is not None:
+        make_rows = partial(_perturb_texts, options, task, perturbation, dataset)
+        spec = {
+            "perturbation": [perturbation.kind, perturbation.percent],
+            "seed": seed,
+            "version": PERTURBATION_VERSION,
+        }
         spec |= {"max_new_tokens": length} | describe_words(dataset.tokenizer, length is not None)
-        if source := imported.digest_source(damage):
+        if source := imported.digest_source(perturbation):
             inputs["source"] = source
     elif naive is not None and naive.kind == "retrieval":
         spec = {"naive": ["retrieval", None], "max_new_tokens": length, "version": NAIVE_VERSION}
@@ -57,7 +61,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
         what, spec, inputs["file"], make_rows = _declare_file(options, task, dataset)
     # The human texts also say in which unit texts are cut that have no tokenizer.
     is_cut_like_human = bool(describe_words(dataset.tokenizer, length is not None))
-    if naive is not None or damage is not None or not is_unpaired(options, task) or is_cut_like_human:
+    if naive is not None or perturbation is not None or not is_unpaired(options, task) or is_cut_like_human:
         inputs["human"] = dataset.human
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
@@ -176,15 +180,15 @@ def _retrieve_texts(
     return texts, f"{name}: no model; the human text of the most similar of {len(rest)} other prompts (BM25)"
 
 
-def _damage_texts(
+def _perturb_texts(
     options: TextOptions,
     task: Task,
-    damage: imported.Damage,
+    perturbation: imported.Perturbation,
     dataset: Dataset,
     tokenizer: Tokenizer | None,
     inputs: Inputs,
 ) -> tuple[Iterable[Row], str]:
-    """Return damaged human texts: those that are not compared, with their prompts; cut as generated ones."""
+    """Return perturbed human texts: those that are not compared, with their prompts; cut as generated ones."""
     rows = list(RowFile(inputs["human"] / SPARE_ROWS))
     needed = len(RowFile(inputs["human"] / HUMAN_ROWS))
     if len(rows) < needed:
@@ -195,10 +199,10 @@ def _damage_texts(
     texts = imported.HumanTexts(
         [row.generation.example_id for row in rows], [row.prompt for row in rows], [r.generation.text for r in rows]
     )
-    damaged = imported.damage_texts(damage, texts, options.seed)
-    limit = dataset.limit_length(None if damage.kind in _UNCUT else options.max_new_tokens, inputs["human"])
-    damaged_rows = (
+    perturbed = imported.perturb_texts(perturbation, texts, options.seed)
+    limit = dataset.limit_length(None if perturbation.kind in _UNCUT else options.max_new_tokens, inputs["human"])
+    perturbed_rows = (
         row if text == row.generation.text else build_cut_row(row, row.generation.sample, text, tokenizer, limit)
-        for row, text in zip(rows, damaged, strict=True)
+        for row, text in zip(rows, perturbed, strict=True)
     )
-    return damaged_rows, f"{options.generations}: human texts that are not compared, damaged"
+    return perturbed_rows, f"{options.generations}: human texts that are not compared, perturbed"

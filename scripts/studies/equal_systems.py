@@ -4,7 +4,7 @@ In each world, all systems follow one law. Values of systems go through the repo
 p-value of their own compare disjoint draws of docstring passages. Tests that print a decision instead of a p-value
 (bold cells, verdicts, intervals) count as p = 0 where they call equal systems different, else as p = 1.
 
-`resolution`: systems differ by what a table says it resolves; how often is the best separated from its rival?
+`resolution`: systems differ by the minimum detectable difference; how often is the best separated from its rival?
 """
 
 import math
@@ -30,7 +30,7 @@ from openended.harness.report.analysis.uncertainty import (
     join_components,
 )
 from openended.harness.report.tables.compare import LAST_GOOD, build_significance_frames
-from openended.harness.report.tables.detected_damage import DamagedValue, detect_damage
+from openended.harness.report.tables.detected_perturbations import PerturbedValue, detect_perturbation
 from openended.harness.report.tables.frame import Cell, fill_column, make_cell, make_quantity, mark_best, rank_cells
 from openended.harness.report.tables.frontier_gaps import Frontier, estimate_area, estimate_gap, estimate_interval
 from openended.harness.results import STEP, TRAINING, Results, Run, SystemValue
@@ -174,7 +174,7 @@ class Contest:
         return compute_resolution(results, results.values, first, second, systems)
 
     def measure_power(self, systems: int, behind: float, worlds: int) -> float:
-        """Return how often the best is separated from its rival that is behind by what another world resolves."""
+        """Return how often the best is separated from its rival that is behind by the minimum detectable difference."""
         title, difference = f"{self}, {systems}, {behind}", 0.5
         for step in range(4):  # until the difference is the one that its worlds resolve
             streams = (core.make_random_stream(step, title, world) for world in range(50))
@@ -209,12 +209,12 @@ def reach_verdict(rng: Generator, n: int, systems: int) -> float:
     return float(verdict is None or not verdict.sure)
 
 
-def detect_no_damage(rng: Generator, n: int, strengths: int) -> float:
-    """Return 0 if some strength of a damage that changes nothing is detected."""
+def detect_no_perturbation(rng: Generator, n: int, strengths: int) -> float:
+    """Return 0 if some strength of a perturbation that changes nothing is detected."""
     results = build_results(draw_values(rng, "normal", strengths + 1, 1, n), "bootstrap")
     errors = [run.results[0].intervals["m"]["std_error"] for run in results.runs]
-    none, *points = (DamagedValue(i, v.mean, errors[i], None, None) for i, v in enumerate(results.values))
-    return float(not any(point.detected for point in detect_damage(points, none)))
+    none, *points = (PerturbedValue(i, v.mean, errors[i], None, None) for i, v in enumerate(results.values))
+    return float(not any(point.detected for point in detect_perturbation(points, none)))
 
 
 def correlate_noise(rng: Generator, systems: int, method: Literal["spearman", "kendall"] = "spearman") -> float:
@@ -282,7 +282,10 @@ TESTS: dict[str, Test] = {
     **{f"bold cells, {seeds} seeds, 5 systems": partial(lose_bold, n=60, systems=5, seeds=seeds) for seeds in (2, 5)},
     **{f"last good of {k} checkpoints": partial(worsen, n=60, checkpoints=k) for k in (3, 5, 10, 20)},
     **{f"finding about {k} systems": partial(reach_verdict, n=60, systems=k) for k in (2, 10)},
-    **{f"damage without effect, strengths: {k}": partial(detect_no_damage, n=60, strengths=k) for k in (1, 3)},
+    **{
+        f"perturbation without effect, strengths: {k}": partial(detect_no_perturbation, n=60, strengths=k)
+        for k in (1, 3)
+    },
     **{f"frontier {kind}, 100 texts": partial(leave_frontier, n=100, kind=kind) for kind in ("gap", "area")},
 }
 CONTESTS = {

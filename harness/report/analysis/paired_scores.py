@@ -49,7 +49,7 @@ class ScoreDifference(MeanScore):
     n: int = 0  # samples
     discordant: float = math.nan  # share of the samples that two scores of 0 and 1 differ on
 
-    def resolve(self, n: int = 0) -> float:
+    def find_detectable(self, n: int = 0) -> float:
         """Return the smallest difference that the test finds with 80 % power, with so many samples; NaN: none."""
         n = n or self.n
         if self.test == MCNEMAR:
@@ -62,7 +62,7 @@ class ScoreDifference(MeanScore):
         return compute_detectable_size(self.dof * times) * self.std_error / math.sqrt(times)
 
     def count_more(self, difference: float) -> int:
-        """Return how many samples beyond these resolve a difference."""
+        """Return how many samples beyond these make a difference detectable."""
         if self.test == MCNEMAR:
             share = max(self.discordant, difference)
             sizes = range(self.n, max(2 * self.n, math.ceil(20 * share / difference**2) + 20))
@@ -70,7 +70,7 @@ class ScoreDifference(MeanScore):
             return sizes[min(at, len(sizes) - 1)] - self.n
         n = self.n
         for _ in range(9):  # the quantiles hardly change after the first
-            n = max(self.n, math.ceil(n * (self.resolve(n) / difference) ** 2 - 1e-9))
+            n = max(self.n, math.ceil(n * (self.find_detectable(n) / difference) ** 2 - 1e-9))
         return n - self.n
 
 

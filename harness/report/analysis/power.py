@@ -1,6 +1,6 @@
-"""Which difference of two systems a number of texts resolves, and how many texts a difference needs.
+"""The minimum detectable difference of two systems, and how many texts a difference needs.
 
-A difference is resolved if a test at 5 % finds it with 80 % power. Its standard error is that of the report's tests,
+A difference is detectable if a test at 5 % finds it with 80 % power. Its standard error is that of the report's tests,
 and shrinks as 1 / √n.
 """
 
@@ -31,8 +31,8 @@ from openended.harness.results import (
 
 POWER = 0.8
 MOST_DOF = 1e5  # beyond, Student's t is as good as normal
-RESOLVED = Z + NormalDist().inv_cdf(POWER)
-"""The smallest difference that is resolved, in standard errors: 2.8."""
+MIN_DETECTABLE = Z + NormalDist().inv_cdf(POWER)
+"""The minimum detectable difference, in standard errors: 2.8."""
 
 
 def compute_detectable_size(dof: float, level: float = LEVEL) -> float:
@@ -49,12 +49,12 @@ def compute_detectable_size(dof: float, level: float = LEVEL) -> float:
 
 
 def compute_needed_texts(n: float, std_error: float, difference: float) -> int:
-    """Return how many texts resolve a difference that has a standard error with n texts.
+    """Return how many texts make a difference detectable that has a standard error with n texts.
 
     >>> compute_needed_texts(100, 0.01, 0.014)
     401
     """
-    return math.ceil(n * (RESOLVED * std_error / difference) ** 2)
+    return math.ceil(n * (MIN_DETECTABLE * std_error / difference) ** 2)
 
 
 def format_needed_texts(times: float, items: Sequence[SystemValue]) -> str:
@@ -140,7 +140,7 @@ def format_power(results: Results, metrics: Sequence[str], differences: Mapping[
 def _describe_pair(results: Results, item: SystemValue, apart: float, error: float, target: float) -> str:
     n = (parse_sizes(item.signature) or (0,))[-1]
     seeds = f" × {item.seeds} seeds" if item.seeds > 1 else ""
-    parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which resolve {RESOLVED * error:.2g}"]
+    parts = [f"{apart:+.3g} with {n:,} texts{seeds}, which detect {MIN_DETECTABLE * error:.2g} or more"]
     if target > 0 and n:
         needed = compute_needed_texts(n, error, target)
         runs = [results.runs[at] for at, _ in item.sources]

@@ -1,4 +1,4 @@
-"""Heat maps: similarity of systems, agreement of metrics, and the damage to text that each metric detects."""
+"""Heat maps: similarity of systems, agreement of metrics, and the perturbation of text that each metric detects."""
 
 import itertools
 import math
@@ -17,11 +17,11 @@ from openended.harness.report.tables.selection import select_pairs
 from openended.harness.results import group_by_options, group_systems
 
 if TYPE_CHECKING:
-    from openended.harness.report.tables.detected_damage import DamageCurve
+    from openended.harness.report.tables.detected_perturbations import PerturbationCurve
 
 SIMILARITY = "system_similarity"
 LABEL_CHARACTERS = 30  # of a system in the map of similarities
-NEVER = 2.3  # log10 of the strength at which a damage that is never detected is drawn: over 100 %
+NEVER = 2.3  # log10 of the strength at which a perturbation that is never detected is drawn: over 100 %
 RECALL = ("knn_precision_recall", "recall")  # not a primary value, but the counterpart of one
 # Systems of a cell of the map of agreement: the smallest two-sided p-value is 2/4! = 0.083 for four, 2/5! = 0.017 for
 # five.
@@ -85,16 +85,16 @@ def average_by_system(text_sets: Sequence[tuple[int, int, F64]], systems: Sequen
     return table.reindex(index=list(systems), columns=list(systems)).to_numpy(dtype=np.float64)
 
 
-def show_damage(part: Part) -> Plot:
-    """Show metrics (by embedder) against damages; bright: seen when weak, dark: not seen."""
-    from openended.harness.report.tables.detected_damage import find_damage_curves
+def show_perturbation(part: Part) -> Plot:
+    """Show metrics (by embedder) against perturbations; bright: seen when weak, dark: not seen."""
+    from openended.harness.report.tables.detected_perturbations import find_perturbation_curves
 
     pairs = select_pairs(part.values)
-    curves = [c for c in find_damage_curves(part.results, part.values) if (c.metric, c.key) in pairs]
+    curves = [c for c in find_perturbation_curves(part.results, part.values) if (c.metric, c.key) in pairs]
     rows = sorted(dict.fromkeys((curve.embedder, curve.title) for curve in curves), key=lambda row: row[0])
-    damages = list(dict.fromkeys(curve.damage for curve in curves))
-    by_cell = {((curve.embedder, curve.title), curve.damage): curve for curve in curves}
-    cells = [[_shade(by_cell.get((row, damage))) for damage in damages] for row in rows]
+    perturbations = list(dict.fromkeys(curve.perturbation for curve in curves))
+    by_cell = {((curve.embedder, curve.title), curve.perturbation): curve for curve in curves}
+    cells = [[_shade(by_cell.get((row, perturbation))) for perturbation in perturbations] for row in rows]
     shades = np.array([[shade for shade, _ in row] for row in cells])
     texts = [[text for _, text in row] for row in cells]
     labels = [f"{title} ({embedder})" if embedder else title for embedder, title in rows]
@@ -103,11 +103,11 @@ def show_damage(part: Part) -> Plot:
         "cmap": "viridis_r", "vmin": 0.9, "vmax": NEVER, "aspect": "auto",
         "bar": {"shrink": 0.6, "label": "smallest strength detected (%)", **ticks},
     }  # fmt: skip
-    names = [damage.replace("_", " ") for damage in damages]
+    names = [perturbation.replace("_", " ") for perturbation in perturbations]
     return show_cells(shades, texts, shades > 1.5, labels, names, size=(PAGE, 1.4 + 0.17 * len(rows)), look=look)
 
 
-def _shade(curve: "DamageCurve | None") -> tuple[float, str]:
+def _shade(curve: "PerturbationCurve | None") -> tuple[float, str]:
     if curve is None or not curve.is_known:
         return math.nan, "–"
     return (float(np.log10(curve.smallest)), str(curve.smallest)) if curve.smallest else (NEVER, "no")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DASH = "–"
 MOST_DECIMALS = 8
 MAX_LISTED = 4  # systems that a note names
-CONTROLS = ("naive:", "damage:")  # models that are naive systems or damaged human texts
+CONTROLS = ("naive:", "perturbation:")  # models that are naive systems or perturbed human texts
 RULE = (
     "Decimals of a column: 3 if its largest value is below 2, 2 below 100, 1 below 1,000, else 0; fewer if the "
     "typical standard deviation would show more than two significant digits."

@@ -22,7 +22,7 @@ def describe_best(results: Results) -> list[str]:
         decimals = count_decimals((high - low) / 4, choose_decimals([first.mean]))
         ends = f" [{format_fixed(low, decimals)}, {format_fixed(high, decimals)}]" if math.isfinite(high - low) else ""
         others = len([cell for cell in cells[1:] if cell["best"]])
-        tied = f", not told apart from {others} other{'s' if others > 1 else ''}" if others else ""
+        tied = f", not significantly different from {others} other{'s' if others > 1 else ''}" if others else ""
         tied = tied if cells[0]["rule"] in ("tests", "intervals") else ", not tested against the others"
         where = f"{task}: " if task else ""
         value = f"{first.title} {format_fixed(first.mean, decimals)}{ends}"

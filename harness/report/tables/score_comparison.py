@@ -128,14 +128,15 @@ def _build_difference_frame(
             needed = test.count_more(target) if can_resolve else math.nan
             decimals = count_decimals(test.std_error, count_decimals(abs(test.value)))
             apart = _make_cell(test) | {"signed": True, "own_decimals": decimals}
-            resolved = make_cell(test.resolve(), own_decimals=decimals)
-            rows.append((apart, test.test, test.p_value, test.corrected, resolved, needed))
+            detectable = make_cell(test.find_detectable(), own_decimals=decimals)
+            rows.append((apart, test.test, test.p_value, test.corrected, detectable, needed))
     goal = "it" if difference is None else f"{difference:g}"
     heads: tuple[Cell | str, ...] = (
         "difference", "test",
         make_quantity("", "p_value", "p", decimals=4),
         make_quantity("", "p_holm", "p (Holm)", decimals=4, is_p=True),
-        make_quantity("", "resolved", "resolves"), make_quantity("", "needed", f"more samples for {goal}", decimals=0),
+        make_quantity("", "detectable", "min. detectable"),
+        make_quantity("", "needed", f"more samples for {goal}", decimals=0),
     )  # fmt: skip
     columns: list[Filled] = list(zip(heads, zip(*rows, strict=True), strict=True))
     what = "the measured difference" if difference is None else f"a difference of {difference:g}"

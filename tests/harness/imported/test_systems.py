@@ -1,4 +1,4 @@
-"""Naive systems and damaged human texts: what their texts are, and that they depend on seed and example alone."""
+"""Naive systems and perturbed human texts: what their texts are, and that they depend on seed and example alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -93,12 +93,12 @@ def test_without_a_tokenizer_the_tokens_are_words_and_prompts_are_kept() -> None
     ("name", "system"),
     [
         ("naive:unigram:32", systems.NaiveSystem("unigram", 32)), ("naive:shuffled", systems.NaiveSystem("shuffled", None)),
-        ("damage:truncation:25", systems.Damage("truncation", 25)), ("damage:none", systems.Damage("none", 0)),
+        ("perturbation:truncation:25", systems.Perturbation("truncation", 25)), ("perturbation:none", systems.Perturbation("none", 0)),
         ("samples.json", None), ("naive:unigrams", "no naive system 'unigrams'; did you mean 'unigram'"),
         ("naive:periodic:0", "expected a whole number from 1 after naive:periodic, got '0'"),
         ("naive:shuffled:3", "expected no number after naive:shuffled"),
-        ("damage:truncated:5", "no damage 'truncated'; did you mean 'truncation'"), ("damage:none:5", "no strength"),
-        *((f"damage:truncation{end}", "in percent, 1 to 100") for end in ("", ":0", ":200", ":0.5")),
+        ("perturbation:truncated:5", "no perturbation 'truncated'; did you mean 'truncation'"), ("perturbation:none:5", "no strength"),
+        *((f"perturbation:truncation{end}", "in percent, 1 to 100") for end in ("", ":0", ":200", ":0.5")),
     ],
 )  # fmt: skip
 def test_names_of_systems(name: str, system: Any) -> None:
@@ -106,7 +106,7 @@ def test_names_of_systems(name: str, system: Any) -> None:
         with pytest.raises(SpecError, match=system):
             systems.is_built_in_system(name)
     else:
-        assert (systems.parse_naive_system(name) or systems.parse_damage(name)) == system
+        assert (systems.parse_naive_system(name) or systems.parse_perturbation(name)) == system
         assert systems.is_built_in_system(name) == (system is not None)
 
 
@@ -130,25 +130,25 @@ def make_texts(n=60):
 HUMAN = make_texts()
 
 
-def damage(kind, percent=50, human=HUMAN, seed=0):
-    return systems.damage_texts(systems.Damage(kind, percent), human, seed)
+def perturbation(kind, percent=50, human=HUMAN, seed=0):
+    return systems.perturb_texts(systems.Perturbation(kind, percent), human, seed)
 
 
-@pytest.mark.parametrize("kind", systems.list_damages())
-def test_every_damage_is_deterministic_and_keeps_the_number_of_texts(kind):
-    texts = damage(kind)
-    assert texts == damage(kind)
+@pytest.mark.parametrize("kind", systems.list_perturbations())
+def test_every_perturbation_is_deterministic_and_keeps_the_number_of_texts(kind):
+    texts = perturbation(kind)
+    assert texts == perturbation(kind)
     assert len(texts) == len(HUMAN.texts)
     assert texts != HUMAN.texts
 
 
 def test_shares_of_texts():
     for kind in ("duplicates", "other_text", "naive_unigram", "naive_periodic", "naive_shuffled"):
-        changed = sum(a != b for a, b in zip(damage(kind, 30), HUMAN.texts, strict=True))
+        changed = sum(a != b for a, b in zip(perturbation(kind, 30), HUMAN.texts, strict=True))
         assert changed == 18, kind  # 30 % of 60
-    assert len(set(damage("duplicates", 100))) == 1
-    assert len(set(damage("duplicates", 50))) == 30
-    assert damage("none", 0) == HUMAN.texts
+    assert len(set(perturbation("duplicates", 100))) == 1
+    assert len(set(perturbation("duplicates", 50))) == 30
+    assert perturbation("none", 0) == HUMAN.texts
 
 
 def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
@@ -156,61 +156,61 @@ def test_a_dropped_topic_is_gone_and_an_invented_one_is_new():
         return [sum(any(word in text for word in words) for text in texts) for words in TOPICS]
 
     assert count_topics(HUMAN.texts) == [10] * 6
-    assert 0 in count_topics(damage("dropped_topic", 100))
-    invented = damage("invented_topic", 100)
+    assert 0 in count_topics(perturbation("dropped_topic", 100))
+    invented = perturbation("invented_topic", 100)
     changed = [(a, b) for a, b in zip(HUMAN.texts, invented, strict=True) if a != b]
     assert 3 <= len(changed) < 60
     assert all(len(a.split()) == len(b.split()) for a, b in changed)
 
 
-def test_only_one_damage_reads_other_text():
-    assert systems.digest_source(systems.Damage("truncation", 5)) is None
-    assert systems.digest_source(systems.Damage("other_text", 5))
+def test_only_one_perturbation_reads_other_text():
+    assert systems.digest_source(systems.Perturbation("truncation", 5)) is None
+    assert systems.digest_source(systems.Perturbation("other_text", 5))
 
 
 def test_prompts_are_needed_to_copy_them():
     with pytest.raises(SpecError, match="no prompts"):
-        damage("copied_prompt", human=systems.HumanTexts(["a"], [""], ["text"]))
+        perturbation("copied_prompt", human=systems.HumanTexts(["a"], [""], ["text"]))
 
 
 TEXT = " The ship is in the harbor. It was not late, and nobody on the pier had to wait for it at all."
 SOURCE = systems.Source(" Read this prompt.", " Another text begins here and goes on.", systems.split_words(" x y z"))
 
 
-def damage_text(kind, strength, text=TEXT):
-    words = systems.TEXT_DAMAGES[kind](systems.split_words(text), strength, np.random.default_rng(0), SOURCE)
+def perturbation_text(kind, strength, text=TEXT):
+    words = systems.TEXT_PERTURBATIONS[kind](systems.split_words(text), strength, np.random.default_rng(0), SOURCE)
     return "".join(words)
 
 
-@pytest.mark.parametrize("kind", systems.TEXT_DAMAGES)
+@pytest.mark.parametrize("kind", systems.TEXT_PERTURBATIONS)
 def test_pure_and_nothing_at_strength_zero(kind):
-    assert damage_text(kind, 0.0) == TEXT
-    assert damage_text(kind, 0.5) == damage_text(kind, 0.5)
-    assert damage_text(kind, 1.0) != TEXT
-    assert damage_text(kind, 1.0, text=" One.") is not None
-    assert damage_text(kind, 1.0, text="") == ""
+    assert perturbation_text(kind, 0.0) == TEXT
+    assert perturbation_text(kind, 0.5) == perturbation_text(kind, 0.5)
+    assert perturbation_text(kind, 1.0) != TEXT
+    assert perturbation_text(kind, 1.0, text=" One.") is not None
+    assert perturbation_text(kind, 1.0, text="") == ""
 
 
 def test_by_hand():
-    assert damage_text("truncation", 0.75) == " The ship is in the harbor."
-    assert damage_text("truncation", 1.0) == " The"
-    assert damage_text("longer", 0.25) == TEXT + " Another text begins here and goes"
-    assert damage_text("repeated_words", 1.0).startswith(" The The ship ship is is")
-    assert damage_text("repeated_sentence", 1.0).startswith(
+    assert perturbation_text("truncation", 0.75) == " The ship is in the harbor."
+    assert perturbation_text("truncation", 1.0) == " The"
+    assert perturbation_text("longer", 0.25) == TEXT + " Another text begins here and goes"
+    assert perturbation_text("repeated_words", 1.0).startswith(" The The ship ship is is")
+    assert perturbation_text("repeated_sentence", 1.0).startswith(
         " The ship is in the harbor. The ship is in the harbor. The"
     )
-    assert damage_text("copied_prompt", 0.2).startswith(" Read this prompt. Read the harbor. It")
-    assert damage_text("negation", 1.0).startswith(
+    assert perturbation_text("copied_prompt", 0.2).startswith(" Read this prompt. Read the harbor. It")
+    assert perturbation_text("negation", 1.0).startswith(
         " The ship is not in the harbor. It was late, and nobody on the pier had not"
     )
-    assert damage_text("no_function_words", 1.0) == " ship harbor. late, nobody pier wait all."
+    assert perturbation_text("no_function_words", 1.0) == " ship harbor. late, nobody pier wait all."
 
 
 @pytest.mark.parametrize("part", ["begin", "middle", "end"])
 @pytest.mark.parametrize("kind", ["swaps", "random"])
 def test_only_one_third_changes(kind, part):
     words = systems.split_words(TEXT)
-    changed = systems.split_words(damage_text(f"{kind}_{part}", 1.0))
+    changed = systems.split_words(perturbation_text(f"{kind}_{part}", 1.0))
     assert len(changed) == len(words)
     bounds = [len(words) * i // 3 for i in range(4)]
     at = ["begin", "middle", "end"].index(part)
@@ -223,10 +223,10 @@ def test_only_one_third_changes(kind, part):
         assert {w.strip() for w in changed[inside]} <= {"x", "y", "z"}
 
 
-def test_a_stronger_damage_includes_a_weaker_one():
-    weak, strong = (damage_text("no_function_words", s).split() for s in (0.3, 0.8))
+def test_a_stronger_perturbation_includes_a_weaker_one():
+    weak, strong = (perturbation_text("no_function_words", s).split() for s in (0.3, 0.8))
     assert len(strong) < len(weak)
-    weak, strong = (systems.split_words(damage_text("random_middle", s)) for s in (0.3, 0.8))
+    weak, strong = (systems.split_words(perturbation_text("random_middle", s)) for s in (0.3, 0.8))
     words = systems.split_words(TEXT)
     changed = [{i for i, w in enumerate(x) if w != words[i]} for x in (weak, strong)]
     assert changed[0] < changed[1]

@@ -56,7 +56,7 @@ def test_tokens_are_the_scorers_else_those_of_the_model_else_words(tmp_path):
     assert chosen.models.counter.path == "bundled:docs-m"
     unscored = change_settings(chosen, scorer=None)
     assert unscored.models.counter.path == "bundled:docs-s"
-    words = change_settings(unscored, generations="damage:none", model=None, decoder=None)
+    words = change_settings(unscored, generations="perturbation:none", model=None, decoder=None)
     assert words.models.counter is None
     assert make_dataset(words, make_executor(tmp_path, plan_only=True)).tokenizer is None
 

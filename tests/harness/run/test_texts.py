@@ -263,28 +263,33 @@ def test_naive_texts_are_made_of_human_texts_that_are_not_compared(tmp_path):
     assert key_of(build(tmp_path, "generations=naive:unigram:64")) in keys
 
 
-def test_damaged_rows_are_human_texts_that_are_not_compared_with_tokens_of_their_own(tmp_path):
-    texts = build(tmp_path, "generations=damage:none")
+def test_perturbed_rows_are_human_texts_that_are_not_compared_with_tokens_of_their_own(tmp_path):
+    texts = build(tmp_path, "generations=perturbation:none")
     spare = list(RowFile(texts.executor.locate(texts.dataset.spare_rows)))
     assert [(r.prompt, r.generation.text, r.generation.token_ids) for r in RowFile(texts.path)] == [
         (r.prompt, r.generation.text, r.generation.token_ids) for r in spare
     ]
-    assert "human texts that are not compared, damaged" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
-    rows = list(RowFile(build(tmp_path, "generations=damage:truncation:50").path))
+    assert (
+        "human texts that are not compared, perturbed" in Made(texts.model_rows, texts.executor).entry.meta["notes"][0]
+    )
+    rows = list(RowFile(build(tmp_path, "generations=perturbation:truncation:50").path))
     assert [row.prompt for row in rows] == [row.prompt for row in spare]
     for before, after in zip(spare, rows, strict=True):
         assert before.generation.text.startswith(after.generation.text)
         assert 0 < len(after.generation.token_ids) < len(before.generation.token_ids)
-    first, second = (key_of(build(tmp_path, "generations=damage:random_middle:60", f"seed={s}")) for s in (0, 1))
+    first, second = (key_of(build(tmp_path, "generations=perturbation:random_middle:60", f"seed={s}")) for s in (0, 1))
     assert first != second
-    rows = list(RowFile(build(tmp_path, "generations=damage:longer:50", "max_new_tokens=8").path))
+    rows = list(RowFile(build(tmp_path, "generations=perturbation:longer:50", "max_new_tokens=8").path))
     assert max(len(row.generation.token_ids) for row in rows) > 8  # the words that were added are not cut off again
     assert import_texts.DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 
 @pytest.mark.parametrize(
     ("name", "count", "message"),
-    [("naive:unigram", 16, "has none left; set num_examples=8 or fewer"), ("damage:negation:5", 14, "num_examples=8")],
+    [
+        ("naive:unigram", 16, "has none left; set num_examples=8 or fewer"),
+        ("perturbation:negation:5", 14, "num_examples=8"),
+    ],
 )
 def test_a_plan_makes_nothing_and_a_task_without_spare_texts_is_refused(tmp_path, name, count, message):
     texts = build(tmp_path, f"generations={name}", plan_only=True)
@@ -306,12 +311,12 @@ def test_a_corpus_is_read_and_a_missing_one_is_named(tmp_path):
 def test_a_run_compares_with_the_corpus_and_says_where_lengths_differ(tmp_path):
     path = write_jsonl(tmp_path / "train.jsonl", [{"text": "raise an error if the number 8 is too large."}])
     words = ["metric=[novelty]", f"metric.novelty.corpus={path}", "metric.novelty.orders=[1]", "intervals=0"]
-    record = measured(tmp_path, *words, "generations=damage:none")
+    record = measured(tmp_path, *words, "generations=perturbation:none")
     row = next(row for row in record.results if row.system == "model")
     assert row.values["novelty_1"] < 0.2
     assert str(path) not in row.signature
     assert "median length" not in " ".join(record.notes)
-    record = measured(tmp_path, "metric=[length]", "generations=damage:truncation:50", "intervals=0")
+    record = measured(tmp_path, "metric=[length]", "generations=perturbation:truncation:50", "intervals=0")
     (note,) = [note for note in record.notes if note.startswith("median length")]
     assert "(human texts: " in note
 

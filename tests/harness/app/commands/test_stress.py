@@ -8,8 +8,8 @@ import pytest
 from openended.harness.app.commands.describe import describe_option
 from openended.harness.app.commands.stress import STRENGTHS, main, make_grid
 from openended.harness.app.stress_reference import StressRow, describe_stress_results, find_smallest, load_stress_rows
-from openended.harness.imported import list_damages
-from openended.harness.report.tables.detected_damage import build_stress_frames
+from openended.harness.imported import list_perturbations
+from openended.harness.report.tables.detected_perturbations import build_stress_frames
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import split_results
 from openended.harness.results import load_layout, read_results
@@ -17,28 +17,28 @@ from tests.harness.report.synthetic import draw_figure
 from tests.helpers import openended, write_jsonl
 
 
-def test_the_grid_has_every_damage_at_every_strength_and_options_of_the_user_win():
+def test_the_grid_has_every_perturbation_at_every_strength_and_options_of_the_user_win():
     *options, systems = make_grid(["task=docs"])
     assert options[0] == "-m"
     assert {"name=stress", "report=stress", "task=docs"} < set(options)
-    assert len(systems.split(",")) == 1 + len(list_damages()) * len(STRENGTHS)
-    assert systems.startswith("generations=damage:none,damage:truncation:10,")
+    assert len(systems.split(",")) == 1 + len(list_perturbations()) * len(STRENGTHS)
+    assert systems.startswith("generations=perturbation:none,perturbation:truncation:10,")
 
     grid = make_grid(
-        ["damage=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
+        ["perturbation=[negation,longer]", "strength=5", "metric=[mauve]", "name=mine", "embedder=docs-m,docs-mean"]
     )
     assert "metric=[mauve]" in grid
     assert grid.count("name=mine") == sum(word.startswith("name=") for word in grid) == 1
-    assert grid[-1] == "generations=damage:none,damage:negation:5,damage:longer:5"
+    assert grid[-1] == "generations=perturbation:none,perturbation:negation:5,perturbation:longer:5"
 
 
-def test_help_lists_the_damages(capsys):
+def test_help_lists_the_perturbations(capsys):
     assert main(["--help"]) == 0
     assert "swaps_middle" in capsys.readouterr().out
 
 
 WORDS = (
-    "damage=truncation,swaps_middle", "strength=50", "metric=[length,entropy]", "scoring=none", "intervals=40",
+    "perturbation=truncation,swaps_middle", "strength=50", "metric=[length,entropy]", "scoring=none", "intervals=40",
     "task=jsonl", "task.path=human.jsonl", "num_examples=30",
 )  # fmt: skip
 
@@ -56,8 +56,8 @@ def folder(tmp_path_factory):
 def test_csv_and_table(folder):
     with (folder / "outputs/reports/stress/stress.csv").open(encoding="utf-8", newline="") as handle:
         rows = list(csv.DictReader(handle))
-    assert list(rows[0]) == ["metric", "embedder", "damage", "strength", "value", "low", "high", "detected"]
-    found = {(r["metric"], r["damage"], r["strength"]): r for r in rows}
+    assert list(rows[0]) == ["metric", "embedder", "perturbation", "strength", "value", "low", "high", "detected"]
+    found = {(r["metric"], r["perturbation"], r["strength"]): r for r in rows}
     assert found["length", "truncation", "50"]["detected"] == "true"
     assert found["length", "swaps_middle", "50"]["detected"] == "false"
     none, half = (float(found["length", *key]["value"]) for key in (("none", "0"), ("truncation", "50")))
@@ -80,8 +80,8 @@ def test_the_same_command_finds_everything(folder):
     assert " 0 to compute now" in again.stdout + again.stderr
 
 
-def make_row(strength, detected, damage="negation"):
-    return StressRow("mauve", "docs-m/last", damage, strength, 0.5, 0.4, 0.6, detected)
+def make_row(strength, detected, perturbation="negation"):
+    return StressRow("mauve", "docs-m/last", perturbation, strength, 0.5, 0.4, 0.6, detected)
 
 
 def test_smallest_strength():
@@ -93,10 +93,10 @@ def test_smallest_strength():
     assert make_row(0, None, "none").resolution == pytest.approx(math.sqrt(2) * 0.1)
 
 
-def test_the_packaged_table_has_every_damage():
+def test_the_packaged_table_has_every_perturbation():
     rows = load_stress_rows()
-    assert {row.damage for row in rows} == {"none", *list_damages()}
+    assert {row.perturbation for row in rows} == {"none", *list_perturbations()}
     assert {row.embedder for row in rows} >= {"", "docs-m/last", "docs-m/mean"}
-    assert "resolves differences of" in describe_stress_results("mauve")
+    assert "minimum detectable difference" in describe_stress_results("mauve")
     assert describe_stress_results("huse") == ""
     assert "does not see" in describe_option("mauve")

@@ -24,7 +24,7 @@ from openended.harness.results import DECISIONS, group_systems, read_results
 from tests.harness.report.synthetic import result, write_run
 
 COMPARISON = PlannedComparison("a", "b", "m")
-RESOLVED = 1.959964 + 0.841621  # the drift that one test at 5 % finds with a power of 80 %
+MIN_DETECTABLE = 1.959964 + 0.841621  # the drift that one test at 5 % finds with a power of 80 %
 
 
 def simulate(plan: DecisionPlan, drift: float, worlds: int = 100_000) -> tuple[float, float]:
@@ -75,10 +75,10 @@ def simulate_without_stops(plan: DecisionPlan) -> float:
 def test_equal_systems_stop_early_and_little_power_is_lost():
     plan = DecisionPlan((COMPARISON,), tuple(range(125, 1001, 125)))
     assert simulate(plan, 0.0)[1] < 0.72
-    power, used = simulate(plan, RESOLVED)
+    power, used = simulate(plan, MIN_DETECTABLE)
     assert power > 0.765, "of 80 % with one look at all texts, and 78.7 % with eight that never stop without a decision"
     assert used < 0.76
-    assert simulate(plan, 3 * RESOLVED)[1] < 0.40
+    assert simulate(plan, 3 * MIN_DETECTABLE)[1] < 0.40
 
 
 @pytest.mark.parametrize(

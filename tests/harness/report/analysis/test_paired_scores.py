@@ -135,19 +135,21 @@ def test_a_difference_has_the_decimals_of_its_standard_error():
 
 
 @pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(12), 10), np.repeat(np.arange(3), 40)])
-def test_the_resolved_difference_is_found_with_80_percent_power(clusters):
+def test_the_detectable_difference_is_found_with_80_percent_power(clusters):
     rng = np.random.default_rng(3)
     first, second = rng.normal(size=(2, 120))
     test = compare_means(first, second, clusters)
     dof = test.dof
-    away = test.resolve() / test.std_error
+    away = test.find_detectable() / test.std_error
     assert stats.nct.sf(stats.t.ppf(0.975, dof), dof, away) == pytest.approx(0.8, abs=1e-6)
-    assert test.count_more(test.resolve()) == 0
-    assert test.resolve(120 + test.count_more(test.resolve() / 3)) == pytest.approx(test.resolve() / 3, rel=0.01)
+    assert test.count_more(test.find_detectable()) == 0
+    assert test.find_detectable(120 + test.count_more(test.find_detectable() / 3)) == pytest.approx(
+        test.find_detectable() / 3, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("n", [40, 300])
-def test_mcnemars_test_finds_the_resolved_difference_with_80_percent_power(n):
+def test_mcnemars_test_finds_the_detectable_difference_with_80_percent_power(n):
     """Counted over every number of wins and losses, instead of a normal approximation."""
     wins, losses = round(0.2 * n), round(0.1 * n)
     first, second = np.repeat([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], (wins, losses, n - wins - losses), axis=1)
@@ -163,6 +165,6 @@ def test_mcnemars_test_finds_the_resolved_difference_with_80_percent_power(n):
         return power
 
     size = min(n, 60)  # of the oracle, which is slow
-    assert compute_power(size, test.resolve(size)) == pytest.approx(0.8, abs=1e-3)
-    assert test.resolve(n + test.count_more(0.1)) <= 0.1 + 1e-4
-    assert math.isnan(test.resolve(5)), "of so few, no difference is found"
+    assert compute_power(size, test.find_detectable(size)) == pytest.approx(0.8, abs=1e-3)
+    assert test.find_detectable(n + test.count_more(0.1)) <= 0.1 + 1e-4
+    assert math.isnan(test.find_detectable(5)), "of so few, no difference is found"

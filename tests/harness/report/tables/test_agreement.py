@@ -1,4 +1,4 @@
-"""Tables about metrics (agreement, damage) and about players and searches, from values that are known."""
+"""Tables about metrics (agreement, perturbation) and about players and searches, from values that are known."""
 
 import math
 from types import SimpleNamespace
@@ -13,7 +13,12 @@ from openended.harness.report import build_search_tables
 from openended.harness.report.build import make_tables
 from openended.harness.report.figures.search import show_search
 from openended.harness.report.tables.agreement import FEW
-from openended.harness.report.tables.detected_damage import DamageCurve, DamagedValue, detect_damage, find_damage_curves
+from openended.harness.report.tables.detected_perturbations import (
+    PerturbationCurve,
+    PerturbedValue,
+    detect_perturbation,
+    find_perturbation_curves,
+)
 from openended.harness.report.tables.judgments import build_ability_frames
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.selection import TablePart
@@ -160,9 +165,9 @@ def test_the_table_holds_the_scores_and_their_errors(tmp_path, criterion):
 
 
 def make_curve(values, error=1.0):
-    points = [DamagedValue(percent, value, error, None, None) for percent, value in values.items()]
-    detected = detect_damage(points[1:], points[0])
-    return DamageCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], detected)
+    points = [PerturbedValue(percent, value, error, None, None) for percent, value in values.items()]
+    detected = detect_perturbation(points[1:], points[0])
+    return PerturbationCurve("mauve", "mauve", "MAUVE", "docs-m/last", "truncation", points[0], detected)
 
 
 def test_detected_at_the_root_of_both_errors():
@@ -193,19 +198,19 @@ def test_monotone_up_to_the_error(values, monotone):
 
 def test_two_signatures_of_one_value_are_refused(monkeypatch):
     """The curve of an earlier version of the metric would hide the other one."""
-    monkeypatch.setattr("openended.harness.report.tables.detected_damage.find_interval", lambda *_: None)
+    monkeypatch.setattr("openended.harness.report.tables.detected_perturbations.find_interval", lambda *_: None)
 
     def make_item(version, percent):
         return SimpleNamespace(
-            system="model", axes={"model": f"damage:truncation:{percent}" if percent else "damage:none"}, direction="higher", metric="kid", key="kid",
+            system="model", axes={"model": f"perturbation:truncation:{percent}" if percent else "perturbation:none"}, direction="higher", metric="kid", key="kid",
             title="KID", signature=f"kid|v:{version}", fields={}, mean=0.0,
         )  # fmt: skip
 
     items = [make_item(2, percent) for percent in (0, 10)]
-    assert len(find_damage_curves(cast("Any", None), cast("Any", items))) == 1
+    assert len(find_perturbation_curves(cast("Any", None), cast("Any", items))) == 1
     items += [make_item(1, percent) for percent in (0, 100)]
     with pytest.raises(DataError, match=r"kid has two signatures \(kid\|v:2 and kid\|v:1\)"):
-        find_damage_curves(cast("Any", None), cast("Any", items))
+        find_perturbation_curves(cast("Any", None), cast("Any", items))
 
 
 PR = "knn_precision_recall"

@@ -60,7 +60,7 @@ PLANNED = [
 
 def compute_value(metric, settings, rank):
     """Return the values of one metric of the system of this rank; later ones are better."""
-    value = 1.0 if settings.texts.generations in ("reference", "damage:none") else 0.1 + rank / 100
+    value = 1.0 if settings.texts.generations in ("reference", "perturbation:none") else 0.1 + rank / 100
     if metric.name == "finetuned_discriminator":
         names = FAMILIES if settings.task.name == "realnews" else [c.partition(":")[2] for c in metric.classifiers]
         return {f"accuracy_{name}": 1 - value for name in names}

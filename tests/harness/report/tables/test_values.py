@@ -638,7 +638,7 @@ def test_values_that_are_printed_alike_are_no_tie_where_a_test_separates_them():
     assert [cell.number for cell in table.iterate_cells()] == ["298.210", "298.160", "250.000"], "and differently"
 
 
-@pytest.mark.parametrize("model", ["naive:unigram", "damage:longer:30"])
+@pytest.mark.parametrize("model", ["naive:unigram", "perturbation:longer:30"])
 def test_texts_that_no_model_wrote_are_never_best(model):
     source = replace(folded("m", 0.9), axes={"model": model})
     assert mark(CELLS | {"d": make_cell(0.9, source=source)}) == ("intervals", {"b", "c"})

@@ -1,4 +1,4 @@
-"""Which strengths of a damage to human text a metric detects: the tables of `--layout stress`, and `stress.csv`."""
+"""Which strengths of a perturbation a metric detects: the tables of `--layout stress`, and `stress.csv`."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openended.harness.core import DataError, escape_csv_cell, write_text
-from openended.harness.imported import Damage, list_damages, parse_damage
+from openended.harness.imported import Perturbation, list_perturbations, parse_perturbation
 from openended.harness.report.analysis.paired import LEVEL, Z, correct_by_holm
 from openended.harness.report.tables.frame import Cell, Frame, build_frame, make_cell, make_quantity
 from openended.harness.report.tables.selection import TablePart, select_pairs
@@ -15,11 +15,11 @@ from openended.harness.results import Layout, Results, SystemValue, find_interva
 
 CSV = "stress.csv"
 FEW_TEXTS = 200
-_COLUMNS = "metric,embedder,damage,strength,value,low,high,detected"
+_COLUMNS = "metric,embedder,perturbation,strength,value,low,high,detected"
 _REMARKS = (
-    "Percent of the words (or of the texts) that are damaged; no: not detected at any strength measured.",
+    "Percent of the words (or of the texts) that are perturbed; no: not detected at any strength measured.",
     (
-        "Detected: the value differs from that of the undamaged texts at 5 % (Holm's correction over the strengths), "
+        "Detected: the value differs from that of the unperturbed texts at 5 % (Holm's correction over the strengths), "
         "with the standard errors of both, as if they were of different texts."
     ),
     "~: not monotone: some step goes against the whole change by more than its error.",
@@ -27,27 +27,27 @@ _REMARKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class DamagedValue:
-    """The value of a metric on texts with one damage at one strength."""
+class PerturbedValue:
+    """The value of a metric on texts with one perturbation at one strength."""
 
     percent: int
     value: float
     std_error: float  # NaN if it is unknown
     interval: tuple[float, float] | None
-    detected: bool | None  # whether it differs from the value on undamaged texts; None if that is not known
+    detected: bool | None  # whether it differs from the value on unperturbed texts; None if that is not known
 
 
 @dataclass(frozen=True, slots=True)
-class DamageCurve:
-    """The values of one metric over the strengths of one damage."""
+class PerturbationCurve:
+    """The values of one metric over the strengths of one perturbation."""
 
     metric: str
     key: str
     title: str
     embedder: str  # name and pooling; empty for a metric that reads none
-    damage: str
-    undamaged: DamagedValue
-    points: tuple[DamagedValue, ...]  # by strength
+    perturbation: str
+    unperturbed: PerturbedValue
+    points: tuple[PerturbedValue, ...]  # by strength
 
     @property
     def smallest(self) -> int | None:
@@ -62,7 +62,7 @@ class DamageCurve:
     @property
     def is_monotone(self) -> bool:
         """Return whether no step goes against the whole change by more than the error of the step."""
-        points = [p for p in (self.undamaged, *self.points) if math.isfinite(p.value)]
+        points = [p for p in (self.unperturbed, *self.points) if math.isfinite(p.value)]
         direction = math.copysign(1.0, points[-1].value - points[0].value) if points else 1.0
         return all(
             (after.value - before.value) * direction >= 0 or not compute_p_value(before, after) < LEVEL
@@ -70,82 +70,94 @@ class DamageCurve:
         )
 
 
-def compute_p_value(first: DamagedValue, second: DamagedValue) -> float:
+def compute_p_value(first: PerturbedValue, second: PerturbedValue) -> float:
     """Return the p-value of two equal values, as if they were of different texts; NaN if an error is unknown."""
     error = math.hypot(first.std_error, second.std_error)
     return math.erfc(abs(first.value - second.value) / error / math.sqrt(2)) if error > 0 else math.nan
 
 
-def find_damage_curves(results: Results, items: Sequence[SystemValue]) -> list[DamageCurve]:
-    """Return the curve of every value of every metric over every damage, in the order of `list_damages`."""
-    groups: dict[tuple[str, str, str], dict[Damage, SystemValue]] = {}
+def find_perturbation_curves(results: Results, items: Sequence[SystemValue]) -> list[PerturbationCurve]:
+    """Return the curve of every value of every metric over every perturbation, in the order of `list_perturbations`."""
+    groups: dict[tuple[str, str, str], dict[Perturbation, SystemValue]] = {}
     for item in (i for i in items if i.system == "model"):
-        damage = parse_damage(item.axes.get("model", ""))
-        if damage is not None and item.direction != "none":
-            groups.setdefault((item.metric, item.key, item.signature), {})[damage] = item
-    curves: dict[tuple[str, str, str, str], tuple[str, DamageCurve]] = {}
+        perturbation = parse_perturbation(item.axes.get("model", ""))
+        if perturbation is not None and item.direction != "none":
+            groups.setdefault((item.metric, item.key, item.signature), {})[perturbation] = item
+    curves: dict[tuple[str, str, str, str], tuple[str, PerturbationCurve]] = {}
     for (metric, key, signature), values in groups.items():
-        start = next((item for damage, item in values.items() if damage.percent == 0), None)
+        start = next((item for perturbation, item in values.items() if perturbation.percent == 0), None)
         if start is None:
             continue
-        undamaged = _read_value(results, start, 0)
+        unperturbed = _read_value(results, start, 0)
         has_embedder = "embedder" in start.fields
         names = [start.axes.get(axis, "") for axis in ("embedder", "embedder.pooling") if has_embedder]
         embedder = "/".join(filter(None, names))
-        for kind in sorted({damage.kind for damage in values if damage.percent}, key=list_damages().index):
-            strengths = sorted((damage.percent, item) for damage, item in values.items() if damage.kind == kind)
-            points = detect_damage([_read_value(results, item, percent) for percent, item in strengths], undamaged)
-            curve = DamageCurve(metric, key, start.title, embedder, kind, undamaged, points)
+        for kind in sorted(
+            {perturbation.kind for perturbation in values if perturbation.percent}, key=list_perturbations().index
+        ):
+            strengths = sorted(
+                (perturbation.percent, item) for perturbation, item in values.items() if perturbation.kind == kind
+            )
+            points = detect_perturbation(
+                [_read_value(results, item, percent) for percent, item in strengths], unperturbed
+            )
+            curve = PerturbationCurve(metric, key, start.title, embedder, kind, unperturbed, points)
             other, _ = curves.setdefault((metric, key, embedder, kind), (signature, curve))
             if other != signature:  # one curve would hide the other
                 raise DataError(
                     f"layout stress: {metric} has two signatures ({other} and {signature}); report runs of one of them"
                 )
     if not curves:
-        raise DataError("layout stress: no damaged texts in these runs; openended stress makes them")
+        raise DataError("layout stress: no perturbed texts in these runs; openended stress makes them")
     return [curve for _, curve in curves.values()]
 
 
-def detect_damage(points: Sequence[DamagedValue], undamaged: DamagedValue) -> tuple[DamagedValue, ...]:
-    """Test each strength against no damage; Holm's correction, because each is another chance to be the smallest."""
-    p_values = correct_by_holm({point.percent: compute_p_value(undamaged, point) for point in points})
+def detect_perturbation(points: Sequence[PerturbedValue], unperturbed: PerturbedValue) -> tuple[PerturbedValue, ...]:
+    """Test each strength against none; Holm's correction, because each is another chance to be the smallest."""
+    p_values = correct_by_holm({point.percent: compute_p_value(unperturbed, point) for point in points})
     return tuple(
         replace(point, detected=p_values[point.percent] < LEVEL) if point.percent in p_values else point
         for point in points
     )
 
 
-def _read_value(results: Results, item: SystemValue, percent: int) -> DamagedValue:
+def _read_value(results: Results, item: SystemValue, percent: int) -> PerturbedValue:
     interval = find_interval(results, item)
     error = interval.std_error if interval is not None else math.nan
     ends = (interval.low, interval.high) if interval is not None else None
-    return DamagedValue(percent, item.mean, error, ends, None)
+    return PerturbedValue(percent, item.mean, error, ends, None)
 
 
 def build_stress_frames(part: TablePart, layout: Layout) -> list[Frame]:
-    """Build a table of damages by metrics."""
+    """Build a table of perturbations by metrics."""
     pairs = select_pairs(part.items, layout.metrics)
-    curves = [c for c in find_damage_curves(part.results, part.items) if (c.metric, c.key) in pairs]
-    by_name = {(c.metric, c.key, c.damage): c for c in curves}
+    curves = [c for c in find_perturbation_curves(part.results, part.items) if (c.metric, c.key) in pairs]
+    by_name = {(c.metric, c.key, c.perturbation): c for c in curves}
     titles = {(c.metric, c.key): c.title for c in curves}
-    damages = list(dict.fromkeys(c.damage for c in curves))
+    perturbations = list(dict.fromkeys(c.perturbation for c in curves))
     texts = max((sizes[-1] for i in part.items if (sizes := parse_sizes(i.signature))), default=FEW_TEXTS)
     no = "no?" if texts < FEW_TEXTS else "no"
     columns = [
-        (make_quantity(*pair, titles[pair], "none", 0), [_format_cell(by_name.get((*pair, d)), no) for d in damages])
+        (
+            make_quantity(*pair, titles[pair], "none", 0),
+            [_format_cell(by_name.get((*pair, d)), no) for d in perturbations],
+        )
         for pair in pairs
         if pair in titles
     ]
-    errors = {c.title: c.undamaged.std_error for c in curves if math.isfinite(c.undamaged.std_error)}
+    errors = {c.title: c.unperturbed.std_error for c in curves if math.isfinite(c.unperturbed.std_error)}
     least = ", ".join(f"{title} {Z * math.sqrt(2) * error:.2g}" for title, error in errors.items())
     visible = f"they show only changes of at least {least}" if least else "they show no change"
     warning = f"no?: with {texts} texts per side, {visible}; a larger num_examples shows smaller ones"
-    labels, title = [damage.replace("_", " ") for damage in damages], ", ".join([layout.title, *part.where.values()])
+    labels, title = (
+        [perturbation.replace("_", " ") for perturbation in perturbations],
+        ", ".join([layout.title, *part.where.values()]),
+    )
     warnings = (warning,) if texts < FEW_TEXTS else ()
-    return [build_frame(part.stem, title, labels, columns, _REMARKS, head="Damage", warnings=warnings)]
+    return [build_frame(part.stem, title, labels, columns, _REMARKS, head="Perturbation", warnings=warnings)]
 
 
-def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:
+def _format_cell(curve: PerturbationCurve | None, no: str) -> Cell | str:
     if curve is None or not curve.is_known:
         return make_cell(note="no value, or no interval")
     mark = "" if curve.is_monotone else "~"
@@ -153,14 +165,17 @@ def _format_cell(curve: DamageCurve | None, no: str) -> Cell | str:
 
 
 def write_stress_csv(results: Results, folder: Path) -> Path:
-    """Write every value of every damage; the undamaged texts have the damage `none` and strength 0."""
+    """Write every value of every perturbation; the unperturbed texts have the perturbation `none` and strength 0."""
     lines: dict[str, None] = {}
-    for curve in find_damage_curves(results, results.values):
+    for curve in find_perturbation_curves(results, results.values):
         metric = curve.metric if curve.key == curve.metric else f"{curve.metric}.{curve.key}"
-        for damage, point in (("none", curve.undamaged), *((curve.damage, point) for point in curve.points)):
+        for perturbation, point in (
+            ("none", curve.unperturbed),
+            *((curve.perturbation, point) for point in curve.points),
+        ):
             low, high = point.interval or ("", "")
             detected = "" if point.detected is None else str(point.detected).lower()
-            cells = (metric, curve.embedder, damage, point.percent, point.value, low, high, detected)
+            cells = (metric, curve.embedder, perturbation, point.percent, point.value, low, high, detected)
             lines[",".join(f"{c:.6g}" if isinstance(c, float) else escape_csv_cell(str(c)) for c in cells)] = None
     path = folder / CSV
     write_text(path, "\n".join([_COLUMNS, *lines]) + "\n")
