@@ -281,7 +281,7 @@ def test_perturbed_rows_are_human_texts_that_are_not_compared_with_tokens_of_the
     assert first != second
     rows = list(RowFile(build(tmp_path, "generations=perturbation:longer:50", "max_new_tokens=8").path))
     assert max(len(row.generation.token_ids) for row in rows) > 8  # the words that were added are not cut off again
-    assert import_texts.DAMAGE_VERSION == 1  # raise it, and this number, when the texts of a seed change
+    assert import_texts.PERTURBATION_VERSION == 1  # raise it, and this number, when the texts of a seed change
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_detected_at_the_root_of_both_errors():
     unknown = make_curve({0: 0.0, 10: 9.0}, error=math.nan)  # which is no error of 0
     assert ([point.detected for point in unknown.points], unknown.is_known) == ([None], False)
     with pytest.raises(DataError, match="openended stress makes them"):
-        find_damage_curves(cast("Any", None), [])
+        find_perturbation_curves(cast("Any", None), [])
 
 
 @pytest.mark.parametrize(
