@@ -1,9 +1,8 @@
 """Correlation of human typicality with the frequency of a sentence in a corpus (HUSE, Fig. 2)."""
 
-import csv
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -31,26 +30,18 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
     names = [name for name in columns if _RATING.fullmatch(name)]
     if "text" not in columns or not names:
         raise DataError(f"{ratings}: expected the columns text and rating (or rating_1, rating_2, …)")
-    rated: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        numbers = [row.number(name) for name in names]
-        rated[_normalize(row.text("text"))] += [number for number in numbers if not math.isnan(number)]
-    sentences_read = read_texts(corpus, TextSelection(side="human"))
-    counts = Counter(key for text in sentences_read if (key := _normalize(text.text or "")) in rated)
-    texts = sorted(key for key in rated if counts[key] and rated[key])
-    if len(texts) < 3:
-        raise DataError(f"{corpus}: contains {len(texts)} of {len(rated)} rated sentences; expected 3 or more")
-    values = [np.array(rated[text]) for text in texts]
-    sentences = {
-        "text": texts,
-        "count": [counts[text] for text in texts],
-        "rating": [float(v.mean()) for v in values],
-        "reach": [
-            compute_student_quantile(len(v) - 1, LEVEL) * v.std(ddof=1) / math.sqrt(len(v)) if len(v) > 1 else math.nan
-            for v in values
-        ],
-    }
-    return pd.DataFrame(sentences), len(rated) - len(texts)
+    numbers = [(_normalize(row.text("text")), row.number(name)) for row in rows for name in names]
+    rated = pd.DataFrame(numbers, columns=["text", "rating"]).groupby("text")["rating"].agg(["mean", "sem", "count"])
+    sentences_read = (_normalize(text.text or "") for text in read_texts(corpus, TextSelection(side="human")))
+    counts = Counter(text for text in sentences_read if text in rated.index)
+    rated.insert(0, "occurrences", [counts[text] for text in rated.index])
+    found = rated[(rated["occurrences"] > 0) & (rated["count"] > 0)]
+    if len(found) < 3:
+        raise DataError(f"{corpus}: contains {len(found)} of {len(rated)} rated sentences; expected 3 or more")
+    quantiles = [compute_student_quantile(n - 1, LEVEL) if n > 1 else math.nan for n in found["count"]]
+    reach = found["sem"] * quantiles
+    sentences = found.assign(reach=reach).reset_index()[["text", "occurrences", "mean", "reach"]]
+    return sentences.set_axis(["text", "count", "rating", "reach"], axis="columns"), len(rated) - len(found)
 
 
 def _normalize(text: str) -> str:
@@ -73,10 +64,8 @@ def write_frequency_files(ratings: Path, corpus: Path, out: Path) -> list[str]:
     """Write the sentences as CSV and draw typicality against frequency; return the lines to print."""
     sentences, absent = read_typicality(ratings, corpus)
     with open_for_replacement(out) as handle:
-        writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(sentences.columns)
-        for text, count, rating, reach in sentences.itertuples(index=False, name=None):
-            writer.writerow((escape_csv_cell(str(text)), f"{count:g}", f"{rating:.4g}", f"{reach:.4g}"))
+        escaped = sentences.assign(text=sentences["text"].map(escape_csv_cell))
+        escaped.to_csv(handle, index=False, float_format="%.4g", na_rep="nan", lineterminator="\n")
     r, low, high = correlate_frequency(sentences)
     reaches = sentences["reach"].fillna(0.0)
     points = Series(mark="dots", x=sentences["count"], y=sentences["rating"], below=reaches, above=reaches)

@@ -1,10 +1,11 @@
 """Which web domains the human texts in each cell of MAUVE come from (MAUVE, appendix F)."""
 
 from collections import Counter
-from collections.abc import Sequence
 
-from openended.harness.core import DataError, Example
-from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_quantity
+import pandas as pd
+
+from openended.harness.core import DataError
+from openended.harness.report.tables.frame import Frame, build_frame, make_quantity
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
 from openended.harness.storage import read_examples
@@ -19,27 +20,27 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
     systems = group_systems(part.items)
     tables: list[Frame] = []
     for system in systems:
-        domains = _read_domains(part.results, system)
-        if not domains:
+        texts = _read_domains(part.results, system)
+        if texts.empty:
             continue
-        total = sum(counts.total() for counts in domains.values())
-        least = LEAST_OF_FEW if total < FEW else LEAST
-        visible = [entry for entry in domains.items() if entry[1].total() >= least]
-        visible.sort(key=lambda entry: (len(entry[1]), -entry[1].total(), entry[0]))
-        counts = [counts for _, counts in visible]
-        columns: list[Filled] = [
-            (make_quantity("mauve", "texts", "human texts", decimals=0), [c.total() for c in counts]),
-            (make_quantity("mauve", "domains", "domains", decimals=0), map(len, counts)),
-            (make_quantity("mauve", "counts", "texts of each domain"),
-             [", ".join(f"{domain} {n}" for domain, n in c.most_common()) for c in counts]),
-        ]  # fmt: skip
-        pure = sum(len(c) <= FEW_DOMAINS for c in counts)
+        by_cell = texts.groupby("cell")["domain"]
+        cells = by_cell.agg(["size", "nunique"])
+        least = LEAST_OF_FEW if len(texts) < FEW else LEAST
+        visible = cells[cells["size"] >= least].sort_values(["nunique", "size"], ascending=[True, False], kind="stable")
+        counts = [Counter(by_cell.get_group(cell)).most_common() for cell in visible.index]
+        listed = [", ".join(f"{domain} {n}" for domain, n in of_cell) for of_cell in counts]
+        columns = [
+            (make_quantity("mauve", "texts", "human texts", decimals=0), visible["size"]),
+            (make_quantity("mauve", "domains", "domains", decimals=0), visible["nunique"]),
+            (make_quantity("mauve", "counts", "texts of each domain"), listed),
+        ]
         remark = (
-            f"{pure} of {len(counts)} cells with at least {least} human texts hold texts of one or two domains; "
-            f"{total:,} texts of {len(set().union(*domains.values()))} domains in {len(domains)} cells."
+            f"{(visible['nunique'] <= FEW_DOMAINS).sum()} of {len(visible)} cells with at least {least} human texts "
+            "hold texts of one or two domains; "
+            f"{len(texts):,} texts of {texts['domain'].nunique()} domains in {len(cells)} cells."
         )
         stem = part.stem if len(systems) == 1 else f"{part.stem}-{len(tables) + 1}"
-        title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell, _ in visible]
+        title, labels = f"{layout.title}: {system.name}", [f"cell {cell}" for cell in visible.index]
         tables.append(build_frame(stem, title, labels, columns, [remark], roles="metric", head="Cell"))
     if not tables:
         raise DataError(
@@ -49,20 +50,14 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
     return tables
 
 
-def _read_domains(results: Results, system: System) -> dict[int, Counter[str]]:
-    """Return the domains of the human texts in each cell of the first clustering; empty where they are unknown."""
+def _read_domains(results: Results, system: System) -> pd.DataFrame:
+    """Return cell (of the first clustering) and domain of the human texts of which both are known."""
     value = system.value("mauve", "mauve")
-    cells = next(iter(results.list_arrays(value)), {}).get("human_cells")
+    cells = next(iter(results.list_arrays(value)), {}).get("human_cells", ())
     run = results.runs[value.sources[0][0] if value is not None else 0]
     artifacts = [a for stage, a in run.inputs.items() if stage.startswith("examples:")]
     paths = (locate_verified_file(run.store, a, "examples.arrow", results.damaged) for a in artifacts)
-    examples: Sequence[Example] = [e for path in paths if path is not None for e in read_examples(path)]
-    domains: dict[int, Counter[str]] = {}
-    if cells is None or len(cells) != len(examples):
-        return domains
-    # The metric sorts its rows by example.
-    for cell, example in zip(cells, sorted(examples, key=lambda e: e.id), strict=True):
-        domain = next((str(example.meta[field]) for field in FIELDS if field in example.meta), None)
-        if domain is not None:
-            domains.setdefault(int(cell), Counter())[domain] += 1
-    return domains
+    examples = sorted((e for path in paths if path is not None for e in read_examples(path)), key=lambda e: e.id)
+    domains = [next((str(e.meta[field]) for field in FIELDS if field in e.meta), None) for e in examples]
+    fits = len(cells) == len(examples)  # the metric sorts its rows by example
+    return pd.DataFrame({"cell": cells if fits else [], "domain": domains if fits else []}).dropna()
