@@ -13,7 +13,7 @@ from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.formats.latex import to_latex
-from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_html, to_markdown
+from openended.harness.report.tables.formats.text import make_console, print_table, to_csv, to_markdown
 from openended.harness.report.tables.frame import Frame, join_tasks, make_notes
 from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
@@ -64,6 +64,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the tables as HTML, which notebooks display."""
+        from openended.harness.report.tables.formats.html import to_html
+
         return "\n".join(map(to_html, self.tables))
 
     def lines(self) -> list[str]:

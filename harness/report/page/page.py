@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from openended.harness.core import to_json, write_text
@@ -21,6 +21,7 @@ from openended.harness.report.page.explanations import read_explanations
 from openended.harness.report.page.parts import build_parts, fits_inside, to_script_json, write_beside
 from openended.harness.report.page.sources import PageTexts, collect_page_texts
 from openended.harness.report.tables.failures import warn_of_failure
+from openended.harness.report.tables.formats.html import make_environment
 from openended.harness.report.tables.formats.latex import format_latex_rows
 from openended.harness.report.tables.headline import describe_best
 from openended.harness.report.tables.pictures import COLUMN, HUMAN_COLOR, PAGE, RESOLUTION, Picture, SystemStyles
@@ -39,8 +40,7 @@ SCRIPTS = (
 @cache
 def _compile_template() -> Template:
     """Compile the page's template, once for all reports of a process."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    return make_environment().from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
 
 
 def write_page(

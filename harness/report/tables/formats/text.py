@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from html import escape
 from itertools import pairwise
 from typing import Any
 
@@ -176,27 +175,6 @@ def _escape(text: str) -> str:
     for char in "\\|*_`<>[]":
         text = text.replace(char, f"\\{char}")
     return text.replace("\n", " ")
-
-
-def to_html(table: Table) -> str:
-    """Format a table as HTML for a notebook, with warnings and legend."""
-    table = clean(table)
-
-    def write_row(tag: str, texts: Sequence[str]) -> str:
-        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
-
-    seeds = ["seeds"] if table.show_seeds else []
-    heads = [*map(escape, (*table.heads, *seeds)), *("<br>".join(map(escape, c.lines)) for c in table.columns)]
-    lines = [f"<table><caption>{escape(table.title)}</caption>", write_row("th", heads)]
-    for row in table.rows:
-        numbers = [escape(f"{cell.number}{cell.mark}") for cell in row.cells]
-        cells = [
-            " ".join(filter(None, (f"<b>{number}</b>" if cell.best else number, escape(cell.spread))))
-            for cell, number in zip(row.cells, numbers, strict=True)
-        ]
-        lines.append(write_row("td", [*map(escape, row.labels), *(str(row.seeds or "") for _ in seeds), *cells]))
-    paragraphs = [*table.caveats(), *table.legend(), *table.explain_bold()]
-    return "\n".join([*lines, "</table>", *(f"<p>{escape(text)}</p>" for text in paragraphs)])
 
 
 def to_csv(table: Table) -> str:
