@@ -5,7 +5,7 @@ from collections import Counter
 import pandas as pd
 
 from openended.harness.core import DataError
-from openended.harness.report.tables.frame import Frame, build_frame, make_quantity
+from openended.harness.report.tables.frame import Filled, Frame, build_frame, make_quantity
 from openended.harness.report.tables.selection import TablePart
 from openended.harness.results import Layout, Results, System, group_systems, locate_verified_file
 from openended.harness.storage import read_examples
@@ -29,7 +29,7 @@ def build_domain_frames(part: TablePart, layout: Layout) -> list[Frame]:
         visible = cells[cells["size"] >= least].sort_values(["nunique", "size"], ascending=[True, False], kind="stable")
         counts = [Counter(by_cell.get_group(cell)).most_common() for cell in visible.index]
         listed = [", ".join(f"{domain} {n}" for domain, n in of_cell) for of_cell in counts]
-        columns = [
+        columns: list[Filled] = [
             (make_quantity("mauve", "texts", "human texts", decimals=0), visible["size"]),
             (make_quantity("mauve", "domains", "domains", decimals=0), visible["nunique"]),
             (make_quantity("mauve", "counts", "texts of each domain"), listed),
