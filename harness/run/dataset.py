@@ -1,7 +1,7 @@
 """The first stage of a run: the task's examples, the human side, and the prompts as a chat model reads them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -36,18 +36,13 @@ _NO_TOKENIZER = "none"  # replaces a tokenizer's digest if the rows are stored a
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCut:
-    """The tokenizer that prompts and texts are cut by, where it is another than the one that rows are kept in."""
-
-    inputs: Mapping[str, Input]  # of the steps that cut: its `digest_encoding`; empty where it is that of the rows
-    load: Callable[[], Tokenizer | None]  # None where it is that of the rows
-
-
-@dataclass(frozen=True, slots=True)
 class Dataset:
     """The examples of a run and the human side."""
 
     tokenizer: models.ModelSpec | None  # of the rows; None where they are texts alone
+    units: Mapping[str, Input]
+    """Of the steps that tokenize and cut: whose tokens rows are kept in and, where they are another's, are cut in."""
+    load_cutter: Callable[[], Tokenizer | None]  # None where rows are cut in the tokens that they are kept in
     examples: Step
     human: Step
     chat: Step | None
@@ -55,9 +50,7 @@ class Dataset:
     human_rows: TextRows  # the human side
     spare_rows: TextRows  # human texts of other prompts; they replace the system in the human ceiling
     reference_rows: TextRows | None  # several human texts of each prompt, where the task has them
-    cut: TokenCut
     other_rows: TextRows | None  # human texts beyond both (`human_examples`), for differences of systems
-    steps: Sequence[Step]  # all, in order
 
     @property
     def prompts(self) -> File:
@@ -66,7 +59,7 @@ class Dataset:
     def limit_length(self, most: int | None, human: Path | None = None) -> models.LengthLimit:
         """Return the length limit of the texts of systems, in the unit in which the human texts of a folder are cut."""
         by_chars = human is not None and RowFile(human / HUMAN_ROWS).facts.get("unit") == "chars"
-        return models.LengthLimit(most, by_chars, self.cut.load())
+        return models.LengthLimit(most, by_chars, self.load_cutter())
 
 
 def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, session: Session) -> Dataset:
@@ -76,12 +69,12 @@ def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, sessi
     cuts = run_models.cutting_tokenizer if task.needs_tokenizer() else None
     source: dict[str, Input] = {"source": task.fingerprint}
     source |= {"tokenizer": name_tokenizer(cuts)} if cuts is not None else {}
-    cut = TokenCut({}, lambda: None)
-    if length is not None and tokens is not None and not has_tokens_of(tokens, tokenizer):
-        cut = TokenCut({"cut": name_tokenizer(tokens)}, partial(session.row_tokenizer, tokens))
+    cutter = tokens if length is not None and not has_tokens_of(tokens, tokenizer) else None
+    units = {"tokenizer": name_tokenizer(tokenizer)} | ({"cut": name_tokenizer(cutter)} if cutter is not None else {})
+    load_cutter = partial(session.row_tokenizer, cutter)
 
     def declare(
-        what: str, num_texts: int, count: int | str, more: int | str, may_lack: bool = False
+        what: str, count: int | str, more: int | str, num_texts: int, may_lack: bool = False
     ) -> tuple[Step, Step]:
         def write_examples(folder: Path, _: Inputs) -> Mapping[str, Any]:
             most, spare = (None if number == "all" else int(number) for number in (count, more))
@@ -89,30 +82,29 @@ def declare_dataset(task: Task, texts: TextOptions, run_models: RunModels, sessi
 
         def write_human(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
             loaded, several = session.row_tokenizer(tokenizer), task.has_references()
-            return make_human(folder, inputs["examples"], loaded, length, cut.load(), references=several)
+            return make_human(folder, inputs["examples"], loaded, length, load_cutter(), references=several)
 
         options = {"task": canonicalize(task), "count": count, "more": more}
         examples = Step("examples", what, "human", options, source, write_examples, extent=("count", "more"))
-        inputs: dict[str, Input] = {"examples": examples, "tokenizer": name_tokenizer(tokenizer), **cut.inputs}
+        inputs: dict[str, Input] = {"examples": examples, **units}
         limit = {"max_new_tokens": length, **describe_words(tokenizer, length is not None)}
         sizes = num_texts, num_texts * (length or 0)
         return examples, Step("human", what, "human", limit, inputs, write_human, *sizes, extent=("examples",))
 
-    examples, human = declare(task.name, texts.num_planned, count, spare)
-    steps, other, requested = [examples, human], None, texts.human_examples
+    examples, human = declare(task.name, count, spare, texts.num_planned)
+    other, requested = None, texts.human_examples
     if requested is not None and count != "all" and task.has_human():
         left = requested if requested == "all" else max(requested - count - spare, 0)
         number = 0 if left == "all" else left
-        steps += declare(f"{task.name} beyond the ceiling", number, count + spare, left, may_lack=True)
-        other = TextRows("other human", steps[-1], SPARE_ROWS, tokenizer)
+        _, beyond = declare(f"{task.name} beyond the ceiling", count + spare, left, number, may_lack=True)
+        other = TextRows("other human", beyond, SPARE_ROWS, tokenizer)
     is_asked = chat_model is not None or texts.prompting is not None
     chat = _declare_chat(chat_model, texts.prompting, tokenizer, examples, session) if is_asked else None
     human_rows = TextRows("human", human, HUMAN_ROWS, tokenizer, chat)
     return Dataset(
-        tokenizer, examples, human, chat,
+        tokenizer, units, load_cutter, examples, human, chat,
         human_rows=human_rows, spare_rows=TextRows("more human", human, SPARE_ROWS, tokenizer),
-        reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None,
-        cut=cut, other_rows=other, steps=[*steps, *([chat] if chat is not None else [])],
+        reference_rows=replace(human_rows, file=REFERENCE_ROWS) if task.has_references() else None, other_rows=other,
     )  # fmt: skip
 
 

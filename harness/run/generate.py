@@ -16,14 +16,7 @@ from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
 from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
 from openended.harness.run.answers import drop_reasoning, may_reason
-from openended.harness.run.dataset import (
-    CHAT,
-    Dataset,
-    build_cut_row,
-    digest_template,
-    name_tokenizer,
-    read_conversations,
-)
+from openended.harness.run.dataset import CHAT, Dataset, build_cut_row, digest_template, read_conversations
 from openended.harness.run.session import Session
 from openended.harness.run.settings import BUNDLED_DATA, TextOptions
 from openended.harness.run.steps import SHARED, File, Input, Inputs, Step, TextRows, digest_model
@@ -60,9 +53,7 @@ def declare_generation(
     if prompting is not None:
         answers = {"samples": texts.samples, "most": texts.max_new_tokens}
         spec["prompting"] = [canonicalize(prompting), answers if lists else None]
-    inputs: dict[str, Input] = {"prompts": dataset.prompts, "tokenizer": name_tokenizer(dataset.tokenizer)}
-    inputs["model"] = partial(digest_model, model)
-    inputs |= dataset.cut.inputs
+    inputs: dict[str, Input] = {"prompts": dataset.prompts, "model": partial(digest_model, model), **dataset.units}
     inputs |= {name: partial(digest_model, companion) for name, companion in decoder.companions().items()}
     inputs |= {"human scores": human_scores} if human_scores is not None else {}
     reader = model.tokenizer_spec() if model.chat_template else None

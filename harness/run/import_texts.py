@@ -8,15 +8,7 @@ from typing import Any
 
 from openended.harness import imported
 from openended.harness.core import DataError, Json, SpecError, Task, Tokenizer, digest, mostly_lack_spaces, split_words
-from openended.harness.run.dataset import (
-    HUMAN_ROWS,
-    PROMPTS,
-    SPARE_ROWS,
-    Dataset,
-    build_cut_row,
-    describe_words,
-    name_tokenizer,
-)
+from openended.harness.run.dataset import HUMAN_ROWS, PROMPTS, SPARE_ROWS, Dataset, build_cut_row, describe_words
 from openended.harness.run.generate import DATA
 from openended.harness.run.session import Session
 from openended.harness.run.settings import TextOptions
@@ -35,7 +27,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
     """Declare the texts that `generations` names, as the system under test."""
     name, length, seed = str(options.generations), options.max_new_tokens, options.seed
     naive, perturbation = imported.parse_naive_system(name), imported.parse_perturbation(name)
-    inputs: dict[str, Input] = {"tokenizer": name_tokenizer(dataset.tokenizer), **dataset.cut.inputs}
+    inputs: dict[str, Input] = dict(dataset.units)
     what = name
     make_rows: MakeRows = partial(_retrieve_texts, options, task, dataset)
     spec: Any
@@ -168,7 +160,7 @@ def _retrieve_texts(
     compared = set(rows.ids)
     rest = [
         e
-        for e in task.examples(dataset.cut.load() or tokenizer, Counter())
+        for e in task.examples(dataset.load_cutter() or tokenizer, Counter())
         if e.id not in compared and e.prompt.strip()
     ]
     if not rest:

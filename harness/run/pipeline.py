@@ -167,7 +167,7 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
     check_dataset(dataset, judgments, settings, executor)
     if executor.plan_only:
         check_user_files(task, texts, dataset, executor)
-    features, steps = FeatureTable(run_models, texts, settings.runtime, executor), list(dataset.steps)
+    features = FeatureTable(run_models, texts, settings.runtime, executor)
     if texts.generations is not None:
         from openended.harness.run.import_texts import declare_import
 
@@ -183,11 +183,12 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         )  # fmt: skip
         if texts.prompting is None or not texts.prompting.lists:
             rows = declare_answers(model, dataset, rows, executor)
-    steps.append(rows.step)
+    executor.run(rows.step)
+    audit = None
     if reference is not None and model is not None:
-        steps.append(declare_audit(model, reference, rows, session, settings.runtime))
-    executor.run(*steps)
-    return RunTexts(settings, judgments, remarks, dataset, rows, features, steps[-1] if reference is not None else None)
+        audit = declare_audit(model, reference, rows, session, settings.runtime)
+        executor.run(audit)
+    return RunTexts(settings, judgments, remarks, dataset, rows, features, audit)
 
 
 def measure_all(texts: RunTexts, others: Sequence[TextRows] = ()) -> tuple[list[Measurement], FactOptions]:

@@ -48,7 +48,7 @@ def make_dataset(made: Settings, executor: Executor) -> Dataset:
     judgments = JudgmentSource.from_settings(made)
     check_request(made, executor)
     dataset = declare_dataset(made.task, made.texts, made.models, executor.session)
-    executor.run(*dataset.steps)
+    executor.run(dataset.human)
     check_dataset(dataset, judgments, made, executor)
     return dataset
 
