@@ -11,7 +11,7 @@ from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.models import BackendSpec, ModelSize
 from openended.harness.run.run_record import Outcome
-from openended.harness.run.settings import RunModels, Settings, TextOptions
+from openended.harness.run.settings import RunModels, Settings
 from openended.harness.run.steps import Step
 from openended.harness.storage import MANIFEST
 
@@ -57,7 +57,10 @@ class Forecast:
             is_listed = isinstance(missing, core.UnavailableFileError) and missing.url in urls
             if not is_listed and not isinstance(missing, core.UnavailableModelError):
                 self.missing[str(missing)] = None
-        human, model = _make_placeholders(settings.task, settings.models, settings.decoder, settings.texts)
+        # Placeholders for the rows of both sides while their digests are unknown.
+        texts, reads, spec = settings.texts, settings.models.model or settings.models.scorer, settings.describe()
+        human = core.digest([settings.task, texts.num_examples, texts.max_new_tokens, reads and reads.without_label()])
+        model = core.digest([human, spec["models"]["model"], spec["decoder"], spec["texts"]])
         for line in outcome.plan:
             step = line.step
             rows = model if step.role == "model" else human
@@ -162,19 +165,6 @@ def forecast_plans(plans: Iterable[tuple[Settings, Outcome]]) -> Forecast:
     for settings, outcome in plans:
         total.add(settings, outcome)
     return total
-
-
-def _make_placeholders(
-    task: core.Task, models: RunModels, decoder: Decoder | None, texts: TextOptions
-) -> tuple[str, str]:
-    """Return placeholders for the rows of both sides while their digests are unknown."""
-    cuts = models.model if models.model is not None else models.scorer
-    name = core.canonicalize(cuts.without_label()) if cuts is not None else None
-    human = core.digest([core.canonicalize(task), texts.num_examples, texts.max_new_tokens, name])
-    seed = texts.seed if decoder is not None and decoder.stochastic else None
-    maker = [core.canonicalize(of) for of in (models.model, decoder, texts.prompting)]
-    maker += [seed, texts.samples, texts.least_length]
-    return human, core.digest([human, texts.generations or maker])
 
 
 @dataclass

@@ -73,7 +73,9 @@ def test_the_model_reads_the_template_and_the_rows_keep_the_prompt(tmp_path, mod
     assert plain.model_rows.chat is None
 
     # Greedy from the template's ids, step by step, is what was generated.
-    lm = session.model(settings(tmp_path, model, "model.chat_template=true").models.model, settings(tmp_path, model).runtime)
+    lm = session.model(
+        settings(tmp_path, model, "model.chat_template=true").models.model, settings(tmp_path, model).runtime
+    )
     import torch
 
     ids = list(read.prompt_ids[0])
