@@ -80,7 +80,7 @@ def _refuse_misspelt(word: str) -> None:
 
 def list_commands() -> dict[str, str]:
     """Return command → module; of those of plug-ins too."""
-    return {name: path.partition(":")[0] for name, path in core.list_entries("command").items()}
+    return {name: point.module for name, point in core.list_entries("command").items()}
 
 
 def format_help() -> str:

@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import dataclasses
-import importlib
 import inspect
 import json
 import logging
@@ -96,14 +95,11 @@ def model(cls: type[C]) -> type[C]:
 
 
 @lru_cache
-def list_bundled_members(group: str) -> Mapping[str, str]:
-    """Return name → `module:Class` of the bundled classes of a group; those whose file was taken away are left out."""
-    paths = {name: f"openended.{path}" for name, path in ENTRIES.get(group, {}).items()}
-    return {name: path for name, path in paths.items() if _find_file(path).is_file()}
-
-
-def _find_file(path: str) -> Path:
-    return _HOME.joinpath(*path.partition(":")[0].split(".")[1:]).with_suffix(".py")
+def list_bundled_members(group: str) -> Mapping[str, EntryPoint]:
+    """Return name → entry of what is bundled of a group; what was taken away with its file is left out."""
+    points = [EntryPoint(name, f"openended.{path}", group) for name, path in ENTRIES.get(group, {}).items()]
+    files = [_HOME.joinpath(*point.module.split(".")[1:]).with_suffix(".py") for point in points]
+    return {point.name: point for point, file in zip(points, files, strict=True) if file.is_file()}
 
 
 @lru_cache
@@ -126,10 +122,9 @@ def list_plugins(group: str) -> Mapping[str, EntryPoint]:
     return points
 
 
-def list_entries(group: str) -> dict[str, str]:
-    """Return name → `module:attribute` of all that a group has, plug-ins included, sorted by name."""
-    plugins = {name: point.value for name, point in list_plugins(group).items()}
-    return dict(sorted({**plugins, **list_bundled_members(group)}.items()))
+def list_entries(group: str) -> dict[str, EntryPoint]:
+    """Return name → entry of all that a group has, plug-ins included, sorted by name."""
+    return dict(sorted({**list_plugins(group), **list_bundled_members(group)}.items()))
 
 
 def list_members(group: str) -> list[str]:
@@ -140,9 +135,8 @@ def list_members(group: str) -> list[str]:
 def find_member(group: str, name: str) -> type | None:
     """Return a class of a group by its name, importing its module alone; None if there is none that can be used."""
     if name not in _members[group]:
-        if path := list_bundled_members(group).get(name):
-            module, _, attribute = path.partition(":")
-            _members[group][name] = getattr(importlib.import_module(module), attribute)
+        if point := list_bundled_members(group).get(name):
+            _members[group][name] = point.load()
         else:
             load_plugin(group, name)
     return _members[group].get(name)
@@ -150,10 +144,7 @@ def find_member(group: str, name: str) -> type | None:
 
 def load_entry(group: str, name: str) -> Any:  # noqa: ANN401 - whatever is listed there
     """Import what an entry of a group without options names; raise `SpecError` if there is none."""
-    if path := list_bundled_members(group).get(name):
-        module, _, attribute = path.partition(":")
-        return getattr(importlib.import_module(module), attribute)
-    if (point := list_plugins(group).get(name)) is None:
+    if (point := list_entries(group).get(name)) is None:
         raise SpecError(f"no {group} {name!r}{suggest(name, list_members(group))}")
     return point.load()
 
