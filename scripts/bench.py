@@ -1,6 +1,7 @@
 """Run the benchmarks: the harness and a peer in turn, each in a fresh process; medians, ratio and peak memory.
 
 python scripts/bench.py [--only SUBSTR] [--repeats 3] [--write docs/benchmarks.md] [--list] [--simulate]
+    [--model FOLDER]
 
 A module of `benchmarks/` has a dictionary `AREAS`: name → list of `Benchmark`. Imports and `prepare`, which makes the
 data, are not timed; `harness(data)` and `peer(data)` are timed. Both return small JSON values (numbers, lists,
@@ -29,13 +30,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 AREAS = {
-    "accelerator": "accelerator", "batches": "generation", "decoding": "generation", "engines": "generation",
-    "intervals": "metrics", "loading": "runs", "precision": "accelerator", "report": "runs",
-    "scale": "scale",    "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
+    "accelerator": "accelerator", "decoding": "generation", "engines": "models", "intervals": "metrics",
+    "loading": "runs", "models": "models", "precision": "accelerator", "report": "runs", "scale": "scale",
+    "servers": "generation", "text": "metrics", "two_sample": "metrics", "workers": "generation",
 }  # fmt: skip
 """Area → module of `benchmarks/`."""
 SIMULATE = "OPENENDED_BENCH_SIMULATE"
 SIMULATED = SIMULATE in os.environ
+MODEL = "OPENENDED_BENCH_MODEL"  # the folder of `--model`
 HEADER = "| work | against | harness | peer | ratio | target | peak memory, harness / peer | results |"
 RULE = "| --- | --- | ---: | ---: | ---: | --- | ---: | --- |"
 PACKAGES = {
@@ -177,15 +179,16 @@ def format_row(work: Benchmark, sides: Mapping[str, Figures]) -> str:
     harness, peer = sides["harness"], sides.get("peer", {})
     ratio, results = "–", []
     if "seconds" in harness and "seconds" in peer:
-        ratio = f"{peer['seconds'] / harness['seconds']:,.1f}×"
+        times = peer["seconds"] / harness["seconds"]
+        ratio = f"{times:,.{2 if times < 2 else 1}f}×"
         results += [work.agree(harness["result"], peer["result"])] if work.agree else []
     if "seconds" in harness and work.say:
         results.append(work.say(harness["result"]))
-    times = _format_time(harness) + (" CPU" if work.clock == "cpu" else ""), _format_time(peer)
+    clocks = _format_time(harness) + (" CPU" if work.clock == "cpu" else ""), _format_time(peer)
     extrapolated = " (extrapolated)" if work.peer_share < 1 and "seconds" in peer else ""
     peaks = [f"{side['peak'] / 2**20:,.0f} MiB" if "peak" in side else "–" for side in (harness, peer)]
     cells = [
-        work.name, work.against, times[0], times[1] + extrapolated, ratio, work.target, " / ".join(peaks),
+        work.name, work.against, clocks[0], clocks[1] + extrapolated, ratio, work.target, " / ".join(peaks),
         "; ".join(results) or "–",
     ]  # fmt: skip
     return "| " + " | ".join(cells) + " |"
@@ -231,7 +234,10 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="list the works and stop")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--simulate", action="store_true", help="tiny sizes; the device of the tests as accelerator")
+    parser.add_argument("--model", help="of the areas models and engines: a folder or hub id; the bundled docs-m")
     options = parser.parse_args()
+    if options.model:
+        os.environ[MODEL] = options.model
     if options.simulate:
         os.environ[SIMULATE] = "1"  # read by the child processes too
     if options.child:

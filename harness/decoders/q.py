@@ -28,6 +28,10 @@ AT_ONCE = 2**19
 """Logits that a draw looks at together on a CPU: what it makes of them stays in the processor's cache."""
 
 
+LONG_HEAD = 4096
+"""Tokens that are ordered on a CPU where a decoder's head is too short; then whole rows are."""
+
+
 class PenalizingDecoder(Protocol):
     """A decoder with options that change the logits of tokens seen before; see `Decoder` and `QDecoder`."""
 
@@ -219,14 +223,15 @@ class Draw:
     outside_head: Tensor
     """Whether the head does not determine a row's draw, shape (n,)."""
 
-    def redraw(self, rows: Tensor) -> None:
-        """Draw rows (m,) again, from the whole row."""
+    def redraw(self, rows: Tensor, head: int | None = None) -> None:
+        """Draw rows (m,) again, from a longer head, or from the whole row."""
         part = self.scaled if len(rows) == len(self.scaled) else self.scaled[rows]
         state = None if self.state is None else self.state[rows]
-        full = truncate_and_renormalize(self.decoder, sort_logits(part, None, state, log_z=self.log_z[rows]))
-        at, _ = full.draw(self.u[rows])
-        self.value[rows], self.rank[rows] = read_value_and_rank(full.view.z, at)
-        self.log_q[rows] = full.log_prob(at)
+        q = truncate_and_renormalize(self.decoder, sort_logits(part, head, state, log_z=self.log_z[rows]))
+        at, outside_head = q.draw(self.u[rows])
+        self.value[rows], self.rank[rows] = read_value_and_rank(q.view.z, at)
+        self.log_q[rows] = q.log_prob(at)
+        self.outside_head[rows] = outside_head & (not q.view.complete)
 
     def find_tokens(self) -> Tensor:
         """Return the drawn token ids (n,)."""
@@ -249,10 +254,11 @@ def start_draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | Non
 
 
 def _draw(decoder: QDecoder, logits: Tensor, u: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Draw a few rows: from the head, and from the whole row where that does not decide."""
+    """Draw a few rows: from the head, from a longer one where that does not decide, and from the whole row."""
     draw = start_draw(decoder, logits, u, state)
-    if bool(draw.outside_head.any()):
-        draw.redraw(draw.outside_head.nonzero().squeeze(1))
+    for head in (LONG_HEAD, None):
+        if bool(draw.outside_head.any()):
+            draw.redraw(draw.outside_head.nonzero().squeeze(1), head)
     return draw.find_tokens(), draw.log_q, draw.find_next_state()
 
 

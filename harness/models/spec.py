@@ -122,6 +122,11 @@ class BackendSpec(core.Spec):
         """Return which servers run the model; None where this process loads it."""
         return None
 
+    def explain_change(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+        """Return what the facts of earlier texts and of new ones say of another model; None if it is the same."""
+        del before, now
+        return None
+
     def without_label(self) -> "BackendSpec":
         """Return the spec without its name in tables: in a plan, one model under two names is one."""
         return self

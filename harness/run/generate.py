@@ -102,7 +102,11 @@ class TextMaker:
             lm = self.session.model(self.model, self.runtime)
             blocks.begin(self._describe_part(lm))
             self._generate(lm, _make_prompts(missing, inputs), blocks)
-            parts = [*parts, self._describe_part(lm)]
+            made = self._describe_part(lm)
+            changes = dict.fromkeys(filter(None, (self.model.explain_change(part, made) for part in parts)))
+            parts = [*parts, made | ({"notes": [*changes, *made.get("notes", ())]} if changes else {})]
+            for change in changes:
+                log.error("%s", change)
         blocks.join(path)
         facts = {**storage.merge_parts(parts), **blocks.count, "samples": self.texts.replies, "reused_tokens": reused}
         if prompting is None or not prompting.lists:

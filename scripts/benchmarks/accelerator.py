@@ -8,12 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from openended.harness.decoders import Decoder
 from openended.harness.decoders.sampling import Greedy
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.kv_cache.choose import depends_on_batch
-from openended.harness.models.transformers import LanguageModel
+from openended.harness.models.onednn import pack_layers
+from openended.harness.models.spec import ModelSpec
+from openended.harness.models.transformers import LanguageModel, TextTokenizer
 from scripts.bench import SIMULATED, Benchmark, choose_size
 from scripts.benchmarks.generation import (
     DEVICE,
@@ -21,18 +24,47 @@ from scripts.benchmarks.generation import (
     Counts,
     Model,
     Size,
-    build_gpt2,
-    build_llama,
-    load_random_model,
     make_generation_work,
     make_request,
     run_harness,
 )
 
+
+class NumberTokenizer:
+    """A tokenizer that decodes token ids to their numbers."""
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        return " ".join(map(str, ids))
+
+
+def build_gpt2(**shape: int) -> Model:
+    """Return a GPT-2, of 124 million parameters by default."""
+    tiny = {"n_embd": 32, "n_layer": 2, "n_head": 2} if SIMULATED else {}
+    return GPT2LMHeadModel(GPT2Config(**shape | tiny))
+
+
+def build_llama(**shape: int) -> Model:
+    """Return a Llama."""
+    tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2} if SIMULATED else {}
+    return LlamaForCausalLM(LlamaConfig(**shape | tiny))
+
+
+def load_random_model(build: Callable[[], Model]) -> LanguageModel:
+    """Build a random model."""
+    torch.manual_seed(0)
+    model = build().eval().requires_grad_(requires_grad=False)
+    pack_layers(model)
+    return LanguageModel(
+        model=model, tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True), device=torch.device("cpu"),
+        dtype=torch.float32, eos_ids=(0,), vocab_size=model.config.vocab_size,
+        context_length=model.config.max_position_embeddings, spec=ModelSpec(path="random"),
+    )  # fmt: skip
+
+
 SIMULATION = ExitStack()  # open until the process ends
 LLAMA_1B = {
     "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
-    "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 1024,
 }  # fmt: skip
 LARGE = {
     "GPT-2-large": partial(build_gpt2, n_embd=1280, n_layer=36, n_head=20),
@@ -40,12 +72,12 @@ LARGE = {
 }
 
 
-def _load_on_device(build: Callable[[], tuple[Model, torch.Tensor]], dtype: str) -> LanguageModel:
+def _load_on_device(build: Callable[[], Model], dtype: str) -> LanguageModel:
     if SIMULATED:
         from tests.simulated_device import simulate_device
 
         SIMULATION.enter_context(simulate_device())
-    lm, target = load_random_model(build, ends=False), torch.device(DEVICE)
+    lm, target = load_random_model(build), torch.device(DEVICE)
     model = lm.model.to(getattr(torch, dtype)).to(target)
     return replace(lm, model=model, device=target, dtype=getattr(torch, dtype), spec=replace(lm.spec, dtype=dtype))
 

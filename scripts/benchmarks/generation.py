@@ -2,9 +2,6 @@
 
 import asyncio
 import hashlib
-import importlib.util
-import json
-import tempfile
 import threading
 import time
 import warnings
@@ -12,15 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from openended.harness.backends.transformers import load_backend
 from openended.harness.core import Ragged, Runtime
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
 from openended.harness.decoders.q import LogitChunk, QTable, TextPosition
@@ -29,20 +22,18 @@ from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import generate_texts
 from openended.harness.generation.teacher_forcing import CHUNK_CPU, score_chunk
 from openended.harness.models.embedder import EmbedderSpec
-from openended.harness.models.forward import ForwardRow, Pool, run_forward
-from openended.harness.models.onednn import OnednnConv1D, OnednnLinear, pack_layers
+from openended.harness.models.onednn import OnednnConv1D, OnednnLinear
 from openended.harness.models.requests import EmbeddingRequest
 from openended.harness.models.spec import ModelSpec
-from openended.harness.models.transformers import LanguageModel, TextTokenizer, load_model
+from openended.harness.models.transformers import LanguageModel, load_model
 from openended.metrics.eps_ppl import eps_ppl
 from openended.metrics.jensen_shannon import jensen_shannon
 from openended.metrics.sparsemax_score import sparsemax_score
-from scripts.bench import SIMULATED, Benchmark, choose_size, format_equality, format_relative_gap
+from scripts.bench import ROOT, SIMULATED, Benchmark, choose_size, format_equality, format_relative_gap
 
 Counts = dict[str, float]
 Backend = Any
 Model = Any
-MEAN = 24  # tokens of a text that ends at random
 VOCAB, LENGTH = 50257, choose_size(1024, 40)  # of the teacher-forced text
 NUCLEUS = Nucleus(p=0.95)
 DEVICE = "sim:0" if SIMULATED else "cuda:0" if torch.cuda.is_available() else "cpu"
@@ -58,11 +49,12 @@ class Size:
     new: int
     slots: int
     samples: int = 1
-    ends: bool = False  # whether texts end at random, by a token that has a probability near 1 / MEAN after any text
     least: int = 0
+    real: bool = False  # prompts are cut from the documentation; else their tokens are random
 
 
-def _compare_token_counts(harness: Counts, peer: Counts) -> str:
+def compare_token_counts(harness: Counts, peer: Counts) -> str:
+    """Format how many tokens both sides made."""
     return f"{harness['tokens']:.0f} / {peer['tokens']:.0f} tokens"
 
 
@@ -71,9 +63,20 @@ def _sample_rows(count: int, shortest: int, longest: int, *, seed: int = 0) -> l
     return [rng.integers(1, 4096, rng.integers(shortest, longest + 1)).tolist() for _ in range(count)]
 
 
-def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
-    """Return a request for texts of a size, after made-up prompts."""
+def cut_rows(size: Size, lm: Backend) -> list[list[int]]:
+    """Return the token ids of the prompts."""
     rows = _sample_rows(size.prompts, size.shortest, size.longest)
+    if not size.real:
+        return rows
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
+    ids = lm.encode(text[: 40 * sum(map(len, rows))])
+    starts = np.random.default_rng(1).integers(0, len(ids) - size.longest, len(rows))
+    return [ids[start : start + len(row)] for start, row in zip(starts, rows, strict=True)]
+
+
+def make_request(size: Size, decoder: Decoder, lm: Backend = None) -> GenerationRequest:
+    """Return a request for texts of a size."""
+    rows = cut_rows(size, lm)
     prompts = [Prompt(f"b/{i:04d}", s, tuple(row)) for i, row in enumerate(rows) for s in range(size.samples)]
     return GenerationRequest(
         prompts=prompts, decoder=decoder, seed=0, max_new_tokens=size.new, min_new_tokens=size.least,
@@ -84,7 +87,7 @@ def make_request(size: Size, decoder: Decoder) -> GenerationRequest:
 def run_harness(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts:
     """Generate with the harness; count the tokens."""
     lengths: list[int] = []
-    generate_texts(lm, make_request(size, decoder), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    generate_texts(lm, make_request(size, decoder, lm), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
@@ -106,7 +109,7 @@ def _run_transformers(size: Size, decoder: Decoder, lm: LanguageModel) -> Counts
     options |= {"num_beams": decoder.num_beams} if isinstance(decoder, Beam) else {}
     options |= {"min_new_tokens": size.least} if size.least else {}
     torch.manual_seed(0)
-    rows, end, total = _sample_rows(size.prompts, size.shortest, size.longest), lm.eos_ids[0], 0
+    rows, end, total = cut_rows(size, lm), lm.eos_ids[0], 0
     each = max(size.slots // size.samples, 1)
     for start in range(0, len(rows), each):
         part = rows[start : start + each]
@@ -140,7 +143,7 @@ def make_generation_work(
 
     return Benchmark(
         name=name, prepare=prepare, harness=partial(run_harness, size, decoder), against="transformers generate",
-        peer=partial(_run_transformers, size, decoder), agree=_compare_token_counts, target=target,
+        peer=partial(_run_transformers, size, decoder), agree=compare_token_counts, target=target,
     )  # fmt: skip
 
 
@@ -244,173 +247,20 @@ DECODING = [
 ]
 
 
-# batches: random models of 120 million parameters
+# servers and workers: other backends
 
 
-class NumberTokenizer:
-    """A tokenizer that decodes token ids to their numbers."""
-
-    def decode(self, ids: list[int], **_: object) -> str:
-        return " ".join(map(str, ids))
-
-
-def build_gpt2(**shape: int) -> tuple[Model, torch.Tensor]:
-    """Return a GPT-2, of 124 million by default, and the direction of its end token."""
-    tiny = {"n_embd": 32, "n_layer": 2, "n_head": 2} if SIMULATED else {}
-    model = GPT2LMHeadModel(GPT2Config(**shape | tiny))
-    model.transformer.ln_f.bias.data.normal_(std=0.1)
-    return model, model.transformer.ln_f.bias.data
-
-
-def build_llama(**shape: int) -> tuple[Model, torch.Tensor]:
-    """Return a Llama, of 120 million by default, and the direction of its end token, one that normalization keeps."""
-    default = {
-        "vocab_size": 32000, "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 10,
-        "num_attention_heads": 12, "num_key_value_heads": 12, "max_position_embeddings": 1024,
-    }  # fmt: skip
-    tiny = {"hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2} if SIMULATED else {}
-    config = LlamaConfig(**default | shape | tiny)
-    model = LlamaForCausalLM(config)
-    model.model.embed_tokens.weight.data[:, 0] = 1.0
-    model.lm_head.weight.data[:, 0] = 0.0
-    return model, torch.eye(config.hidden_size)[0]
-
-
-def load_random_model(build: Callable[[], tuple[Model, torch.Tensor]], *, ends: bool) -> LanguageModel:
-    """Build a random model; with `ends`, token 0 has a probability near 1 / MEAN after any text."""
-    torch.manual_seed(0)
-    model, direction = build()
-    model = model.eval().requires_grad_(requires_grad=False)
-    head = model.get_output_embeddings().weight.data
-    weight = 0.0
-    if ends and not SIMULATED:
-        hidden = model.base_model(torch.randint(1, 10000, (8, 16))).last_hidden_state[:, -1]
-        others, along = torch.logsumexp((hidden @ head.t())[:, 1:], -1), hidden @ direction
-        weight = brentq(lambda w: float(torch.sigmoid(along * w - others).mean()) - 1 / MEAN, -1e3, 1e3)
-    head[0] = direction * weight
-    pack_layers(model)
-    return LanguageModel(
-        model=model, tokenizer=TextTokenizer(NumberTokenizer(), 0, byte_level=True), device=torch.device("cpu"),
-        dtype=torch.float32, eos_ids=(0,), vocab_size=model.config.vocab_size,
-        context_length=model.config.max_position_embeddings, spec=ModelSpec(path="random"),
-    )  # fmt: skip
-
-
-MODELS = {"GPT-2 124 M": build_gpt2, "Llama 120 M": build_llama}
-GPT2, LLAMA = MODELS
-ONE_LENGTH = Size(prompts=choose_size(32, 4), shortest=35, longest=35, new=choose_size(32, 4), slots=32)
-MIXED = Size(prompts=choose_size(256, 8), shortest=1, longest=50, new=choose_size(128, 8), slots=64, ends=True)
-MIXED_WHOLE = Size(prompts=choose_size(128, 8), shortest=1, longest=50, new=choose_size(48, 8), slots=64)
-SAMPLES = Size(prompts=choose_size(64, 2), shortest=35, longest=35, new=choose_size(32, 4), slots=256, samples=4)
-EMBEDDED = choose_size(128, 8)
-
-
-def _make_batch_work(model: str, decoder: Decoder, size: Size, target: str) -> Benchmark:
-    lengths = f"{size.shortest} to {size.longest}" if size.shortest < size.longest else f"{size.longest}"
-    ends = f", ends at random, mean {MEAN}, limit {size.new}" if size.ends else f" × {size.new} tokens"
-    samples = f" × {size.samples} samples" if size.samples > 1 else ""
-    prompts = f"{size.prompts} prompts of {lengths} tokens"
-    name = f"{model}: {decoder.title}, {prompts}{samples}{ends}, {size.slots} at once"
-    load = partial(load_random_model, MODELS[model], ends=size.ends)
-    return make_generation_work(name, load, decoder, size, target)
-
-
-def _embed_with_harness(lm: LanguageModel) -> Counts:
-    """Compute the last state of the last token, in batches of similar lengths."""
-    rows = _sample_rows(EMBEDDED, 10, 256, seed=1)
-    pool = Pool(-1, "last", 1024)
-    jobs = [ForwardRow(i, np.array(row), len(row)) for i, row in enumerate(rows)]
-    run_forward(lm, jobs, rows=len(rows), pool=pool, nll=None, batch_size=16)
-    return {"mean": float(np.abs(pool.vectors[0]).mean())}
-
-
-def _embed_padded(lm: LanguageModel) -> Counts:
-    """Compute the same in the given order with padding, as public scripts do."""
-    rows, vectors = _sample_rows(EMBEDDED, 10, 256, seed=1), []
-    with torch.inference_mode(), use_plain_layers(lm.model):
-        for start in range(0, len(rows), 16):
-            part = rows[start : start + 16]
-            width = max(map(len, part))
-            mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part])
-            ids = torch.tensor([row + [0] * (width - len(row)) for row in part])
-            states = lm.model.base_model(ids, attention_mask=mask).last_hidden_state
-            vectors.append(states[torch.arange(len(part)), mask.sum(1) - 1])
-    return {"mean": float(torch.cat(vectors).abs().mean())}
-
-
-BATCHES = [
-    _make_batch_work(GPT2, Greedy(), ONE_LENGTH, "1.1×"),
-    _make_batch_work(GPT2, Nucleus(), ONE_LENGTH, "1.6×"),
-    _make_batch_work(GPT2, Nucleus(), MIXED, "2.5×"),
-    _make_batch_work(GPT2, Nucleus(), MIXED_WHOLE, "1×"),
-    _make_batch_work(LLAMA, Greedy(), ONE_LENGTH, "1.1×"),
-    _make_batch_work(LLAMA, Nucleus(), ONE_LENGTH, "1.1×"),
-    _make_batch_work(LLAMA, Nucleus(), MIXED, "2×"),
-    _make_batch_work(GPT2, Nucleus(), SAMPLES, "1.5×"),
-    Benchmark(
-        name=f"{GPT2}: embedding, 128 texts of 10 to 256 tokens",
-        prepare=partial(load_random_model, build_gpt2, ends=False), harness=_embed_with_harness,
-        against="transformers, padded batches in the order given", peer=_embed_padded, agree=format_relative_gap,
-    ),
-]  # fmt: skip
-
-
-# engines, servers and workers: other backends
-
-
-def _run_backend(size: Size, backend: Backend) -> Counts:
+def run_backend(size: Size, backend: Backend) -> Counts:
     """Generate with any backend; count the tokens."""
     lengths: list[int] = []
-    backend.generate(make_request(size, NUCLEUS), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
+    backend.generate(make_request(size, NUCLEUS, backend), lambda rows: lengths.extend(len(g.token_ids) for g in rows))
     return {"tokens": float(sum(lengths))}
 
 
-ENGINE_SIZE = Size(prompts=128, shortest=1, longest=50, new=48, slots=64, least=48)
 SERVER_SIZE = Size(prompts=choose_size(512, 16), shortest=35, longest=35, new=choose_size(128, 8), slots=64)
 SECONDS = 0.01  # of the sleeping server for a token
 WORKER_SIZE = Size(prompts=choose_size(384, 8), shortest=20, longest=20, new=64, slots=64, least=64)
 WORKER_MODEL = ModelSpec(path="bundled:docs-m")
-
-
-def _write_vllm_model() -> str:
-    """Write a folder of GPT-2's shape, unless it is there; its tokens are the bytes and made-up words."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    folder = Path(tempfile.gettempdir()) / "openended-bench-gpt2"
-    if not (folder / "complete.json").is_file():
-        config = GPT2Config(bos_token_id=0, eos_token_id=0)
-        letters = ["<|endoftext|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-        words = letters + [f"w{i}" for i in range(config.vocab_size - len(letters))]
-        tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>").save_pretrained(folder)  # noqa: S106
-        torch.manual_seed(0)
-        GPT2LMHeadModel(config).save_pretrained(folder)
-        (folder / "complete.json").write_text(json.dumps({"vocab_size": config.vocab_size}))
-    return str(folder)
-
-
-def _start_vllm() -> Backend:
-    from openended.harness.backends.vllm.backend import VllmBackend
-    from openended.harness.backends.vllm.spec import VllmSpec
-
-    spec = VllmSpec(path=_write_vllm_model(), max_num_seqs=ENGINE_SIZE.slots)
-    backend = VllmBackend(spec, torch.device(DEVICE).type)
-    _run_vllm_sampler(backend, rows=4)
-    return backend
-
-
-def _run_vllm_sampler(backend: Backend, rows: int = ENGINE_SIZE.prompts) -> Counts:
-    from vllm import SamplingParams
-
-    engine, tokens = backend.engine.inner, 0
-    params = SamplingParams(temperature=1.0, top_p=0.95, max_tokens=ENGINE_SIZE.new, ignore_eos=True, detokenize=False)
-    for i, prompt in enumerate(make_request(ENGINE_SIZE, NUCLEUS).prompts[:rows]):
-        engine.add_request(f"sampler {i}", {"prompt_token_ids": list(prompt.token_ids)}, params)
-    while engine.has_unfinished_requests():
-        tokens += sum(len(output.outputs[0].token_ids) for output in engine.step() if output.finished)
-    return {"tokens": float(tokens)}
 
 
 def _start_server() -> Backend:
@@ -480,27 +330,11 @@ def _digest_worker_vectors(backend: Backend) -> str:
     return hashlib.sha256(backend.embed(request).vectors.tobytes()).hexdigest()[:12]
 
 
-ENGINE_NAME = (
-    f"nucleus p=0.95, {ENGINE_SIZE.prompts} prompts of 1 to 50 tokens × {ENGINE_SIZE.new} tokens, GPT-2 124 M, "
-    f"{ENGINE_SIZE.slots} at once"
-)
-ENGINES = [
-    Benchmark(
-        name=f"{ENGINE_NAME}, by {name}", prepare=start, harness=partial(_run_backend, ENGINE_SIZE),
-        against="vLLM's own sampler", prepare_peer=_start_vllm, peer=_run_vllm_sampler, target=target,
-        agree=_compare_token_counts,
-    )
-    for name, start, target in (
-        ("vLLM in the process", _start_vllm, "0.87×"),
-        ("the reference backend", lambda: load_backend(ModelSpec(path=_write_vllm_model())), "–"),
-    )
-    if importlib.util.find_spec("vllm") is not None
-]  # fmt: skip
 SERVERS = [
     Benchmark(
         name=f"{SERVER_SIZE.prompts} texts of {SERVER_SIZE.new} tokens, {SERVER_SIZE.slots} at once, through a server",
-        prepare=_start_server, harness=partial(_run_backend, SERVER_SIZE), against="the server's own time",
-        peer=_sleep_like_server, target="0.91×", agree=_compare_token_counts,
+        prepare=_start_server, harness=partial(run_backend, SERVER_SIZE), against="the server's own time",
+        peer=_sleep_like_server, target="0.91×", agree=compare_token_counts,
     )
 ]  # fmt: skip
 WORKERS = [
@@ -514,6 +348,4 @@ WORKERS = [
         ("embed 1,536 texts × 128 tokens, docs-m", _digest_worker_vectors),
     )
 ]  # fmt: skip
-AREAS = {
-    "batches": BATCHES, "decoding": DECODING, "engines": ENGINES, "servers": SERVERS, "workers": WORKERS,
-}  # fmt: skip
+AREAS = {"decoding": DECODING, "servers": SERVERS, "workers": WORKERS}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from openended.harness.core.spec import parse_signature
-from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served
+from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, OtherModel, served
 from tests.helpers import openended, write_jsonl
 
 WORDS = (
@@ -87,6 +87,17 @@ def test_a_server_that_dies_costs_what_was_under_way(folder):
     assert "resuming after" in done.stderr
     (record,) = records(folder)
     assert {parse_signature(r["signature"])["model"] for r in record["results"]} == {"not probed"}
+
+
+@pytest.mark.slow
+def test_texts_of_a_replaced_server_are_not_mixed_in_silence(folder):
+    for fake, count in ((Fake(), 2), (Fake(), 4), (OtherModel(), 6)):
+        with served(fake) as (url,):
+            words = (*WORDS, f"model.base_url={url}", "decoder=greedy", f"num_examples={count}", f"name=n{count}")
+            done = openended(*words, cwd=folder, code=0)
+        (record,) = (r for r in records(folder) if r["spec"]["num_examples"] == count)
+        said = "DO NOT REPORT: the server's log-probabilities for known prompts are not those of earlier texts"
+        assert any(said in note for note in record["notes"]) == (said in done.stderr) == (count == 6)
 
 
 def listens(port: int) -> bool:

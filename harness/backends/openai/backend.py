@@ -19,7 +19,7 @@ from openended.harness.backends.openai.client import (
     run_concurrently,
 )
 from openended.harness.backends.openai.dialects import CompletionRequest, Sampling, ServedModel, make_sampling
-from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model
+from openended.harness.backends.openai.probe import Probe, ProbeReport, are_same_model, describe_answers
 from openended.harness.backends.openai.session import ServerInfo, ServerSession, fetch_info
 from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import Advance, DataError, DeviceMap, Generation, SpecError
@@ -153,7 +153,8 @@ class EndpointTrust:
             "answers_as": self.answers_as, "endpoints": [s.roots[endpoint] for endpoint in sorted(self.infos)],
             "change": self.change, "texts_encoded_again": encoded,
         }  # fmt: skip
-        return {"served": server_facts, "notes": notes}
+        answers = {"known_answers": describe_answers(report.listings)} if report and report.listings else {}
+        return {"served": server_facts, "notes": notes, **answers}
 
 
 class ServerBackend(models.Backend):

@@ -370,6 +370,22 @@ def are_same_model(first: Mapping[str, Listing], second: Mapping[str, Listing]) 
     return float(np.median(differences)) <= RAW if differences else None
 
 
+def describe_answers(listings: Mapping[str, Listing]) -> dict[str, list[list[str | float]]]:
+    """Return the best tokens after each prompt with their log-probabilities, for the record."""
+    return {
+        text: [[str(t), round(float(p), 4)] for t, p in zip(each.tokens[:TOP], each.log_probs[:TOP], strict=True)]
+        for text, each in listings.items()
+    }
+
+
+def parse_answers(answers: Mapping[str, Sequence[Sequence[str | float]]]) -> dict[str, Listing]:
+    """Return the listings of a record."""
+    return {
+        text: Listing(tuple(str(token) for token, _ in rows), np.array([p for _, p in rows], dtype=np.float64))
+        for text, rows in answers.items()
+    }
+
+
 def median_difference(first: Listing, other: Listing) -> float:
     """Return the median difference of the log-probabilities that two listings share, in nats."""
     second = dict(zip(other.tokens, other.log_probs, strict=True))

@@ -160,6 +160,18 @@ class ServerSpec(BackendSpec):
         info = self.fetch_info()
         return ModelService(self.dialect, self.roots, info.title if info is not None else None, self.api_key_env)
 
+    def explain_change(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+        from openended.harness.backends.openai import probe
+
+        first, second = (probe.parse_answers(part.get("known_answers", {})) for part in (before, now))
+        if probe.are_same_model(first, second) is not False:
+            return None
+        return (
+            f"{self.title}: {core.DO_NOT_REPORT}: the server's log-probabilities for known prompts are not those of "
+            f"earlier texts, so two models answered as {self.path!r}; make all texts again with another outputs_dir, "
+            "or with a revision for each model"
+        )
+
     def context_length(self) -> int | None:
         info = self.fetch_info()
         return info.context if info is not None else None

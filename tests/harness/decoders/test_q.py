@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from openended.harness.core import load_members
-from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, read_q, sampling
+from openended.harness.decoders import LogitChunk, QDecoder, QTable, TextPosition, q as q_module, read_q, sampling
 from openended.harness.decoders.descending_logits import sort_logits, take_largest
 from openended.harness.decoders.q import (
     apply_penalties,
@@ -264,6 +264,7 @@ def test_the_head_draws_what_whole_rows_draw(monkeypatch):
     for decoder in (*SAMPLED, *longer, *WIDE):
         first = decoder.first_state()
         state = torch.tensor([first] * 16, dtype=torch.float64) if first else None
+        monkeypatch.setattr(q_module, "LONG_HEAD", 1500)
         token, log_q, _ = draw_tokens(decoder, rows, u, state)
         monkeypatch.setattr(type(decoder), "head", property(lambda _: 3000))
         again, log_again, _ = draw_tokens(decoder, rows, u, state)
@@ -293,8 +294,8 @@ def test_equal_logits_are_drawn_by_rank_and_large_rows_ordered_by_head():
     assert found == set(range(8))
 
     rows = torch.randn(3, 9000, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(take_largest(rows, 50), rows.sort(-1, descending=True).values[:, :50])
-    assert torch.equal(take_largest(rows, 9000), rows.sort(-1, descending=True).values)
+    for count in (50, 4096, 9000):
+        assert torch.equal(take_largest(rows, count), rows.sort(-1, descending=True).values[:, :count])
 
 
 @pytest.mark.parametrize("decoder", [Nucleus, sampling.MinP, sampling.Typical], ids=lambda d: d.name)

@@ -226,6 +226,16 @@ class Fake:
         return out
 
 
+class OtherModel(Fake):
+    """Another model under the same name: it reads one more token than it shows."""
+
+    def known(self, ids: list[int], body: dict[str, Any], step: int) -> Any:
+        return super().known([77, *ids], body, step)
+
+    def prompt_logprobs(self, ids: list[int], most: int, body: dict[str, Any]) -> list[dict[str, Any] | None]:
+        return [None, *super().prompt_logprobs([77, *ids], most, body)[2:]]
+
+
 def all_logits(ids: list[int]) -> np.ndarray:
     import torch
 

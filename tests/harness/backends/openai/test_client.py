@@ -18,7 +18,7 @@ from openended.harness.backends.openai.spec import ServerSpec
 from openended.harness.core import REDACTED, DataError, Generation
 from openended.harness.decoders.base import Prompt
 from openended.harness.decoders.sampling import Greedy
-from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, served, within
+from tests.harness.backends.openai.fake import ID, KEY, Fake, Fault, OtherModel, served, within
 from tests.harness.backends.openai.hostile import ENDLESS, TOO_LARGE, listening, reply_bytes, send
 from tests.helpers import generation
 
@@ -129,16 +129,6 @@ def test_endpoints_of_two_versions_and_another_model_are_refused():
         write(*urls)
     with pytest.raises(DataError, match=r"expected server 'vllm 0.1', 'vllm 0.33.0' answers"):
         write(transport=within(Fake()), server="vllm 0.1")
-
-
-class OtherModel(Fake):
-    """Another model under the same name: it reads one more token than it shows."""
-
-    def known(self, ids: list[int], body: dict[str, Any], step: int) -> Any:
-        return super().known([77, *ids], body, step)
-
-    def prompt_logprobs(self, ids: list[int], most: int, body: dict[str, Any]) -> list[dict[str, Any] | None]:
-        return [None, *super().prompt_logprobs([77, *ids], most, body)[2:]]
 
 
 @pytest.mark.slow
