@@ -8,14 +8,14 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from openended.harness import core, results as measured, storage
 from openended.harness.core import DataError, SpecError, suggest
-from openended.harness.rating.protocol import AnswerChoice, StudyProtocol, make_protocol
+from openended.harness.rating.protocol import AnswerChoice, StudyProtocol
 from openended.harness.run import identify_texts
 from openended.harness.storage import MODEL_STAGES
 from openended.metrics.judgments import read_rows
@@ -416,7 +416,7 @@ def _free_a_slot(sheets: Sequence[_Sheet], task: RatingTask, most: int) -> list[
 
 
 KEY = "key.json"
-_SCHEMA = 2
+_SCHEMA = 3
 _PRIVATE = 0o600
 
 
@@ -425,7 +425,7 @@ class StudyKey:
     """The confidential part of a study: the origin of each item."""
 
     study: str  # its id, which is on every sheet
-    secret: bytes
+    secret: str  # hexadecimal
     created: str
     protocol: StudyProtocol
     material: StudyTexts
@@ -448,43 +448,14 @@ class StudyKey:
     def control(self, task: RatingTask) -> Control:
         return self.controls[int(task.example.removeprefix(CONTROL))]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": _SCHEMA, "study": self.study, "secret": self.secret.hex(), "created": self.created,
-            "protocol": self.protocol.to_json(),
-            "material": asdict(self.material),
-            "tasks": [[t.id, t.example, *t.sides] for t in self.tasks],
-            "sheets": {name: list(ids) for name, ids in self.sheets.items()},
-            "controls": [asdict(control) for control in self.controls],
-        }  # fmt: skip
-
     def save(self, folder: Path) -> Path:
         path = folder / KEY
         if path.exists():
             raise DataError(f"{folder} holds a study whose key would be lost; choose another folder with -o")
         with core.open_for_replacement(path) as handle:
             make_private(handle)
-            json.dump(self.to_json(), handle, ensure_ascii=False, allow_nan=False)
+            json.dump(core.to_json({"schema": _SCHEMA, "key": self}), handle, ensure_ascii=False, allow_nan=False)
         return path
-
-    @classmethod
-    def from_json(cls, node: Mapping[str, Any], where: str) -> Self:
-        if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
-            raise DataError(f"{where}: not the key of a study; `openended rate make` writes key.json")
-        try:
-            material = StudyTexts(**node["material"])
-            return cls(
-                study=node["study"], secret=bytes.fromhex(node["secret"]), created=node["created"],
-                protocol=make_protocol(node["protocol"], where),
-                material=replace(
-                    material, players=tuple(material.players), remarks=tuple(material.remarks)
-                ),
-                tasks=tuple(RatingTask(t[0], t[1], tuple(t[2:])) for t in node["tasks"]),
-                sheets={name: tuple(ids) for name, ids in node["sheets"].items()},
-                controls=tuple(Control(**{**c, "texts": tuple(c["texts"])}) for c in node["controls"]),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
-            raise DataError(f"{where}: damaged key ({type(err).__name__}: {err})") from err
 
 
 def make_private(handle: IO[Any]) -> None:
@@ -497,4 +468,7 @@ def read_key(path: Path) -> StudyKey:
     file = path / KEY if path.is_dir() else path
     if path.is_dir() and not file.exists():
         raise DataError(f"{path}: is no study, it has no {KEY}; openended rate make writes one")
-    return StudyKey.from_json(core.read_json(file), str(file))
+    node = core.read_json(file)
+    if not isinstance(node, Mapping) or node.get("schema") != _SCHEMA:
+        raise DataError(f"{file}: not the key of a study; `openended rate make` writes key.json")
+    return core.decode(StudyKey, node.get("key"), str(file))

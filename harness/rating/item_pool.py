@@ -66,36 +66,30 @@ class ItemPool:
 
     def __init__(self, path: Path, key: StudyKey, clock: Callable[[], float] = time.time) -> None:
         self.path, self.key, self.clock = path, key, clock
-        if not path.exists():
-            self._create()
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         try:
             with self._open_transaction() as base:
+                if base.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+                    self._fill(base)
                 row = base.execute("SELECT value FROM facts WHERE name = 'study'").fetchone()
         except sqlite3.Error as err:
             raise DataError(f"{path}: not a database of answers ({err}); move it away, or restore a copy") from err
         if row is None or row[0] != key.study:
             raise DataError(f"{path}: holds the answers of another study; move it away, or serve its own folder")
 
-    def _create(self) -> None:
-        """Create the database under a temporary name and rename it, so that a kill leaves no partial file."""
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            with closing(sqlite3.connect(temporary)) as base:
-                base.executescript(_SCHEMA)
-                base.execute("INSERT INTO facts VALUES ('study', ?)", (self.key.study,))
-                rows = [(t.id, t.example, int(t.is_control), i) for i, t in enumerate(self.key.tasks)]
-                base.executemany("INSERT INTO tasks (id, example, control, place) VALUES (?, ?, ?, ?)", rows)
-                base.commit()
-                base.execute("PRAGMA journal_mode = WAL")
-            temporary.rename(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    def _fill(self, base: sqlite3.Connection) -> None:
+        for statement in _SCHEMA.split(";"):
+            base.execute(statement)
+        base.execute("INSERT INTO facts VALUES ('study', ?)", (self.key.study,))
+        rows = [(t.id, t.example, int(t.is_control), i) for i, t in enumerate(self.key.tasks)]
+        base.executemany("INSERT INTO tasks (id, example, control, place) VALUES (?, ?, ?, ?)", rows)
 
     @contextmanager
     def _open_transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction, which is committed to the disk if the block succeeds."""
         with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as base:
+            base.execute("PRAGMA journal_mode = WAL")
             base.execute("PRAGMA synchronous = FULL")
             base.execute("BEGIN IMMEDIATE")
             try:

@@ -49,7 +49,7 @@ def build_questions(key: StudyKey, *, limit: int | None = None) -> list[JudgeQue
 
     def ask(example: str, sides: tuple[str, ...], prompt: str, texts: Sequence[str]) -> None:
         # Texts cannot know this mark, so none can pose as a part of the question.
-        mark = derive_opaque_id(key.secret, "judge mark", example, *sides)[:8]
+        mark = derive_opaque_id(bytes.fromhex(key.secret), "judge mark", example, *sides)[:8]
         words = _format_question(key.protocol, prompt, texts, mark)
         votes = sum(bool(_find_votes(key.protocol, text)) for text in texts)
         questions.append(JudgeQuestion(f"{key.study}/{example} {'/'.join(sides)}", example, sides, words, votes))

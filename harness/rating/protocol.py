@@ -158,10 +158,6 @@ class StudyProtocol(core.Spec):
         by_hour = None if self.hourly_pay is None else self.hourly_pay * self.seconds_an_item / 3600
         return by_hour if self.item_pay is None else self.item_pay
 
-    def to_json(self) -> dict[str, core.Json]:
-        options: Any = core.canonicalize(self)
-        return {k: v for k, v in options.items() if k not in ("group", "name", "version")}
-
 
 def _build_options(cls: type[Any], node: object, where: str) -> Any:  # noqa: ANN401
     if not isinstance(node, Mapping):

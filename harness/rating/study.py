@@ -259,7 +259,7 @@ def make_study(
         protocol = replace(protocol, items_a_sheet=max(map(len, sheets)))
     wide, tasks = len(str(len(sheets))), tuple(itertools.chain.from_iterable(sheets))
     key = StudyKey(
-        study=secrets.token_hex(6), secret=secret, created=datetime.now(UTC).isoformat(timespec="seconds"),
+        study=secrets.token_hex(6), secret=secret.hex(), created=datetime.now(UTC).isoformat(timespec="seconds"),
         protocol=protocol, material=material, tasks=tasks, controls=tuple(controls),
         sheets={f"rater-{i:0{wide}d}": tuple(t.id for t in s) for i, s in enumerate(sheets, 1)},
     )  # fmt: skip

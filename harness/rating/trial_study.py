@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from openended.harness.core import HUMAN, digest, temporary_files
+from openended.harness.core import HUMAN, digest, temporary_files, to_json
 from openended.harness.rating import answers
 from openended.harness.rating.design import count_prompts, select_usable_texts
 from openended.harness.rating.protocol import load_protocol
@@ -36,7 +36,7 @@ def run_simulated_study(protocol_names: str, human: Path, systems: Mapping[str, 
     ]
     rows = {HUMAN: RowFile(human), **{name: RowFile(path) for name, path in sorted(systems.items())}}
     contents = {name: [list(source.ids), source.texts] for name, source in rows.items()}
-    study_folder = folder / digest([contents, [p.to_json() for p in protocols]])[:12]
+    study_folder = folder / digest([contents, to_json(protocols)])[:12]
     if (study_folder / JUDGMENTS).is_file():
         return study_folder / JUDGMENTS
     prompts = dict(zip(rows[HUMAN].ids, rows[HUMAN].prompts, strict=True))

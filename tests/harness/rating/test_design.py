@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from openended.harness.core.errors import DataError, SpecError
+from openended.harness.core import DataError, SpecError, to_json
 from openended.harness.rating.design import derive_opaque_id, design_study, read_controls, read_key
 from openended.harness.rating.protocol import list_protocol_names, load_protocol, make_protocol
 from openended.harness.rating.study import build_form_policy, make_study, write_study
@@ -64,7 +64,7 @@ def test_sizes_that_do_not_fit_say_what_to_type():
 def test_no_sheet_names_a_system_and_the_key_is_the_makers(tmp_path):
     """Blindness by grep: neither systems, nor ids of examples, nor anything of the key but the study's own id."""
     key = study(tmp_path, items=12, raters=2)
-    told = [p for p in PLAYERS if p != "human"] + ["docs/0000", 'human"', key.secret.hex(), "system_a", "key.json"]
+    told = [p for p in PLAYERS if p != "human"] + ["docs/0000", 'human"', key.secret, "system_a", "key.json"]
     sheets = sorted((tmp_path / "sheets").iterdir())
     assert len(sheets) == len(key.sheets)
     for path in sheets:
@@ -152,4 +152,4 @@ def test_an_own_yaml_needs_no_code(tmp_path):
     path.write_text(OWN)
     made = load_protocol(str(path), {"items": 5})
     assert (made.label, made.items, [a.rating for a in made.choices]) == ("fluency", 5, [1.0, 0.0])
-    assert make_protocol(made.to_json(), "again") == made
+    assert make_protocol(to_json(made), "again") == made
