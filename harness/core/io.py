@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -258,10 +258,13 @@ def _build_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_build_unique_dict)  # once: making one takes as long as a short line
 
 
-def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def read_csv(
+    path: Path, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Read a CSV file, packed or not; return its columns and (line number, row) pairs. Blank rows are skipped.
 
-    The separator is the most frequent of comma, semicolon and tab in the header.
+    The separator is the most frequent of comma, semicolon and tab in the header. Between tabs, quotation marks that
+    do not enclose cells are part of the text.
 
     Raises:
         DataError: Names file and line where a row has more or fewer cells than the header, a column appears twice, or
@@ -271,7 +274,8 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         line = 0
         try:
             header = handle.readline()
-            reader = csv.reader(chain([header], handle), delimiter=max(",;\t", key=header.count), strict=True)
+            delimiter = max(",;\t", key=header.count)
+            reader = csv.reader(chain([header], handle), delimiter=delimiter, quoting=quoting, strict=True)
             columns = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
             twice = sorted({name for name in columns if columns.count(name) > 1})
             if twice:
@@ -287,6 +291,8 @@ def read_csv(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
                 rows.append((line, dict(zip(columns, cells, strict=False))))
             return columns, rows
         except csv.Error as err:
+            if delimiter == "\t" and quoting == csv.QUOTE_MINIMAL:
+                return read_csv(path, csv.QUOTE_NONE)
             raise DataError(f"{path}:{line + 1}: not CSV ({err})") from err
         except UnicodeDecodeError as err:
             raise DataError(f"{path}:{line + 1}: not UTF-8 ({err.reason}); {suggest_encoding(err.object)}") from err
@@ -298,7 +304,7 @@ def read_jsonl(path: Path, *, unwrap: bool = False) -> Iterator[tuple[int, dict[
     """Yield (line number from 1, object) of a JSON-lines file, packed or not; blank lines are skipped.
 
     A BOM and CRLF line ends are accepted; with `unwrap`, so is a list of objects with the same keys: one object, with
-    lists if they are several.
+    lists if they are several; and a text.
 
     Raises:
         DataError: Names file and line where a line is not a JSON object, is not UTF-8 or is longer than `MAX_LINE`
@@ -349,6 +355,7 @@ def _parse_object(line: bytes, where: str, *, unwrap: bool) -> dict[str, Any]:
     if unwrap and isinstance(row, list) and row and all(isinstance(item, dict) for item in row):
         is_alike = all(item.keys() == row[0].keys() for item in row)
         row = row[0] if len(row) == 1 else {name: [item[name] for item in row] for name in row[0]} if is_alike else row
+    row = {"text": row} if unwrap and isinstance(row, str) else row
     if not isinstance(row, dict):
         advice = f"; {_ONE_PER_LINE}" if isinstance(row, list) else ""
         if isinstance(row, list) and row and isinstance(row[0], str):

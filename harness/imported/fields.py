@@ -32,9 +32,12 @@ _IDS = (
     "ind30k", "inst_index",
 )  # fmt: skip
 _REQUESTS = ("prompt", "instruction", "question", "query", "input")  # even if short
-PEOPLE = {"human", "person", "people", "real"}
-"""What a field may call the writer of a text."""
-_WRITERS = PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
+# What a field may call the writer of a text; fields that say yes or no, and whether yes is a person.
+_PEOPLE = frozenset(("human", "person", "people", "real"))
+_WRITERS = _PEOPLE | {"machine", "model", "ai", "llm", "generated", "fake", "bot"}
+_FLAGS = {**dict.fromkeys(("generated", "is_generated", "ai_generated", "is_ai", "is_machine", "is_bot"), False),
+          **dict.fromkeys(("is_human", "human_written", "is_user"), True)}  # fmt: skip
+_YES, _NO = frozenset(("1", "true")), frozenset(("0", "false"))
 _GPT2_OUTPUT = {"ended", "length", "text"}  # its ids number documents, not prompts
 _MODELS = ("model", "model_id", "model_name", "generator", "system", "decoder")
 # What the parts of a name say of a field. Texts are first looked for among outputs, or on the human side among
@@ -146,7 +149,8 @@ class FieldChoice:
     model: str | None = None  # a field with the names of several models
     role: str | None = None  # a field that says who wrote a text, a user or an assistant
     writer: str | None = None  # a field that says whether a person or a model wrote a text
-    is_by_people: bool = False  # the texts that are read, where a field says who wrote them
+    people: frozenset[str] = frozenset()  # what it calls people
+    is_by_people: bool = False  # the texts that are read
     is_unpaired: bool = False  # its texts answer no prompts
     has_turns: bool = False  # the field holds conversations
     is_partial: bool = False  # some of the first records lack the field, and so may others
@@ -376,19 +380,35 @@ def choose_fields(
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)
     roles = [find_message({"role": text, "content": ""}) for text in (values["role"].texts if "role" in values else ())]
     is_unpaired = first.keys() >= _GPT2_OUTPUT and "prompt" not in first
-    writers = next((v for v in values.values() if "." not in v.path and {*v.texts} <= _WRITERS), None)
-    has_people = {text in PEOPLE for text in writers.texts} if writers is not None else set()
+    writer, people, kinds = _find_writers(records)
     reading = FieldChoice(
         path, chosen is None, _find_prompt(values, rest), None if is_unpaired else _find_id(first, path), model=models,
         role="role" if {"user", "assistant"} <= {message["role"] for message in roles if message} else None,
-        writer=writers.path if writers is not None else None,
-        is_by_people=has_people == {True} or (len(has_people) == 2 and side == "human"),
+        writer=writer, people=people, is_by_people=kinds == {True} or (len(kinds) == 2 and side == "human"),
         is_unpaired=is_unpaired, has_turns=path == "messages" or (path in values and values[path].has_turns),
         is_partial=chosen is None and _SEVERAL <= len(records) > values.get(path, FieldValues(path)).records,
     )  # fmt: skip
     if chosen is None and reading.model is not None:
         _refuse_several_models(records, reading, position)
     return replace(reading, others=tuple(v.describe() for v in others[:2] if v.path not in reading.prompt))
+
+
+def _find_writers(records: Sequence[Cells]) -> tuple[str | None, frozenset[str], set[bool]]:
+    """Return the field that says who wrote a text, what it calls people, and whether people, models or both wrote."""
+    best: tuple[str | None, frozenset[str], set[bool]] = None, frozenset(), set()
+    for name in dict.fromkeys(name for cells in records for name in cells):
+        flag = _FLAGS.get(str(name).lower())
+        people = _PEOPLE if flag is None else _YES if flag else _NO
+        writers = [name_writer(cells[name]) for cells in records if name in cells]
+        if 2 * len(writers) >= len(records) and {*writers} <= (_WRITERS if flag is None else _YES | _NO):
+            kinds = {writer in people for writer in writers}
+            best = max(best, (name, people, kinds), key=lambda choice: len(choice[2]))
+    return best
+
+
+def name_writer(value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return what a field calls the writer of a text, in lower case; numbers without decimals."""
+    return str(value).lower().removesuffix(".0")
 
 
 def _refuse_several_models(records: Sequence[Cells], reading: FieldChoice, position: str) -> None:

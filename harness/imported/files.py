@@ -35,7 +35,9 @@ TEXT, LINE, BLOCK = "text", "line", "block"  # fields of plain text: what it see
 _NPZ_FIELD = "samples"
 _ROWS_AT_ONCE, _DECODED = 64, 1 << 30  # rows of Parquet that are decoded together, and bytes that they may take
 _MOST_EXPANDED, _LEAST_REFUSED = 500, 1 << 28  # a file that grows by more, to more bytes, is refused
-_SEPARATOR = re.compile(r"\s*(?:(={10,}|-{10,})(?:[ \w]+(={10,}|-{10,}))?|<\|endoftext\|>)\s*")
+_SEPARATOR = re.compile(
+    r"\s*(?:(={10,}|-{10,})(?:[ \w]+(={10,}|-{10,}))?|<\|endoftext\|>|([=\-*#])\3{2,}[ \w]*\d[ \w]*\3{3,})\s*"
+)
 _NUMBERS = re.compile(r"\s*\d+(\s+\d+)+\s*")  # token ids
 _BLANK_SHARE = 0.1  # of the lines of a text in blocks with blank lines between them
 _HYPOTHESES = re.compile(r"([STHDPW])-(\d+)\t(.*)")  # lines of fairseq-generate
@@ -410,6 +412,9 @@ def _read_json_document(file: Path) -> list[tuple[str, Cells]] | Mapping[str, An
 def _find_rows(content: Any, depth: int = 4) -> list[Cells] | None:  # noqa: ANN401 - JSON
     """Return the records of a JSON value: the list of objects or texts in it that holds most, or its columns."""
     if isinstance(content, list):
+        are_rows = all(isinstance(item, list) and all(isinstance(cell, str) for cell in item) for item in content)
+        if content and are_rows and len({len(item) for item in content}) == 1 < len(content[0]):
+            return [{str(number): cell for number, cell in enumerate(item, 1)} for item in content]
         items = list(chain.from_iterable(content)) if content and all(isinstance(i, list) for i in content) else content
         if all(isinstance(item, dict) for item in items):
             return list(items)

@@ -1,6 +1,7 @@
 """Read the texts of a file: the field that holds them, whose turns they are, and which of them answer one prompt."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ _NAMES_OF_ENDS: Mapping[Stop, str] = {
     "length": "length max_tokens max_length max_new_tokens limit",
 }
 _ENDS = {name: end for end, names in _NAMES_OF_ENDS.items() for name in names.split()}
+_MISSING = {"nan", "NaN", "None", "null"}
 _TURN_MARK = re.compile(r"\n\nAssistant:|### ?(?:Assistant|Response):|<\|im_start\|>|<\|assistant\|>|\[/INST\]")
 
 
@@ -54,7 +56,9 @@ class TextSurvey:
     first: str = ""  # its first text that is not empty
     empty: list[str] = field(default_factory=list)  # where the first few texts are that are empty
     num_empty: int = 0
+    num_missing: int = 0  # texts that are what programs write where there is none
     num_copies: int = 0  # texts that are nothing but their prompt
+    repeated: str = ""  # a text that comes again and again among the first
     has_texts: bool = False  # not token ids alone
     has_ids: bool = False  # token ids of some texts
     starts_with_prompt: bool = True  # every text does
@@ -80,6 +84,7 @@ class TextSurvey:
         if text.text is not None and not words and text.reasoning is None:
             self.num_empty += 1
             self.empty += [text.where.removeprefix(f"{self.path}").lstrip(":, ")] if self.num_empty <= 3 else []
+        self.num_missing += words in _MISSING
         starts_with_prompt = bool(prompt) and (text.text or "").startswith(prompt)
         self.starts_with_prompt = self.starts_with_prompt and starts_with_prompt
         self.num_copies += not words[len(prompt) :].strip()
@@ -107,6 +112,10 @@ class TextSurvey:
             parts.append(f"1 per prompt ({'+'.join(reading.prompt)})")
         if self.num_empty:
             parts.append(f"{self.num_empty} empty ({', '.join(self.empty)}{', …' if self.num_empty > 3 else ''})")
+        if self.num_missing:
+            parts.append(f"{self.num_missing} of them “nan” or “None”, as where a text is missing")
+        if self.repeated:
+            parts.append(f"many are {fields.quote(self.repeated)}")
         parts += [f"first: {fields.quote(self.first)}", *self.summary.lines()]
         if reading.model is not None:
             parts.append(f"of several models ({reading.model!r})")
@@ -197,6 +206,9 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
         survey.summary.remarks[f"its texts hold whole dialogues ({marks[0]!r}), which are scored with their marks"] = (
             None
         )
+    if texts:
+        repeated, copies = Counter(texts).most_common(1)[0]
+        survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
     prompts, ids = dict[object, int](), dict[object, int]()
     conversations: list[int] = []
     lines: list[int] = []  # number of texts of each record
@@ -295,8 +307,8 @@ def _read_record(
 def _find_reason_to_leave_out(row: Mapping[str, Any], reading: FieldChoice, selection: TextSelection) -> str | None:
     """Return why the text of a record is not of this side or role; None if it is."""
     if reading.writer is not None:
-        writer = str(row.get(reading.writer))
-        if (writer in fields.PEOPLE) != reading.is_by_people:
+        writer = fields.name_writer(row.get(reading.writer))
+        if (writer in reading.people) != reading.is_by_people:
             return f"{reading.writer} is {writer!r:.20}"
     if reading.role is not None:
         message = find_message({"role": row.get(reading.role), "content": ""})

@@ -94,6 +94,12 @@ READ = {
     "survey.csv": (table(["StartDate", "PROLIFIC_PID", "Q1_text"], [["Start Date", "Prolific ID", "Continue the story that you see."], ['{"ImportId":"a"}', '{"ImportId":"b"}', '{"ImportId":"c"}'], *(["2024-01-01", f"5f{i}", a] for i, a in enumerate(TEXTS))]), "human", "Q1_text", 4, 1),
     "labels.json": (rows(lambda i, p, a, b: {"id": i, "annotations": [{"result": [{"value": {"choices": ["Good"]}, "type": "choices"}]}], "data": {"text": a, "ref": i}, "created_at": "2023-01-01"}), "system", "data.text", 4, 1),
     "bedrock.jsonl": (rows(lambda i, p, a, b: {"recordId": str(i), "modelInput": {"messages": [{"role": "user", "content": [{"type": "text", "text": p}]}]}, "modelOutput": {"role": "assistant", "content": [{"type": "text", "text": a}], "stop_reason": "end_turn"}}), "system", "modelOutput.content", 4, 1),
+    "flags.csv": (table(["text", "generated"], [[t, g] for _, a, b in ROWS for t, g in ((a, 1.0), (b, 0.0))]), "system", "text", 4, 1),
+    "chat_of_a_character.jsonl": ([{"character_name": "Bot"}, *({"name": n, "is_user": n == "You", "mes": t} for p, a, _ in ROWS for n, t in (("You", p), ("Bot", a)))], "system", "mes", 4, 1),
+    "strings.jsonl": ("".join(f"{json.dumps(a)}\n" for a in TEXTS), "system", "text", 4, 1),
+    "pairs_in_lists.json": ([[p, a] for p, a, _ in ROWS], "system", "2", 4, 1),
+    "quotes.tsv": ("id\ttext\n" + "".join(f'{i}\t"{a}" {b}\n' for i, (_, a, b) in enumerate(ROWS)), "system", "text", 4, 1),
+    "sequences.txt": ("".join(f"=== GENERATED SEQUENCE {i} ===\n{a}\n\n{b}\n" for i, (_, a, b) in enumerate(ROWS, 1)), "system", "text", 4, 1),
     "highlights.csv": (table(["id", "article", "highlights"], [[f"{i}f", " ".join(TEXTS) * 3, a] for i, a in enumerate(TEXTS)]), "human", "highlights", 4, 1),
     "sentences.tsv": (table(["index", "sentence", "label"], [[i, a, i % 2] for i, a in enumerate(TEXTS)], "\t"), "human", "sentence", 4, 1),
     "titles.txt": ("".join(f"The day of it\t{a} {b}\n" for a, b in zip(TEXTS, OTHERS, strict=True)), "system", "2", 4, 1),
@@ -146,7 +152,7 @@ def test_the_texts_of_a_kind_are_found_and_numbered_by_prompt(tmp_path, name):
     assert (survey.reading.field, survey.count, survey.samples) == (field, count, samples)
     known = {*TEXTS, *OTHERS}
     for text in read_texts(path, selection):
-        assert any(text.text.startswith(start) for start in known)
+        assert any(text.text.strip('"').startswith(start) for start in known)
     if survey.reading.prompt:
         assert {text.prompt.removesuffix("\n\nx") for text in read_texts(path, selection)} <= set(PROMPTS)
     line = survey.describe("--field ")
@@ -244,6 +250,16 @@ def test_blank_lines_separate_texts_of_several_lines_and_it_is_said(tmp_path):
 def test_dialogues_in_one_text_are_noted(tmp_path, form):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": form.format(p, a)} for p, a, _ in ROWS])
     assert "its texts hold whole dialogues" in survey_texts(path, TextSelection()).describe("--field ")
+
+
+def test_missing_and_repeated_texts_are_noted(tmp_path):
+    path = put(
+        tmp_path,
+        "a.csv",
+        table(["prompt", "response"], [["Say it.", "nan"], *(["Say.", t] for t in TEXTS + TEXTS[:1] * 2)]),
+    )
+    line = survey_texts(path, TextSelection()).describe("--field ")
+    assert "1 of them “nan” or “None”, as where a text is missing, many are “The river rose in the night" in line
 
 
 def test_empty_texts_count_on_both_sides_and_are_named(tmp_path):
