@@ -40,7 +40,7 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         splitter = AnswerRows(thinking, markup, executor.session.row_tokenizer(dataset.tokenizer))
         answers = splitter.split_rows(RowFile(inputs["rows"]), prompts)
-        count = write_rows(folder / generated.file, answers, reasoning=True, facts={"thinking": thinking})
+        count = write_rows(folder / generated.file, answers, facts={"thinking": thinking})
         notes = splitter.counts.list_notes(thinking, model.title, "raise max_new_tokens")
         if not count:
             raise DataError(f"{'; '.join(notes)}; no text is left to score")

@@ -58,8 +58,7 @@ def declare_import(options: TextOptions, task: Task, dataset: Dataset, session: 
 
     def write(folder: Path, inputs: Inputs) -> Mapping[str, Any]:
         rows, note = make_rows(session.row_tokenizer(dataset.tokenizer), inputs)
-        reasoning = isinstance(rows, imported.ImportedRows) and rows.has_reasoning
-        count, of_rows = write_rows(folder / DATA, rows, reasoning=reasoning), dict[str, Json]()
+        count, of_rows = write_rows(folder / DATA, rows), dict[str, Json]()
         facts: dict[str, Any] = {"n": count, "notes": [note]}
         if not note and isinstance(rows, imported.ImportedRows):
             facts["notes"] = rows.notes

@@ -133,9 +133,8 @@ class RowBlocks:
     def flush(self) -> None:
         """Write the rows that wait as a block."""
         writing = self._folder / _WRITING
-        reasoning = any(row.generation.reasoning is not None for row in self._waiting)
         facts = core.make_shareable(core.to_json({"meta": self._facts, "maker": describe_environment()}))
-        write_rows(writing, self._waiting, reasoning=reasoning, facts=facts)
+        write_rows(writing, self._waiting, facts=facts)
         self._files.append(writing.rename(self._folder / self._name_block(core.digest_file(writing))))
         self._waiting, self._last = [], time.monotonic()
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from openended.harness.core import DataError, Example, Generation, Json, Ragged, Scope, open_for_replacement
 
 _CHUNK = 8192
-REASONING = "reasoning"  # a column of rows of which some have reasoning apart from their text
 _FACTS = b"facts"  # in the metadata of a file's schema
 
 
@@ -29,19 +28,16 @@ class Row:
     generation: Generation
 
 
-def make_row_schema(*, reasoning: bool = False) -> pa.Schema:
-    """Return the Arrow schema of generations, with or without the column of their reasoning."""
-    ids = pa.large_list(pa.field("item", pa.int32(), nullable=False))
-    text = pa.string()
-    columns = {
-        "example_id": text, "sample": pa.int32(), "prompt": text, "prompt_ids": ids, "text": text, "token_ids": ids,
-        "stop": text, "log_prob": pa.float64(), **({REASONING: text} if reasoning else {}),
-    }  # fmt: skip
-    return pa.schema(list(columns.items()))
+_IDS = pa.large_list(pa.field("item", pa.int32(), nullable=False))
+_COLUMNS = pa.schema([
+    ("example_id", pa.string()), ("sample", pa.int32()), ("prompt", pa.string()), ("prompt_ids", _IDS),
+    ("text", pa.string()), ("token_ids", _IDS), ("stop", pa.string()), ("log_prob", pa.float64()),
+    ("reasoning", pa.string()),
+])  # fmt: skip
 
 
-def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False, facts: Json = None) -> int:
-    """Write generations in the given order with bounded memory, and their reasoning if asked; return their number.
+def write_rows(path: Path, rows: Iterable[Row], *, facts: Json = None) -> int:
+    """Write generations in the given order with bounded memory; return their number.
 
     `facts` are about all rows, and are read with them: `RowFile.facts`.
     """
@@ -51,11 +47,10 @@ def write_rows(path: Path, rows: Iterable[Row], *, reasoning: bool = False, fact
         return {
             "example_id": g.example_id, "sample": g.sample, "prompt": row.prompt, "prompt_ids": list(row.prompt_ids),
             "text": g.text, "token_ids": list(g.token_ids), "stop": g.stop, "log_prob": g.log_prob,
-            **({REASONING: g.reasoning} if reasoning else {}),
+            "reasoning": g.reasoning,
         }  # fmt: skip
 
-    schema = _add_facts(make_row_schema(reasoning=reasoning), facts)
-    return _write(path, schema, (record(row) for row in rows))
+    return _write(path, _add_facts(_COLUMNS, facts), (record(row) for row in rows))
 
 
 def _add_facts(schema: pa.Schema, facts: Json) -> pa.Schema:
@@ -96,9 +91,8 @@ def write_in_order(
     path: Path, sources: Sequence[Path], order: Sequence[int] | NDArray[np.int64], facts: Json = None
 ) -> int:
     """Write rows of files in a new order; return their number. The bytes equal those of writing them in that order."""
-    widest = max((_read_schema(source) for source in sources), key=len)  # some rows may have reasoning
-    schema = _add_facts(widest, facts)
-    source_batches = [_add_columns(batch, schema) for source in sources for batch in _open(source)]
+    schema = _add_facts(_read_schema(sources[0]), facts)
+    source_batches = [batch.replace_schema_metadata(None) for source in sources for batch in _open(source)]
     starts = np.cumsum([0, *(batch.num_rows for batch in source_batches)])
     row_numbers = np.asarray(order, dtype=np.int64)
 
@@ -116,12 +110,6 @@ def write_in_order(
             yield joined.take(pa.array(np.argsort(by_home)))
 
     return _write_batches(path, schema, batches())
-
-
-def _add_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    for field in list(schema)[batch.num_columns :]:
-        batch = batch.append_column(field, pa.nulls(batch.num_rows, field.type))
-    return batch.replace_schema_metadata(None)
 
 
 @contextmanager
@@ -153,10 +141,9 @@ class RowFile:
     def _table(self) -> pa.Table:
         with _open_stream(self.path) as reader:
             table = reader.read_all()
-        expected = make_row_schema(reasoning=REASONING in table.column_names)
-        if not table.schema.equals(expected):
+        if not table.schema.equals(_COLUMNS):
             raise DataError(
-                f"{self.path}: expected columns {', '.join(expected.names)}, got {', '.join(table.column_names)}"
+                f"{self.path}: expected columns {', '.join(_COLUMNS.names)}, got {', '.join(table.column_names)}"
             )
         return table
 
@@ -218,7 +205,7 @@ class RowFile:
 
     @property
     def has_reasoning(self) -> bool:
-        return REASONING in self._table.column_names
+        return bool(self._table["reasoning"].null_count < len(self))
 
     def matches(self, column: Literal["prompt", "text"], pattern: str) -> bool:
         """Return whether a pattern of RE2 is found in any row of a column."""
@@ -238,7 +225,7 @@ class RowFile:
                 for r in batch.slice(start, _CHUNK).to_pylist():
                     stop, score = r["stop"], r["log_prob"]
                     g = Generation(
-                        r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score, r.get(REASONING)
+                        r["example_id"], r["sample"], r["text"], tuple(r["token_ids"]), stop, score, r["reasoning"]
                     )
                     yield Row(r["prompt"], tuple(r["prompt_ids"]), g)
 

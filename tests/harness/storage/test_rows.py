@@ -18,9 +18,9 @@ def small_chunks(monkeypatch):
 
 
 def row(i: int) -> Row:
-    return Row(
-        "p" * (i % 4), tuple(range(i % 3)), Generation(f"x/{i}", i, f"tëxt {i}", tuple(range(i)), "eos", float(i))
-    )
+    thought = "so" if i % 5 == 1 else None
+    made = Generation(f"x/{i}", i, f"tëxt {i}", tuple(range(i)), "eos", float(i), thought)
+    return Row("p" * (i % 4), tuple(range(i % 3)), made)
 
 
 def test_the_bytes_are_those_of_rows_written_in_that_order_at_once(tmp_path):
