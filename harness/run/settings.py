@@ -187,9 +187,9 @@ class JudgmentOptions(_Part):
 
     def check(self) -> None:
         """A bundled file exists, and players are systems."""
-        paths = [f"{BUNDLED}{path.name}" for path in sorted(BUNDLED_DATA.glob("*.csv"))]
-        if self.file is not None and self.file.startswith(BUNDLED) and self.file not in paths:
-            raise core.SpecError(f"judgments: expected one of {', '.join(paths)}, got {self.file!r}")
+        if self.file is not None and self.file.startswith(BUNDLED):
+            paths = [f"{BUNDLED}{path.name}" for path in sorted(BUNDLED_DATA.glob("*.csv"))]
+            self.require(self.file in paths, "file", f"one of {', '.join(paths)}")
         form = "{NAME: {model: gpt2, decoder: nucleus}, OTHER: human}"
         for player, system in self.players.items():
             axes = system if isinstance(system, Mapping) else {}
