@@ -190,7 +190,7 @@ def identify_texts(spec: Mapping[str, Any], axes: Mapping[str, Any]) -> str:
         spec: Of the run's settings, as in its record.
         axes: Have `model.digest`, which stands for the path of the model.
     """
-    parts = spec["task"], spec["models"]["model"], spec["decoder"], spec["texts"]
+    parts = spec.get("task"), (spec.get("models") or {}).get("model"), spec.get("decoder"), spec.get("texts")
     options = [{k: v for k, v in (part or {}).items() if k not in _IN_NO_ID} for part in parts]
     return core.digest([core.make_shareable(core.to_json(options)), axes.get("model.digest")])[:12]
 
