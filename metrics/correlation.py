@@ -21,7 +21,7 @@ from openended.metrics._common import Values, check_arguments
 Method = Literal["spearman", "kendall"]
 
 _MOST_EXACT = 9  # 9! = 362,880 orders
-_SAME = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
+_TOLERANCE = 1e-12  # correlations this close are equal: sums of a few dozen float64 terms
 _BLOCK = 1_000_000  # numbers in one block of orders
 
 
@@ -114,7 +114,7 @@ def _compute_permutation_p(a: F64, b: F64, n: int, permutations: int, seed: int)
             products = b[block] @ a
         else:
             products = np.einsum("mij,ij->m", b[block[:, :, None], block[:, None, :]], a)
-        hits += int(np.sum(np.abs(products / norm) >= observed - _SAME))
+        hits += int(np.sum(np.abs(products / norm) >= observed - _TOLERANCE))
         left -= size
     # A random test counts the observed order among the orders, so that p is never 0 (Phipson & Smyth 2010).
     return hits / total if exact else (hits + 1) / (total + 1)

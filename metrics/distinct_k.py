@@ -223,7 +223,7 @@ class DistinctK(families.SamplesMetric):
         classes: list[Hashable] = []
         for side in sides:
             if self.partition == "file":
-                classes += side[families.FILE].read_for(side.system, side.ids, "class")
+                classes += side[families.FILE].read_cells(side.system, side.ids, "class")
             else:
                 classes += side[self.needs()[0]]
         parts = np.split(_number(classes), [len(sides[0])])[: len(sides)]

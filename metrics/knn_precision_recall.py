@@ -94,7 +94,7 @@ class KnnPrecisionRecall(TwoSample):
     """A point at exactly the radius is inside; prdc: false; Kynkäänniemi et al. 2019."""
 
     @property
-    def rows_before_pca(self) -> Rows:
+    def scale_before_pca(self) -> Rows:
         return _choose_scale(self.explained_variance, self.rows)
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:

@@ -37,7 +37,7 @@ _NEAR = 1e-3  # where |ln r| is below, g is taken from its series: the closed fo
 def mauve_ratio(
     *, human: Floats, model: Floats, estimator: EstimatorName = "classifier", explained_variance: float = 0.9,
     scaling_factor: float = 5.0, curve: Curve = "uniform", curve_points: int = 25, neighbors: int = 50,
-    self: OwnPoint = "counted", seed: int = 25, groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    own_point: OwnPoint = "counted", seed: int = 25, groups: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> Values:  # fmt: skip
     """Compute MAUVE from one estimate of density ratios (Pillutla et al. 2023).
 
@@ -52,7 +52,7 @@ def mauve_ratio(
         UndefinedMetric: If a side has fewer than two texts, or the estimator needs more.
     """
     human, model = check_sides(human=human, model=model)
-    settings = RatioSettings(neighbors, self, explained_variance, seed, groups)
+    settings = RatioSettings(neighbors, own_point, explained_variance, seed, groups)
     ratios = log_ratios(human=human, model=model, estimator=estimator, settings=settings)
     return score_ratios(ratios, scaling_factor=scaling_factor, curve=curve, curve_points=curve_points)
 
@@ -138,7 +138,7 @@ class MauveRatio(TwoSample):
     """As MAUVE."""
     neighbors: int = ranged(50, "[1, inf)", "at least 1")
     """Of knn; not from the paper."""
-    self: OwnPoint = "counted"
+    own_point: OwnPoint = "counted"
     """Of knn: each text is one of its own neighbors; or left_out: counted errs downwards, left_out upwards."""
     lambdas: tuple[float, ...] = ranged((0.5,), "(0, 1)", "weights in (0, 1)", unordered=True)
     """Weights of the human side in the type I and type II errors."""
@@ -152,14 +152,14 @@ class MauveRatio(TwoSample):
 
     def explain_too_few(self, num_human: int, num_model: int) -> str:
         total = num_human + num_model
-        if self.estimator != "knn" or self.neighbors <= total - (self.self != "counted"):
+        if self.estimator != "knn" or self.neighbors <= total - (self.own_point != "counted"):
             return ""
         return f"neighbors={self.neighbors}: both sides have {total} texts; set fewer, or raise num_examples"
 
     def prepare(self, features: Features) -> Ratios:
         human, model = self.pair(features)
         ids = self.list_rows(features, None)
-        settings = RatioSettings(self.neighbors, self.self, self.explained_variance, self.seed, ids)
+        settings = RatioSettings(self.neighbors, self.own_point, self.explained_variance, self.seed, ids)
         return log_ratios(human=human, model=model, estimator=self.estimator, settings=settings)
 
     def _score(
@@ -184,7 +184,7 @@ class MauveRatio(TwoSample):
                 f"clipped: {'most' if clipped >= 0.5 else 'some'} means of {self.estimator} fell outside "
                 "their range: it sees no difference between the sides; read js as well as the area"
             )
-        if self.estimator == "knn" and self.self == "counted":
+        if self.estimator == "knn" and self.own_point == "counted":
             top = float(np.exp(-self.scaling_factor / self.neighbors))
             notes.append(f"knn counts each text among its neighbors: identical sides have a mid-point of {top:.3f}")
         elif self.estimator == "knn":

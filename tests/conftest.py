@@ -1,9 +1,8 @@
-"""What holds for the whole suite: the order of its files, and signals that child processes must not inherit."""
+"""What holds for the whole suite: the order of its files, signals, loggers, and models that are loaded once."""
 
 import gc
 import logging
 import os
-import pickle
 import random
 import signal
 from collections.abc import Iterator
@@ -12,10 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository
-from hydra.core.default_element import ResultDefault
-from omegaconf import DictConfig
 
 from openended.harness.core import DeviceMap
 from openended.harness.models import ModelSpec
@@ -74,30 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def keep_loggers() -> Iterator[None]:
-    """Undo what a test changes of the loggers: Hydra disables those that exist, and `score` replaces the handlers."""
+    """Undo what a test changes of the package's logger: `score` replaces its handlers."""
     logger = logging.getLogger("openended")
-    before = logger.handlers[:], logger.level, logger.propagate
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
     yield
-    logging.disable(logging.NOTSET)
-    logger.handlers[:], level, logger.propagate = before
+    logger.handlers[:], logger.propagate = handlers, propagate
     logger.setLevel(level)
-    for name, one in list(logging.root.manager.loggerDict.items()):
-        if name.startswith("openended") and isinstance(one, logging.Logger):
-            one.disabled = False
-
-
-@pytest.fixture(scope="session", autouse=True)
-def change_levels_alone() -> Iterator[None]:
-    """Let a logger that has a level already be: Hydra sets those of all loggers, and each time all of them forget."""
-    change = logging.Logger.setLevel
-
-    def set_level(logger: logging.Logger, level: int | str) -> None:
-        if level != logger.level:
-            change(logger, level)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logging.Logger, "setLevel", set_level)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -124,27 +101,4 @@ def load_each_bundled_model_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ModelSpec, "load", load_once)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def merge_each_configuration_once() -> Iterator[None]:
-    """Remember what the files of `conf/` compose: most of thousands of commands choose the same ones."""
-    merge = ConfigLoaderImpl._compose_config_from_defaults_list
-    merged: dict[tuple[Any, ...], bytes] = {}
-
-    def merge_once(
-        loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
-    ) -> DictConfig:
-        sources = [repo.load_config(default.config_path).path for default in defaults]
-        key = tuple((source, d.config_path, d.package) for source, d in zip(sources, defaults, strict=True))
-        if any(source.startswith("file:") for source in sources):  # a test may write another file of that name
-            return merge(loader, defaults, repo)
-        if key not in merged:
-            merged[key] = pickle.dumps(merge(loader, defaults, repo))
-        config: DictConfig = pickle.loads(merged[key])  # a fifth of the time of a deep copy
-        return config
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", merge_once)
         yield

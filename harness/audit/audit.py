@@ -31,12 +31,12 @@ class Audit:
     tokens: int
     findings: Sequence[Finding]
     transform: Sequence[int]  # tokens in `BINS` equal parts of [0, 1]: by the mass of Q above each
-    size: float  # probability that an honest engine fails any of the checks
+    alarm_rate: float  # probability that an honest engine fails any of the checks
 
     @property
     def failures(self) -> list[Finding]:
         """The checks that failed."""
-        return checks.find_failures(self.findings, self.size)
+        return checks.find_failures(self.findings, self.alarm_rate)
 
     def describe(self) -> str:
         """Return the verdict in one line."""
@@ -159,10 +159,11 @@ def audit_run(
 
 
 def audit_texts(
-    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, size: float = checks.SIZE, suspects: bool = True,
+    texts: EngineTexts, lm: LanguageModel, *, batch_size: int, suspects: bool = True,
+    alarm_rate: float = checks.FALSE_ALARM_RATE,
     progress: bool = False,
 ) -> Audit:  # fmt: skip
-    """Audit texts with a loaded reference model; an honest engine fails with a probability of `size`.
+    """Audit texts with a loaded reference model; an honest engine fails with a probability of `alarm_rate`.
 
     Raises:
         UndefinedMetric: If there is no token.
@@ -194,7 +195,7 @@ def audit_texts(
         )  # fmt: skip
     findings = checks.run_checks(facts, totals)
     counts = np.histogram(facts.by_rank, BINS, (0, 1))[0].tolist()
-    return Audit(texts.title, len(request.continuations), len(facts.token), findings, counts, size)
+    return Audit(texts.title, len(request.continuations), len(facts.token), findings, counts, alarm_rate)
 
 
 def read_strings(folder: Path) -> RowFile:
@@ -213,7 +214,7 @@ def compare_runs(first: Path, second: Path) -> tuple[str, bool]:
     if len(shared) < LEAST_PAIRS:
         raise DataError(f"{first} and {second}: expected {LEAST_PAIRS} examples in both, got {len(shared)}")
     p_value = compare_texts([left[key] for key in shared], [right[key] for key in shared])
-    is_passed = p_value > checks.SIZE
+    is_passed = p_value > checks.FALSE_ALARM_RATE
     verdict = "consistent with one distribution" if is_passed else "NOT of one distribution"
     return f"{len(shared):,} pairs of texts: {verdict} (p = {p_value:.2g})", is_passed
 

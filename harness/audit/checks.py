@@ -15,7 +15,7 @@ from scipy.special import gammaincc, kolmogorov
 
 from openended.harness.core import F64, I64
 
-SIZE = 0.05
+FALSE_ALARM_RATE = 0.05
 """Probability that an honest engine fails any of the checks (Holm 1979)."""
 PRIOR = 0.003
 """Variance of the logit errors, constant for each token id, for which the check of token counts is most powerful."""
@@ -85,7 +85,7 @@ def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
     Where Q leaves one token only, nothing is drawn: such tokens are checked against the support and not read further.
     """
     checks = 14 + len(facts.suspects)
-    critical = NormalDist().inv_cdf(1 - SIZE / checks / 2)
+    critical = NormalDist().inv_cdf(1 - FALSE_ALARM_RATE / checks / 2)
     seen = critical + 1.2816  # standard errors that are seen with a power of 90 %
     n = len(facts.token)
     findings = []
@@ -116,12 +116,12 @@ def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
     u = np.clip(facts.by_rank, 1e-12, 1 - 1e-12)
     findings.append(Finding("transform", _anderson_darling(u), f"mean {u.mean():.4f} of 0.5 expected", ""))
     top = float(u.max())
-    cut = math.exp(math.log(SIZE / checks) / n)
+    cut = math.exp(math.log(FALSE_ALARM_RATE / checks) / n)
     findings.append(Finding("largest mass", top**n, f"no token beyond a mass of {top:.5f}", f"top-p {cut:.5f}"))
     deepest = int(facts.rank.max())
     at = np.searchsorted(GRID, deepest + 1)
     within = float(np.exp(totals.log_within[at])) if at < len(GRID) else 1.0
-    k = int(GRID[np.flatnonzero(totals.log_within <= math.log(SIZE / checks))[-1:]].max(initial=0))
+    k = int(GRID[np.flatnonzero(totals.log_within <= math.log(FALSE_ALARM_RATE / checks))[-1:]].max(initial=0))
     text = f"no token beyond rank {deepest + 1:,}"
     findings.append(Finding("largest rank", within, text, f"top-k {k:,}" if k else ""))
 
@@ -136,11 +136,11 @@ def run_checks(facts: TokenFacts, totals: Totals) -> list[Finding]:
     return findings
 
 
-def find_failures(findings: Sequence[Finding], size: float = SIZE) -> list[Finding]:
-    """Return the findings that an honest engine gives with a probability of at most `size` together (Holm 1979)."""
+def find_failures(findings: Sequence[Finding], alarm_rate: float = FALSE_ALARM_RATE) -> list[Finding]:
+    """Return the findings that an honest engine gives with probability `alarm_rate` or less together (Holm 1979)."""
     failed = []
     for done, finding in enumerate(sorted(findings, key=lambda f: f.p_value)):
-        if finding.p_value > size / (len(findings) - done):
+        if finding.p_value > alarm_rate / (len(findings) - done):
             break
         failed.append(finding)
     return failed

@@ -101,7 +101,7 @@ def measure_positions(
                 for group in np.unique(groups):
                     totals.expected[group] += q[groups == group].sum(0)
                 totals.variance += (q * (1 - q)).sum(0)
-                totals.log_within += sum_log_within(q)
+                totals.log_within += sum_log_mass_within_ranks(q)
                 advance(len(out))
     columns["phase"] = hash_ids(columns["token"])
     return TokenFacts(**columns, suspects=suspects), totals
@@ -149,7 +149,7 @@ def compare_rows(q: F64, other: F64, tokens: I64) -> tuple[F64, F64, F64]:
     return ratio[np.arange(len(tokens)), tokens], mean, np.maximum((q * ratio**2).sum(1) - mean**2, 0.0)
 
 
-def sum_log_within(q: F64) -> F64:
+def sum_log_mass_within_ranks(q: F64) -> F64:
     """Return the log of the probability that no token of these rows (m, V) is beyond each rank of `GRID`."""
     within = np.sort(q, axis=1)[:, ::-1].cumsum(1)
     ranks = np.minimum(GRID, q.shape[1]) - 1

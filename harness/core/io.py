@@ -22,7 +22,7 @@ import numpy as np
 
 from openended.harness.core import temporary_files
 from openended.harness.core.errors import DataError, StoreError, shorten_error
-from openended.harness.core.types import IN_MEMORY, Json
+from openended.harness.core.types import UNWRITTEN, Json
 
 # Longest line of a JSON-lines file, bytes: a guard for memory, far above any document.
 MAX_LINE = 16 << 20
@@ -34,7 +34,7 @@ UNPACKED_FREE, UNPACKED_RATIO = 64 << 20, 200
 # Largest JSON file, bytes: records and manifests have kilobytes.
 MAX_JSON = 128 << 20
 # Files of the kernel: environments with keys, memory, devices.
-_OF_SYSTEM = ("proc", "sys", "dev")
+_SYSTEM_FOLDERS = ("proc", "sys", "dev")
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def check_regular_file(path: Path) -> None:
     if kind != "file":
         raise DataError(f"expected a file, got a {kind}: {path}")
     real = path.resolve()
-    if real.parts[1] in _OF_SYSTEM and real.parts[:3] != ("/", "dev", "shm"):
+    if real.parts[1] in _SYSTEM_FOLDERS and real.parts[:3] != ("/", "dev", "shm"):
         raise DataError(f"{path}: a file of /{real.parts[1]} may hold keys and never end; copy what you need elsewhere")
 
 
@@ -215,7 +215,7 @@ def to_json(value: Any) -> Json:  # noqa: ANN401
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [f.name for f in dataclasses.fields(value) if f.metadata != IN_MEMORY]
+        names = [f.name for f in dataclasses.fields(value) if f.metadata != UNWRITTEN]
         return {name: to_json(getattr(value, name)) for name in names}
     return str(value)
 

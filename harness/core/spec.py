@@ -181,7 +181,7 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
         if value is None and pytypes.NoneType in args:
             return None
         if int in args:
-            _check_word(value, where)
+            _check_int64(value, where)
         for option_hint in args:
             with contextlib.suppress(SpecError):
                 return coerce(value, option_hint, where, null)
@@ -209,7 +209,7 @@ def coerce(value: Any, hint: Any, where: str, null: float | None = None) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is int:
-        _check_word(value, where)
+        _check_int64(value, where)
     wrong_bool = isinstance(value, bool) and kind is not bool
     if not isinstance(kind, type) or (isinstance(value, kind) and not wrong_bool):
         return value
@@ -222,7 +222,7 @@ def _split_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
     return typing.get_origin(hint), typing.get_args(hint)
 
 
-def _check_word(value: object, where: str) -> None:
+def _check_int64(value: object, where: str) -> None:
     """Raise `SpecError` for a whole number that no array can hold."""
     if isinstance(value, int) and not isinstance(value, bool) and not -_WORD <= value < _WORD:
         got = value if value.bit_length() < 250 else f"one of {value.bit_length()} bits"
@@ -248,7 +248,7 @@ def _describe_type(hint: Any) -> str:  # noqa: ANN401
 
 # Class variables of every `Spec` that identify it together with its options; no option has these names.
 IDENTITY = ("group", "name", "version")
-_AT_ONCE = 8192  # texts
+_DIGEST_BLOCK = 8192  # texts
 DO_NOT_REPORT = "DO NOT REPORT"  # begins the note of a run whose texts are not what was asked for
 OUT_OF_DOMAIN = "toy judge, out of its domain"  # in the signature of a value whose scorer or embedder is bundled
 
@@ -299,7 +299,7 @@ def digest_columns(columns: Iterable[Iterable[str]]) -> str:
     for number, column in enumerate(columns):
         seen.update(b",[" if number else b"[")
         left, first = iter(column), True
-        while part := list(islice(left, _AT_ONCE)):
+        while part := list(islice(left, _DIGEST_BLOCK)):
             seen.update(b"" if first else b",")
             seen.update(to_canonical_json(part)[1:-1].encode())
             first = False

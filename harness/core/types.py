@@ -127,7 +127,7 @@ class NextToken:
 
 
 Status = Literal["ok", "undefined", "failed"]
-IN_MEMORY = {"in_memory": True}
+UNWRITTEN = {"unwritten": True}
 """Metadata of a field that `to_json` leaves out."""
 
 
@@ -157,9 +157,9 @@ class MetricResult:
     """`undefined`: it has no value for these texts; `failed`: its code raised."""
     notes: tuple[str, ...] = ()
     """Notes for readers of a table: warnings, numbers of dropped texts, reasons."""
-    per_example: Mapping[str, F64] = field(default_factory=dict, metadata=IN_MEMORY)
+    per_example: Mapping[str, F64] = field(default_factory=dict, metadata=UNWRITTEN)
     """Name → shape (n_model,), rows in the order of the model side's ids."""
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, metadata=IN_MEMORY)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, metadata=UNWRITTEN)
     """Curves and histograms for the figures."""
     sd: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of a value over the metric's own repetitions (for example clustering seeds)."""
@@ -167,7 +167,7 @@ class MetricResult:
     """Name → the fields of its `Interval`; some values have none."""
     no_interval: Mapping[str, str] = field(default_factory=dict)
     """Name of a value → why an interval was asked for and it has none."""
-    draws: Mapping[str, F64] = field(default_factory=dict, metadata=IN_MEMORY)
+    draws: Mapping[str, F64] = field(default_factory=dict, metadata=UNWRITTEN)
     """Name → draws of the value; `repeats/<name>`, `share/<name>` → the other fields of its `Replicates`."""
     unranked: tuple[str, ...] = ()
     """Values that no table may call the best, for a reason that the notes give."""

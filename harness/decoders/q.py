@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from openended.harness.decoders.base import QDecoder
 
-AT_ONCE = 2**19
+BLOCK_NUMBERS = 2**19
 """Logits that a draw looks at together on a CPU: what it makes of them stays in the processor's cache."""
 
 
@@ -195,7 +195,7 @@ def draw_tokens(
     if decoder.one_hot:
         token = find_argmax(logits)
         return token, torch.zeros(len(token), dtype=torch.float64, device=logits.device), None
-    size = max(1, AT_ONCE // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
+    size = max(1, BLOCK_NUMBERS // logits.shape[1]) if logits.device.type == "cpu" else len(logits)
     if len(logits) <= size:
         return _draw(decoder, logits, u, state)
     states = [None] * -(-len(u) // size) if state is None else torch.split(state, size)

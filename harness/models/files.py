@@ -53,7 +53,7 @@ def is_reachable(endpoint: str) -> bool:
 INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
-_WITH_THEM = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
+_TOKENIZER_PARTS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")
 ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 # Type of a part of a tokenizer.json → its options that only some versions of `tokenizers` write, with their defaults.
@@ -73,7 +73,7 @@ _UNREAD = (".md", ".lock", ".gitattributes")
 
 def list_model_files(folder: Path, *, chat: bool) -> list[Path]:
     """List weights (shards that the index names, and the index), configs and tokenizer; with `chat` its template."""
-    named = (*_CONFIGS, *TOKENIZERS, *_WITH_THEM, *(("chat_template.jinja",) if chat else ()))
+    named = (*_CONFIGS, *TOKENIZERS, *_TOKENIZER_PARTS, *(("chat_template.jinja",) if chat else ()))
     return sorted([p for name in named if (p := folder / name).is_file()] + _list_weight_files(folder))
 
 
@@ -86,7 +86,7 @@ def suggest_inner_model(folder: Path) -> str:
 
 def list_tokenizer_files(folder: Path) -> list[Path]:
     """List only the files of the tokenizer."""
-    return sorted(p for name in (*TOKENIZERS, *_WITH_THEM) if (p := folder / name).is_file())
+    return sorted(p for name in (*TOKENIZERS, *_TOKENIZER_PARTS) if (p := folder / name).is_file())
 
 
 def list_sentence_files(folder: Path) -> list[Path]:

@@ -31,7 +31,7 @@ Pooling = Literal["last", "first", "mean"]
 Integers = NDArray[np.signedinteger[Any]]
 # Logits held at once, in numbers: 64 MiB of float32.
 _LOGITS = 1 << 24
-_IN_MEMORY = 1 << 30  # bytes of vectors
+_MEMORY_LIMIT = 1 << 30  # bytes of vectors
 _PADDED = 16  # tokens: sequences of a batch-invariant model are padded to a multiple of it
 _TOKENS = 1024  # of a batch of a batch-invariant model, so that what a layer makes of them stays in a CPU's cache
 
@@ -125,7 +125,7 @@ def _forward(
 
 def allocate_vectors(rows: int, dim: int) -> NDArray[np.float32]:
     """Return zeros of shape (rows, dim), in a temporary file (`TMPDIR`) if they are very large."""
-    if 4 * rows * dim <= _IN_MEMORY:
+    if 4 * rows * dim <= _MEMORY_LIMIT:
         return np.zeros((rows, dim), dtype=np.float32)
     with tempfile.TemporaryFile() as handle:
         mapped: NDArray[np.float32] = np.memmap(handle, np.float32, "w+", shape=(rows, dim))

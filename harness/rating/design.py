@@ -38,7 +38,7 @@ class StudyTexts:
 
 
 # Axes that texts do not depend on: runs that differ in these alone are one system to a rater.
-_NOT_OF_TEXTS = ("judgments", "scorer", "embedder", "features", *measured.SIZE_AXES)
+_SCORING_AXES = ("judgments", "scorer", "embedder", "features", *measured.SIZE_AXES)
 
 
 def read_study_texts(
@@ -50,7 +50,7 @@ def read_study_texts(
     """
     results = measured.read_results(measured.resolve_report_request(words, outputs).paths)
     values = [
-        replace(v, axes={a: x for a, x in v.axes.items() if not {a, measured.get_parent_axis(a)} & {*_NOT_OF_TEXTS}})
+        replace(v, axes={a: x for a, x in v.axes.items() if not {a, measured.get_parent_axis(a)} & {*_SCORING_AXES}})
         for v in results.values
         if not v.is_judged_alone
     ]

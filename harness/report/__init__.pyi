@@ -20,7 +20,7 @@ from .analysis.worsening import (
     decide_together as decide_together,
     measure_worsening as measure_worsening,
 )
-from .audit import build_audit_table as build_audit_table, plot_transform as plot_transform
+from .audit import build_audit_table as build_audit_table, plot_uniformity as plot_uniformity
 from .build import (
     Report as Report,
     build_report as build_report,

@@ -24,7 +24,7 @@ def build_audit_table(audit: Audit) -> Table:
     return build_tables([build_frame("audit", audit.describe(), names, columns, [remark], head="Check")])[0]
 
 
-def plot_transform(audit: Audit) -> Plot:
+def plot_uniformity(audit: Audit) -> Plot:
     """Show the transform of the tokens: flat if they were drawn from Q."""
     bins = len(audit.transform)
     error = np.full(bins + 1, Z * np.sqrt(bins / max(audit.tokens, 1)))

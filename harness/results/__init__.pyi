@@ -58,7 +58,7 @@ from .systems import (
     CREATED as CREATED,
     FACTS as FACTS,
     INTERNAL as INTERNAL,
-    SIZE as SIZE,
+    NUM_EXAMPLES as NUM_EXAMPLES,
     SIZE_AXES as SIZE_AXES,
     STAGE as STAGE,
     STEP as STEP,

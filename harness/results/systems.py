@@ -29,8 +29,8 @@ MODEL_AXES = (
     "archive",
 )  # fmt: skip
 TITLE_AXES = ("model", "decoder", "generations")  # already shown by the titles
-SIZE = "num_examples"
-SIZE_AXES = (SIZE, "task.texts")  # axes that differ between the looks at one system
+NUM_EXAMPLES = "num_examples"
+SIZE_AXES = (NUM_EXAMPLES, "task.texts")  # axes that differ between the looks at one system
 STEP, TRAINING = "model.step", "model.training"  # of a checkpoint
 CREATED = "created"  # the day of a run, an axis where one asks for it: of a history
 STAGE = "training.stage"  # of one of the models of a family, as base, SFT

@@ -16,7 +16,7 @@ from openended.harness.run.session import Session
 from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows, digest_model
 
 AUDIT = "audit.json"
-SIZE = 0.001
+FALSE_ALARM_RATE = 0.001
 """Probability that an honest run fails its audit: a grid has many runs, and each alarm costs their reader an hour."""
 
 
@@ -44,14 +44,16 @@ def declare_audit(
         texts = audit.EngineTexts.from_entry(cast("storage.Entry", entry), chat, model=model.title, backend=model.name)
         lm = cast("LanguageModel", ModelCache.model(session, reference, runtime))  # here, not on workers
         rows_at_once = CPU_ROWS if lm.device.type == "cpu" else runtime.feature_batch_size
-        done = audit.audit_texts(texts, lm, batch_size=rows_at_once, size=SIZE, progress=runtime.progress)
+        done = audit.audit_texts(
+            texts, lm, batch_size=rows_at_once, alarm_rate=FALSE_ALARM_RATE, progress=runtime.progress
+        )
         core.write_json(folder / AUDIT, asdict(done) | {"findings": [finding._asdict() for finding in done.findings]})
         return {"n": done.texts, "tokens": done.tokens, "device": str(lm.device)}
 
     inputs: dict[str, Input] = {"texts": rows.step, "reference": partial(digest_model, reference)}
     inputs |= {"chat": rows.chat} if rows.chat is not None else {}
     return Step(
-        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": SIZE},
+        "audit", f"{model.title} against {reference.title}", "model", {"title": model.title, "size": FALSE_ALARM_RATE},
         inputs, write, num_texts=rows.step.num_texts, num_tokens=rows.step.num_tokens, model=reference,
     )  # fmt: skip
 

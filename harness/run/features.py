@@ -20,7 +20,7 @@ from openended.harness import core, imported, models, storage
 from openended.harness.decoders import Decoder, QDecoder
 from openended.harness.run.dataset import CHAT, SPARE_ROWS
 from openended.harness.run.read import NLL, RANK, ScoringOptions, TextPass, TextReader
-from openended.harness.run.settings import BY_MODEL, RunModels, TextOptions
+from openended.harness.run.settings import MODEL_UNDER_TEST, RunModels, TextOptions
 from openended.harness.run.steps import Executor, File, Input, Inputs, Step, TextRows, digest_model, has_tokens_of
 from openended.harness.storage import RowFile
 
@@ -367,7 +367,7 @@ class FeatureTable:
         spec = self.models.find_model(need)
         if spec is None:
             by_model = f"needs {need.kind} by the model: set model=…"
-            raise core.UndefinedMetric(by_model if need.by in BY_MODEL else format_hint("scorer"))
+            raise core.UndefinedMetric(by_model if need.by in MODEL_UNDER_TEST else format_hint("scorer"))
         return spec
 
     def _refuse_answers(self, source: TextRows) -> None:

@@ -17,7 +17,7 @@ from openended.harness.run.steps import Executor, TextRows
 from openended.harness.storage import RowFile
 
 _FEW_OF = 10  # one side with a tenth of the other's texts is worth a warning
-_SAME = 0.9  # share of a system's texts that are human ones
+_COPIED_SHARE = 0.9  # share of a system's texts that are human ones
 _LENGTH_GAP = 0.1  # medians that differ by more than this share of the human one are worth a note
 
 
@@ -78,7 +78,7 @@ def warn_of_human_texts(name: str, human: RowFile, model: RowFile) -> str | None
     """Return a note if nearly all texts of a system are human texts, letter for letter: a wrong file was named."""
     texts = set(map(hash, human.each("text")))
     shared = sum(hash(text) in texts for text in model.each("text"))
-    if not shared or shared < _SAME * len(model):
+    if not shared or shared < _COPIED_SHARE * len(model):
         return None
     return f"{shared:,} of {len(model):,} texts of {name} are human texts of this comparison, letter for letter"
 

@@ -24,7 +24,7 @@ _MOST_TOKENS_PER_WORD = 20  # only scripts without spaces, or unknown to the mod
 _PRESET = "compat"  # presets of metric options
 _RUN_NAME = re.compile(r"[\w][\w.+=-]*")
 PLAYER_AXES = ("task", "model", "decoder", "samples", "max_new_tokens", "min_new_tokens")  # of `judgment_players`
-BY_MODEL = ("model", "decoder")  # of a need: the model under test computes it
+MODEL_UNDER_TEST = ("model", "decoder")  # of a need: the model under test computes it
 
 
 class _Part(core.Spec):
@@ -164,7 +164,7 @@ class RunModels(_Part):
 
     def find_model(self, need: core.Need) -> BackendSpec | None:
         """Return what computes a feature of tokens: the model under test or the scorer; None if the run has it not."""
-        return self.model if need.by in BY_MODEL else self.scorer
+        return self.model if need.by in MODEL_UNDER_TEST else self.scorer
 
     def find_embedder(self, metrics: Iterable[core.Metric]) -> EmbedderSpec | None:
         """Return the embedder if a metric needs one and the user gives no vectors; otherwise None."""

@@ -138,7 +138,7 @@ class Answers:
     def check_examples(self, player: str, ids: Collection[str]) -> None:
         """Each text is looked up when the metric is computed."""
 
-    def read_for(self, system: str, ids: Sequence[str], column: str) -> list[str]:
+    def read_cells(self, system: str, ids: Sequence[str], column: str) -> list[str]:
         """Return a cell for each row of a system; samples are counted in the order of the rows.
 
         An example may be named by its id in the user's file: `7` for `jsonl/7`.
@@ -268,7 +268,7 @@ class PromptMetric(core.ReadsFile):
         """Return the score of each answer, 1 of a check, NaN if it is not valid, shape (n,); None: all are valid."""
         check = read_check(self.valid) if self.valid is not None else None
         if isinstance(check, float):
-            cells = (cell.lower() for cell in side[FILE].read_for(side.system, side.ids, "valid"))
+            cells = (cell.lower() for cell in side[FILE].read_cells(side.system, side.ids, "valid"))
             scores = np.array([_WORDS[cell] if cell in _WORDS else float(cell) for cell in cells])
             return np.where(scores >= check, scores, np.nan)
         if check is None:

@@ -132,7 +132,7 @@ class TwoSample(ComparisonMetric):
         return (Need("embeddings", by="embedder", scope=self.scope),)
 
     @property
-    def rows_before_pca(self) -> Rows:
+    def scale_before_pca(self) -> Rows:
         """How rows are scaled before the PCA of `without_pca`."""
         return "none"
 
@@ -185,7 +185,7 @@ class TwoSample(ComparisonMetric):
         metric, need, sides = self, self.needs()[0], [human, *systems]
         if (share := getattr(self, next(iter(self.without_pca), ""), None)) is not None:
             metric = replace(self, **self.without_pca)
-            projected = project_together([self.sort_rows(side) for side in sides], share, self.rows_before_pca)
+            projected = project_together([self.sort_rows(side) for side in sides], share, self.scale_before_pca)
             both = zip(sides, projected, strict=True)
             sides = [Side(side.system, sort_ids(side).tolist(), {need: rows}) for side, rows in both]
         humans = self.draw_subsets(sides[0], len(set(systems[0].ids)))

@@ -17,7 +17,7 @@ from openended.harness.audit.positions import Rounding
 from openended.harness.core import F64, I64, Ragged
 from openended.harness.decoders import apply_penalties, compute_dense_q, parse_q_decoder
 from openended.harness.models import LanguageModel, ModelSpec, TextRequest, load_model
-from openended.harness.run.audit import SIZE as RUN_SIZE
+from openended.harness.run.audit import FALSE_ALARM_RATE
 from scripts.studies.study import Row, Study
 
 PROMPT, NEW = 16, 64  # tokens
@@ -111,7 +111,7 @@ def audit(engines: tuple[Engine, ...], requested: Engine, texts: int, number: in
     )  # fmt: skip
     findings = checks.run_checks(facts, totals)
     failed = [finding.name for finding in checks.find_failures(findings)]
-    return failed, bool(checks.find_failures(findings, RUN_SIZE))
+    return failed, bool(checks.find_failures(findings, FALSE_ALARM_RATE))
 
 
 def count_failures(

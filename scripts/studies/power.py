@@ -35,7 +35,7 @@ VALUES = {
     "knn_precision_recall": ("precision", "recall", "density", "coverage"),
 }  # fmt: skip
 NEED = core.Need("embeddings", by="embedder", scope="prompt_and_continuation")
-OF_TEXTS = ("gen_ppl", "entropy")  # decided from three numbers of each text
+TEXT_VALUES = ("gen_ppl", "entropy")  # decided from three numbers of each text
 Test = tuple[float, float, float]  # difference, its standard error and its p-value
 Estimate = tuple[float, float, float]  # difference, its standard error and the degrees of freedom of Student's test
 Estimator = Callable[[core.Side, Sequence[core.Side]], Estimate]
@@ -75,7 +75,7 @@ def load_pool(paths: Sequence[str], *, of_texts: bool = False) -> Pool:
         for (at, artifact), side in zip(item.sources, part, strict=True):
             arrays, run = results.arrays(at, artifact), results.runs[at]
             rows = read_rows_of_run(results, run, "generate")
-            columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in OF_TEXTS)]
+            columns = [rows.token_ids.lengths, *(arrays[f"per_example/{name}"] for name in TEXT_VALUES)]
             columns[1] = np.log(columns[1])
             yield core.Side(side.system, sorted(side.ids), {NEED: np.stack(columns, axis=1)})
 
@@ -254,8 +254,8 @@ def list_decisions(
 
     def compute(key: str) -> Iterator[list[str]]:
         plans = [DecisionPlan((PlannedComparison("a", "b", key),), parse_looks(word, n)) for word in looks]
-        pool, estimate = load_pool(runs, of_texts=key in OF_TEXTS), partial(estimate_of_texts, key=key)
-        if key not in OF_TEXTS:
+        pool, estimate = load_pool(runs, of_texts=key in TEXT_VALUES), partial(estimate_of_texts, key=key)
+        if key not in TEXT_VALUES:
             estimate = partial(estimate_in_space, metric=core.load_members("metric")[key](), key=VALUES[key][0])
         rows = [[name, key, ", ".join(map(str, plan.looks))] for plan in plans]
         for are_equal, count in ((False, worlds), (True, equal)):
@@ -266,7 +266,7 @@ def list_decisions(
                 row += [f"{sum(calls)} of {count:,}", f"{np.mean(shares):.0%}"] if decided else ["", ""]
         yield from rows
 
-    for key in (*VALUES, *OF_TEXTS):
+    for key in (*VALUES, *TEXT_VALUES):
         yield key, partial(compute, key)
 
 

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from tests.helpers import ROOT, parse_file
@@ -151,3 +151,16 @@ def test_no_two_public_classes_differ_by_a_letter_or_an_ending() -> None:
     endings = ("s", "d", "ed", "ing", "er", "ment", "ner", "ning")
     close = [(a, b) for a, b in combinations(names, 2) if b.startswith(a) and b[len(a) :] in endings]
     assert not close, ", ".join(f"{a} and {b}" for a, b in close)
+
+
+def test_a_field_is_explained_once_by_a_comment_or_by_a_docstring() -> None:
+    twice = []
+    for path, tree in parse_files():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for body in (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+            for field, after in pairwise(body):
+                is_explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                if isinstance(field, ast.AnnAssign) and is_explained:
+                    comment = lines[(field.end_lineno or 1) - 1].partition("  # ")[2]
+                    twice += [f"{module_name(path)}:{field.lineno}"] if comment and "noqa" not in comment else []
+    assert not twice, "\n".join(twice)

@@ -118,7 +118,9 @@ def test_texts_of_one_prompt_do_not_judge_each_other(name):
     prompts = 3 * normal(1000, seed=11)
     human, model = (prompts + 0.3 * normal(1000, shift=shift, seed=seed) for shift, seed in ((0.0, 12), (6.0, 13)))
     ids = np.arange(1000)
-    options = {"estimator": "knn", "self": "left_out", "neighbors": 20} if name == "left_out" else {"estimator": name}
+    options = (
+        {"estimator": "knn", "own_point": "left_out", "neighbors": 20} if name == "left_out" else {"estimator": name}
+    )
     blind = mauve_ratio(human=human, model=model, groups=(ids, ids + 1000), **options)
     seeing = mauve_ratio(human=human, model=model, groups=(ids, ids), **options)
     assert seeing.js >= blind.js
@@ -131,7 +133,7 @@ def test_ties_do_not_prefer_a_side():
     settings = RatioSettings(10, "left_out", 1.0, 25, None)
     human, model = log_ratios(human=rows, model=rows.copy(), estimator="knn", settings=settings)
     np.testing.assert_allclose(human, -model, atol=1e-12)
-    assert mauve_ratio(human=rows, model=rows.copy(), estimator="knn", neighbors=10, self="left_out").mauve > 0.97
+    assert mauve_ratio(human=rows, model=rows.copy(), estimator="knn", neighbors=10, own_point="left_out").mauve > 0.97
 
 
 # the metric

@@ -47,7 +47,7 @@ def _audit(args: argparse.Namespace) -> None:
         if args.report is not None:
             target = args.report / folder.name if len(folders) > 1 else args.report
             report.write_table(table, target)
-            report.draw_plots({"transform": report.plot_transform(done)}, target, table.title, _CAPTION)
+            report.draw_plots({"transform": report.plot_uniformity(done)}, target, table.title, _CAPTION)
         passed.append(not done.failures)
     if not all(passed):
         raise SystemExit(core.FAILED)

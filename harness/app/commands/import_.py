@@ -22,7 +22,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
 
 
-_AFTER = "unpacked files are kept; the same command resumes"
+_RESUMES = "unpacked files are kept; the same command resumes"
 _ARGUMENTS = {
     "archive": {"type": Path},
     **OUTPUTS,
@@ -99,4 +99,4 @@ def _check_member(member: zipfile.ZipInfo, folder: Path) -> None:
             raise DataError(f"{target}: is a link; import writes through no links, so delete it or give --outputs DIR")
 
 
-main = make_main("import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=_AFTER)
+main = make_main("import", __doc__, _ARGUMENTS, _import, example="openended import p-sweep.zip", after=_RESUMES)

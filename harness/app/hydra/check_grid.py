@@ -18,11 +18,11 @@ from openended.harness.results import FIXED, build_layout, format_axis_value
 log = logging.getLogger(__name__)
 
 ELSEWHERE = ("submitit", "ray")  # launchers whose jobs may run on machines with other files
-Jobs = Sequence[Sequence[str]]
+JobWords = Sequence[Sequence[str]]
 Result = TypeVar("Result")
 
 
-def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
+def check_series(composer: Composer, config: DictConfig, jobs: JobWords) -> list[Job]:
     """Compose and plan the jobs of a grid or series; of a series, the experiments that cannot run are left out.
 
     A job with a wrong value, or without its files, refuses its whole grid.
@@ -36,7 +36,7 @@ def check_series(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job
 
 
 def try_experiments(
-    config: DictConfig, jobs: Jobs, work: Callable[[Jobs], list[Result]]
+    config: DictConfig, jobs: JobWords, work: Callable[[JobWords], list[Result]]
 ) -> tuple[list[Result], dict[str, core.HarnessError]]:
     """Do the work for the jobs of each experiment or part; return all results, and those that fail."""
     members: dict[str, list[Sequence[str]]] = {}
@@ -106,7 +106,7 @@ def plan_job(job: Job, session: run.Session) -> tuple[run.Settings, run.Outcome]
     return settings, run.plan(settings, session)
 
 
-def _check_grid(composer: Composer, config: DictConfig, jobs: Jobs) -> list[Job]:
+def _check_grid(composer: Composer, config: DictConfig, jobs: JobWords) -> list[Job]:
     composed: list[Job] = []
     errors: list[core.HarnessError] = []
     for words in jobs:

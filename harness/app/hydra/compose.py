@@ -41,12 +41,19 @@ _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES = ("model", "decoder", "prompting", "scorer", "embedder", "metric")  # no choice sets options of other groups
 _ONLY_NAMES = ("compat", "experiment", "scoring", "using")  # groups whose choices set options of other groups
 _LONGEST_NAME = 200
-_READ_BY_US = ("hydra.sweeper", "hydra.launcher", "hydra.sweep.dir", "hydra.mode", "hydra/launcher", "hydra/sweeper")
+_ACCEPTED_HYDRA_OPTIONS = (
+    "hydra.sweeper",
+    "hydra.launcher",
+    "hydra.sweep.dir",
+    "hydra.mode",
+    "hydra/launcher",
+    "hydra/sweeper",
+)
 GENERATING = ("model", "decoder", "prompting", "samples", "min_new_tokens")
 CONFIG, SWEEPER, OPTUNA = "config", "hydra/sweeper", "optuna"
 # Without what Hydra's own programs print and log, which takes a third of the time.
-_OF_HYDRA = HydraConf(defaults=[{"launcher": "basic"}, {"sweeper": "union"}])
-ConfigStore.instance().store("config", _OF_HYDRA, group="hydra", provider="hydra")
+_HYDRA_DEFAULTS = HydraConf(defaults=[{"launcher": "basic"}, {"sweeper": "union"}])
+ConfigStore.instance().store("config", _HYDRA_DEFAULTS, group="hydra", provider="hydra")
 
 
 @contextmanager
@@ -144,7 +151,7 @@ class Composer:
         """Return the configuration of the command, with the node `hydra`, whose `mode` says whether it is a grid."""
         line = self.line
         words = [word for word in line.words if re.match(r"[+~]*hydra\b", word)]
-        if unread := next((word for word in words if not word.lstrip("+~").startswith(_READ_BY_US)), None):
+        if unread := next((word for word in words if not word.lstrip("+~").startswith(_ACCEPTED_HYDRA_OPTIONS)), None):
             raise SpecError(f"{unread:.80}: no effect; outputs_dir=DIR says where runs go, -v and -q what is printed")
         parsed = [self._parse(word) for word in line.words]
         for override in parsed:

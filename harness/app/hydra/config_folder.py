@@ -27,7 +27,7 @@ TYPED_ONLY = {
     "tracker": "would send results to a server",
     "outputs_dir": "chooses where files are written",
 }
-_WITH_KEY = ("base_url", "endpoints")  # refused where the command names a key
+_ADDRESSES = ("base_url", "endpoints")  # refused where the command names a key
 _NODES = ("model", "scorer", "runtime")  # they have such options, so a file writes them out
 _HARMLESS: tuple[object, ...] = (None, False, "auto", "none", {}, [])
 # What a file sets of `hydra`: the axes of a grid, and the options of a search.
@@ -142,7 +142,7 @@ def _check_option(option: str, value: object, typed: set[str], *, has_key: bool)
     is_axis = option.startswith(_AXES) and option not in _NOT_AXES
     parts = [part.lstrip("+~") for part in re.split(r"[./@\[]", option.removeprefix(_AXES) if is_axis else option)]
     for part in parts:
-        if part in TYPED_ONLY and (has_key or part not in _WITH_KEY):
+        if part in TYPED_ONLY and (has_key or part not in _ADDRESSES):
             _refuse(option, value, TYPED_ONLY[part])
     if parts[-1] in _NODES and isinstance(value, str) and "{" in value:
         _refuse(option, value, "may hold options that only the command line sets")

@@ -60,8 +60,9 @@ class Decider:
 
     def list_jobs(self, size: int, names: Collection[str] | None = None) -> list[list[str]]:
         """Return the overrides of the jobs of some systems, or of all, at one size."""
+        option = measured.NUM_EXAMPLES
         return [
-            [*(word for word in self.words[at] if get_option_name(word) != measured.SIZE), f"{measured.SIZE}={size}"]
+            [*(word for word in self.words[at] if get_option_name(word) != option), f"{option}={size}"]
             for system in self.systems if names is None or system.name in names for at, _ in system.items[0].sources
         ]  # fmt: skip
 
@@ -167,7 +168,7 @@ def name_by_records(
 def parse_looks(looks: object, jobs: Sequence[Job]) -> tuple[int, ...]:
     """Return the numbers of examples at which is looked: those given, else eighths of `num_examples`."""
     sizes = {job.settings.texts.num_examples for job in jobs}
-    typed = any(get_option_name(word) == measured.SIZE for job in jobs for word in job.overrides)
+    typed = any(get_option_name(word) == measured.NUM_EXAMPLES for job in jobs for word in job.overrides)
     largest = max((size for size in sizes if isinstance(size, int)), default=0)
     if looks is None:
         if len(sizes) > 1 or not largest:

@@ -32,12 +32,12 @@ NAME = "name"
 MOST_JOBS = 10_000  # maximum per grid
 MANY_JOBS = 300  # of more, the command says how long the check takes
 SECONDS_PER_JOB = 0.01  # to compose and plan a job
-Jobs = list[list[str]]
+JobWords = list[list[str]]
 _WHOLE_COMMAND = ("hydra", "tracker", "outputs_dir", "plan_only", "name")  # no axes
 _NO_MODELS = ("decoder", "seed", "samples", "metric", "name")  # options that change neither models nor tasks
 
 
-def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
+def list_jobs(composer: Composer, config: DictConfig) -> JobWords:
     """Return the overrides of every job of a composed command."""
     words = list(config.hydra.overrides.task)
     # Unresolved, because an axis may refer to an option of the job (`${model.label}`).
@@ -54,7 +54,7 @@ def list_jobs(composer: Composer, config: DictConfig) -> Jobs:
     return jobs
 
 
-def share_tokens(composer: Composer, jobs: Jobs) -> Jobs:
+def share_tokens(composer: Composer, jobs: JobWords) -> JobWords:
     """Add the option that lets models of several tokenizers have one human side; say in whose tokens texts are cut.
 
     Unless a job names a tokenizer itself, it is the scorer's, or without one that of the first model.
@@ -135,9 +135,9 @@ def _name_override(config: DictConfig, member: str) -> list[str]:
     return [f"{NAME}={config.name}-{member}"] if config.get("name") else []
 
 
-def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], words: Sequence[str]) -> Jobs:
+def _list_experiment_jobs(parser: OverridesParser, sweeper: Mapping[Any, Any], words: Sequence[str]) -> JobWords:
     """Return the jobs of one experiment; the command line takes precedence over the experiment's axes."""
-    jobs: Jobs = []
+    jobs: JobWords = []
     is_import = any(word.startswith("generations=") and word != "generations=null" for word in words)
     unused: dict[str, None] = {}
     left_out: dict[str, None] = {}

@@ -18,7 +18,7 @@ from openended.harness import core, report, run
 from openended.harness.app.hydra.check_grid import check_series
 from openended.harness.app.hydra.compose import Composer, Composition, Job, choose_name, to_plain
 from openended.harness.app.hydra.grid import (
-    Jobs,
+    JobWords,
     compose_series,
     find_axes,
     format_title,
@@ -65,7 +65,7 @@ class GridRun:
         """The experiments of a series by their names; empty if it is none."""
         return compose_series(self.composer, self.config)
 
-    def run(self, jobs: Jobs, work: Callable[[list[Job]], None]) -> None:
+    def run(self, jobs: JobWords, work: Callable[[list[Job]], None]) -> None:
         """Check the jobs, create the grid's folder, do the work, build the report and list the jobs that failed."""
         require_tracker(self.tracker)
         self.launcher = _make_launcher(self.config)
@@ -112,7 +112,7 @@ class GridRun:
             )  # fmt: skip
         self.launcher.run(self.jobs[first:], self.detail)
 
-    def launch_words(self, jobs: Jobs, axes: Collection[str], total: int) -> list[dict[str, Any]]:
+    def launch_words(self, jobs: JobWords, axes: Collection[str], total: int) -> list[dict[str, Any]]:
         """Compose and launch jobs; return their states, in their order."""
         if not jobs:
             return []

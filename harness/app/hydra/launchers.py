@@ -83,8 +83,8 @@ class Joblib(Launcher):
     """Processes on this machine, by joblib (its `loky` workers)."""
 
     name = "joblib"
-    processes: int = ranged(2, "[2, inf)", "2 or more")  # with one, joblib would run jobs in this process
-    """Each keeps its own copy of the models in memory."""
+    processes: int = ranged(2, "[2, inf)", "2 or more")
+    """Each keeps its own copy of the models in memory. With one, joblib would run jobs in this process."""
 
     def run(self, jobs: Jobs, options: LogOptions) -> None:
         from joblib.externals.loky.process_executor import TerminatedWorkerError

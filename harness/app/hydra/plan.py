@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 _UNMEASURED = "unknown: this store has no rate of each model, decoder and metric; try num_examples=20 first"
 _RATE = 1_000  # tokens per second, of which a rate of one's own is a multiple
 _STATES = {"hit": "cached", "make": "to compute", "waits": "waiting"}
-Jobs = Sequence[Sequence[str]]
+JobWords = Sequence[Sequence[str]]
 
 
-def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False) -> None:
+def plan_jobs(composer: Composer, config: DictConfig, jobs: JobWords, *, single: bool = False) -> None:
     """Print the plan of jobs without loading models or writing files."""
     plans, left_out = _plan_all(composer, config, jobs, single=single)
     warn_of_missing_tokenizers(settings for settings, _ in plans)
@@ -47,12 +47,12 @@ def plan_jobs(composer: Composer, config: DictConfig, jobs: Jobs, *, single: boo
 
 
 def _plan_all(
-    composer: Composer, config: DictConfig, jobs: Jobs, *, single: bool = False
+    composer: Composer, config: DictConfig, jobs: JobWords, *, single: bool = False
 ) -> tuple[list[tuple[run.Settings, run.Outcome]], dict[str, core.HarnessError]]:
     """Plan jobs; return the plans, and the experiments that cannot run."""
     session = check_grid.open_session(config)
 
-    def plan_experiment(own_jobs: Jobs) -> list[tuple[run.Settings, run.Outcome]]:
+    def plan_experiment(own_jobs: JobWords) -> list[tuple[run.Settings, run.Outcome]]:
         composed = [composer.compose_job(words) for words in own_jobs]
         if single:
             refuse_single_run(composed[0].settings.judgments.file)

@@ -145,7 +145,7 @@ class Search:
         self._confirm(study, searched)
         with describe_study_errors(storage):
             searched = study.summarize() if self.confirm_seeds else searched
-        self._write(searched)
+        self._write_report(searched)
 
     def _try_batch(self, study: StudyRunner, batch: Sequence[Setting]) -> None:
         """Run a batch, and report the results to the study."""
@@ -191,7 +191,7 @@ class Search:
                 except HarnessError as err:
                     log.warning("search     trial %d with seed %s: %s", tried.number, seed, format_error(err))
 
-    def _write(self, searched: SearchResult) -> None:
+    def _write_report(self, searched: SearchResult) -> None:
         """Write tables and figures of the search into its grid's folder, and print what it found."""
         from openended.harness import report
 

@@ -268,8 +268,8 @@ class Remdm(DiffusionDecoder):
     """Their code."""
     strategy: Strategy = "cap"
     """How the probability of remasking is chosen."""
-    eta: float = ranged(0.02, "[0, 1]", "a number in [0, 1]")  # their scripts
-    """Strength of remasking, for cap, rescale and loop."""
+    eta: float = ranged(0.02, "[0, 1]", "a number in [0, 1]")
+    """Strength of remasking, for cap, rescale and loop; .02 in their scripts."""
 
     def check(self) -> None:
         plain = self.strategy != "loop" or self.schedule == "linear"
@@ -296,8 +296,8 @@ class Duo(DiffusionDecoder):
 
     mode: Mode = "posterior"
     """Posterior alone, or mixed with the forward process (predictor-corrector)."""
-    eta: float = ranged(0.05, "[0, 1]", "a number in [0, 1]")  # their scripts
-    """Weight of the posterior for constant; ReMDM's strength for cap, rescale and remdm."""
+    eta: float = ranged(0.05, "[0, 1]", "a number in [0, 1]")
+    """Weight of the posterior for constant; ReMDM's strength for cap, rescale and remdm; .05 in their scripts."""
     first: float = 1.0
     """The mixture is used for times up to this one; the posterior before."""
     last: float = 0.0

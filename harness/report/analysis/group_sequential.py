@@ -25,7 +25,7 @@ from openended.harness.core import SpecError, write_json
 from openended.harness.report.analysis.paired import LEVEL, estimate_difference, estimate_middle
 from openended.harness.results import (
     DECISIONS,
-    SIZE,
+    NUM_EXAMPLES,
     SIZE_AXES,
     Results,
     System,
@@ -155,10 +155,10 @@ def compute_boundaries(times: tuple[float, ...], spending: tuple[float, ...]) ->
 
 def judge_comparisons(plan: DecisionPlan, results: Results) -> list[Decision]:
     """Judge each comparison by the runs of all looks so far; systems are named as in a table of the first look."""
-    sizes = {format_axis_value(size) for size in results.frame[SIZE]} if SIZE in results.axes else set()
+    sizes = {format_axis_value(size) for size in results.frame[NUM_EXAMPLES]} if NUM_EXAMPLES in results.axes else set()
     latest = max((number for number, n in enumerate(plan.looks, 1) if str(n) in sizes), default=0)
     looked = plan.looks[:latest]  # a look without any run is one that failed
-    parts = [filter_results(results, {SIZE: str(n)}) if str(n) in sizes else None for n in looked]
+    parts = [filter_results(results, {NUM_EXAMPLES: str(n)}) if str(n) in sizes else None for n in looked]
     systems = [{_identify(s): s for s in group_systems(part.values if part is not None else ())} for part in parts]
     names = {system.name: identity for identity, system in systems[0].items()} if systems else {}
     decisions = []
@@ -243,9 +243,9 @@ def select_last_looks(results: Results) -> Results:
     is_model = frame["system"] == "model"
     axes = [axis for axis in results.axes if axis not in SIZE_AXES]
     models = frame[is_model]
-    last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[SIZE].transform("max")
-    models = models[models[SIZE] == last]
-    selected = frame.index.isin(models.index) | (~is_model & frame[SIZE].isin(models[SIZE].unique()))
+    last = models.groupby([models[axis].map(format_axis_value) for axis in axes])[NUM_EXAMPLES].transform("max")
+    models = models[models[NUM_EXAMPLES] == last]
+    selected = frame.index.isin(models.index) | (~is_model & frame[NUM_EXAMPLES].isin(models[NUM_EXAMPLES].unique()))
     return replace(results, frame=frame[selected])
 
 

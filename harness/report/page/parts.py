@@ -28,7 +28,7 @@ INLINE_TEXTS, INLINE_CHARACTERS = 5_000, 1_500_000  # embedded in the page; more
 FOLDER = "page"
 MOST_PAIRS = 30_000_000  # comparisons of one source with the human side; beyond, similarity is left out
 ROWS = 512  # compared at once
-BEFORE = "per_example/"
+PER_EXAMPLE_PREFIX = "per_example/"
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"
 STEP = 0.25  # nats: one step of the scale of the page's colors
 BUNDLED = "bundled:"
@@ -165,7 +165,7 @@ def compute_text_values(source: TextSource, nll: Ragged | None) -> dict[str, Tex
             if row.system != source.role or row.artifact is None:
                 continue
             for name, array in source.results.arrays(at, row.artifact).items():
-                key = name.removeprefix(BEFORE)
+                key = name.removeprefix(PER_EXAMPLE_PREFIX)
                 full_name = f"{row.metric}.{key}"
                 if name != key and full_name not in values and np.shape(array) == (len(words),):
                     title = row.titles.get(key, key.replace("_", " "))

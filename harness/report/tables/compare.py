@@ -35,7 +35,7 @@ Row = tuple[str, Cell | None, Cell | None, Cell | None]  # label, published and 
 COLUMNS = {"published": "published", "ours": "measured", "delta": "Δ"}
 DECODERS = {"topk": "top_k", "beam_search": "beam"}
 CORRELATION = "spearman("
-OVER = "Over {} systems."
+SYSTEM_COUNT = "Over {} systems."
 NOT_TUNED = "Measured with a linear classifier on frozen features, not with this discriminator."
 NO_RUN = "No run has this decoder with these parameters."
 NO_ROW = "The runs do not have this embedder, or two sets of these texts."
@@ -131,7 +131,7 @@ def _compare_values(
             rows.append((f"{title}: {label}", paper, cell | {"own_decimals": more}, gap))
         few = "Fewer than three systems in common, or constant values."
         both = ((value.value, cell["value"]) for value, cell in zip(values, cells, strict=True))
-        rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, OVER, few)))
+        rows.append((f"{title}: Spearman ρ of the rankings", None, None, correlate(both, SYSTEM_COUNT, few)))
         sections += [metric] * (len(values) + 1)
     remarks = [READ_OFF_REMARK if any(p.read_off for p in published) else DELTA]
     remarks += [f"Published but not measured here: {', '.join(missing)}."] if missing else []
@@ -180,7 +180,9 @@ def _compare_correlations(results: Results, published: Sequence[Mapping[str, str
                 continue
             both = [(s.value(*first), s.value(*second)) for s in group_systems(part)]
             oriented = [(orient_value(a, part), orient_value(b, part)) for a, b in both if a and b]
-            cells[task] = correlate(oriented, f"{OVER[:-1]} of {task}." if several else OVER, signed=True)
+            cells[task] = correlate(
+                oriented, f"{SYSTEM_COUNT[:-1]} of {task}." if several else SYSTEM_COUNT, signed=True
+            )
         having = list(cells.values()) or [correlate([])]
         # The task of the paper's domain; on other tasks, the next one for each domain with this score.
         same = [cell for task, cell in cells.items() if task.partition(",")[0] == tasks.get(row["domain"])]

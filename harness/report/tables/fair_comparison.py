@@ -59,7 +59,7 @@ _CHOSEN = (
     "Each decoder uses the best setting of the first half of the seeds; the other half tests it against every other "
     "decoder."
 )
-_BY = "Tests over examples, over replicates or, without either, over seeds; ?: no test, since the seeds are too few."
+_TESTS = "Tests over examples, over replicates or, without either, over seeds; ?: no test, since the seeds are too few."
 
 Tests = dict[tuple[str, str], tuple[float, float]]
 """(decoder, decoder) → (cost of the first minus that of the second, p-value or NaN)."""
@@ -327,7 +327,7 @@ def _build_win_frame(part: TablePart, pairs: Sequence[Pair]) -> Frame | None:
         return None
     holm = f"p < {LEVEL:g} after Holm's correction over all {len(corrected)} tests of the table; else a tie."
     return build_frame(
-        f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _BY], head="Decoder"
+        f"{part.stem}-wins", "Wins, ties and losses", names, columns, [_CHOSEN, holm, _TESTS], head="Decoder"
     )
 
 

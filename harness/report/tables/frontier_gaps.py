@@ -27,7 +27,7 @@ from openended.harness.results import Layout, Results, System, SystemValue, load
 GEN_PPL, ENTROPY, KL = ("gen_ppl", "gen_ppl"), ("gen_ppl", "entropy"), ("kl_to_scorer", "kl_per_token")
 STEPS = "decoder.steps"
 GRID = 41  # entropies at which an area is summed
-_SAME = 1e-9  # entropies nearer than this are one point
+_TOLERANCE = 1e-9  # entropies nearer than this are one point
 _REMARKS = (
     "Log Gen-PPL as a function of entropy: isotonic regression on the operating points, then a monotone cubic.",
     "No value outside the measured entropies.",
@@ -137,7 +137,7 @@ def estimate_gap(first: Frontier, second: Frontier, entropy: F64 | None) -> F64:
 def estimate_area(first: Frontier, second: Frontier) -> F64:
     """Return the area between two frontiers over their common entropies, first less second, nats², with replicates."""
     low, high = max(first.reach[0], second.reach[0]), min(first.reach[1], second.reach[1])
-    if not high - low > _SAME:
+    if not high - low > _TOLERANCE:
         raise UndefinedMetric(
             f"{first.name} reaches entropies {first.reach_text}, {second.name} {second.reach_text}: no overlap"
         )
@@ -161,7 +161,7 @@ def interpolate(entropy: F64, log_ppl: F64, at: F64) -> F64:
     """Return the monotone interpolation of one set of points at entropies; beyond its ends a straight line."""
     order = np.argsort(entropy, kind="stable")
     h, g = entropy[order], log_ppl[order]
-    starts = np.flatnonzero(np.diff(h, prepend=-np.inf) > _SAME)
+    starts = np.flatnonzero(np.diff(h, prepend=-np.inf) > _TOLERANCE)
     if len(starts) < 2:
         raise UndefinedMetric("a frontier needs operating points of at least two different entropies")
     sizes = np.diff(np.append(starts, len(h)))

@@ -6,7 +6,7 @@ import pytest
 from openended.harness.audit import checks
 from openended.harness.audit.audit import compare_texts
 from openended.harness.audit.checks import TokenFacts, Totals, find_failures, run_checks
-from openended.harness.audit.positions import Rounding, compare_rows, locate_tokens, sum_log_within
+from openended.harness.audit.positions import Rounding, compare_rows, locate_tokens, sum_log_mass_within_ranks
 from openended.harness.storage import read_record
 from tests.harness.backends.openai.fake import ID, Fake, Fault, served
 from tests.helpers import openended
@@ -57,7 +57,7 @@ def sum_rows(q):
     """Return what the checks read of a Q whatever was drawn, computed once for each of the arrays below."""
     if id(q) not in SUMS:
         phases = np.exp(2j * np.pi * checks.hash_ids(np.arange(V)))
-        totals = Totals(q.reshape(ROWS, STEPS, V).sum(1), (q * (1 - q)).sum(0), sum_log_within(q))
+        totals = Totals(q.reshape(ROWS, STEPS, V).sum(1), (q * (1 - q)).sum(0), sum_log_mass_within_ranks(q))
         SUMS[id(q)] = q, ((q * SEEN).sum(1), q @ phases, totals)
     return SUMS[id(q)][1]
 
