@@ -95,7 +95,7 @@ def test_texts_of_a_replaced_server_are_not_mixed_in_silence(folder):
         with served(fake) as (url,):
             words = (*WORDS, f"model.base_url={url}", "decoder=greedy", f"num_examples={count}", f"name=n{count}")
             done = openended(*words, cwd=folder, code=0)
-        (record,) = (r for r in records(folder) if r["spec"]["num_examples"] == count)
+        (record,) = (r for r in records(folder) if r["spec"]["texts"]["num_examples"] == count)
         said = "DO NOT REPORT: the server's log-probabilities for known prompts are not those of earlier texts"
         assert any(said in note for note in record["notes"]) == (said in done.stderr) == (count == 6)
 
