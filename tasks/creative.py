@@ -7,7 +7,7 @@ LLMs", ACL, https://aclanthology.org/2024.acl-long.616, CC BY 4.0.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import NamedTuple
@@ -80,8 +80,7 @@ class Creative(UserFileTask):
         folder = Path(self.reference or "")
         if name != "reference" or not folder.is_dir():
             return "" if name != "reference" else folder.stem
-        model = read_record(folder).spec.get("model")
-        return str(model.get("title") or "") if isinstance(model, Mapping) else ""
+        return read_record(folder).titles.get("model", "")
 
     def remarks(self) -> tuple[str, ...]:
         return (f"the reference is no human text: it is what {self.reference} holds",) if self.reference else ()

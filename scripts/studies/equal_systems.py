@@ -89,7 +89,7 @@ def build_results(texts: F64, method: Method = "examples", human: F64 | None = N
             title="M", reason="", note="", primary=True, family="text", axes=axes, titles=("", ""), values=means,
             sources=tuple(sources), interval=ends,
         ))  # fmt: skip
-    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, 0, {}, _arrays=arrays)
+    results = Results(pd.DataFrame(), tuple(runs), ("task", "decoder"), 0, _arrays=arrays)
     vars(results)["values"] = values  # where its cached property looks
     return results
 

@@ -53,7 +53,7 @@ class EngineResult(NamedTuple):
     noted: Any = None  # what the logits processor knows of it
 
 
-class Engine:
+class VllmEngine:
     """A running engine."""
 
     def __init__(self, spec: VllmSpec, device: str) -> None:
@@ -206,15 +206,15 @@ class VllmBackend(models.Backend):
         self.device = torch.device(device)
         self.tokenizer = models.load_tokenizer(spec.tokenizer_spec())
         self.eos_ids = models.find_eos_ids(spec.tokenizer_spec(), self.tokenizer)
-        self._engines: list[Engine] = []  # the running engine, if there is one
+        self._engines: list[VllmEngine] = []  # the running engine, if there is one
         weakref.finalize(self, _close_engines, self._engines)
         self._wrote = False  # the last call generated texts
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> VllmEngine:
         """The engine, started if it is not running."""
         if not self._engines:
-            self._engines.append(Engine(self.spec, self.device.type))
+            self._engines.append(VllmEngine(self.spec, self.device.type))
         return self._engines[0]
 
     @property
@@ -294,7 +294,7 @@ class VllmBackend(models.Backend):
         vocab_size = self.engine.vocab_size
         return [build_next_token(table, request, vocab_size) for table in tables]
 
-    def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `Engine.run`
+    def _run(self, requests: Any, finish: Any) -> None:  # noqa: ANN401 - as `VllmEngine.run`
         """Run sequences, then release the GPU's memory; an engine that failed is dropped."""
         engine = self.engine
         try:
@@ -306,7 +306,7 @@ class VllmBackend(models.Backend):
         engine.release_memory()
 
 
-def _close_engines(engines: list[Engine]) -> None:
+def _close_engines(engines: list[VllmEngine]) -> None:
     for engine in engines:
         engine.close()
 

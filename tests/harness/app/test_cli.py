@@ -139,16 +139,16 @@ def test_commands_flags_options_and_choices_are_offered(script, words, offered):
 
 
 def test_a_crash_has_an_exit_code_of_its_own(capsys, monkeypatch):
-    def crash(_: object) -> None:
+    def crash(*_: object) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr("openended.harness.app.commands.check._check", crash)
+    monkeypatch.setattr("openended.harness.app.commands.check._read", crash)
     assert exit_code(cli.main, "check", "a", "b") == 70
     assert "KeyError: 'unforeseen'" in capsys.readouterr().err
 
-    def exhaust(_: object) -> None:
+    def exhaust(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("openended.harness.app.commands.check._check", exhaust)
+    monkeypatch.setattr("openended.harness.app.commands.check._read", exhaust)
     assert exit_code(cli.main, "check", "a", "b") == 70
     assert "memory ran out" in capsys.readouterr().err
