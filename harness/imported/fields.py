@@ -166,10 +166,8 @@ class FieldChoice:
 
     def find(self, row: Cells) -> Any:  # noqa: ANN401 - JSON
         """Return what the field of a record holds, several joined by spaces; `...` where it is not there."""
-        if len(self._paths) == 1 or self.field in row:
-            return find_values(row, self._paths[0] if len(self._paths) == 1 else [self.field])
         parts = [find_values(row, path) for path in self._paths]
-        return " ".join(map(str, parts)) if ... not in parts else ...
+        return parts[0] if len(parts) == 1 else " ".join(map(str, parts)) if ... not in parts else ...
 
 
 def count_words(text: str) -> int:
@@ -374,7 +372,7 @@ def choose_fields(
         path = IDS_FIELD
     if path is None:
         path, others = choose_field(values, side, position, option)
-    elif FieldChoice(path).find(first) is ...:
+    elif path not in first and FieldChoice(path).find(first) is ...:
         raise SpecError(f"{position}: no field {path!r}{suggest(path, {*map(str, first), *values})}; set {option}NAME")
     rest = [name for name in values if name != path and not path.startswith(f"{name}.")]
     models = next((name for name in _MODELS if len(set(values[name].texts if name in values else ())) > 1), None)

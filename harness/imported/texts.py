@@ -77,19 +77,24 @@ class TextSurvey:
     def add(self, text: ImportedText) -> None:
         """Count a text, and look for reasoning in it."""
         self.count += 1
-        words, prompt = (text.text or "").strip(), text.prompt or ""
-        self.first = self.first or words
-        self.has_texts = self.has_texts or text.text is not None
-        self.has_ids = self.has_ids or text.token_ids is not None
-        if text.text is not None and not words and text.reasoning is None:
-            self.num_empty += 1
-            self.empty += [text.where.removeprefix(f"{self.path}").lstrip(":, ")] if self.num_empty <= 3 else []
-        self.num_missing += words in _MISSING
-        starts_with_prompt = bool(prompt) and (text.text or "").startswith(prompt)
-        self.starts_with_prompt = self.starts_with_prompt and starts_with_prompt
-        self.num_copies += not words[len(prompt) :].strip()
-        self.is_reasoning_apart = self.is_reasoning_apart or text.reasoning is not None
-        self.tags.add(prompt, (text.text or "").removeprefix(prompt), ended=text.stop != "length")
+        content, prompt = text.text or "", text.prompt or ""
+        words = content.strip()
+        if text.text is not None:
+            self.has_texts = True
+            self.first = self.first or words
+            if words in _MISSING:
+                self.num_missing += 1
+            elif not words and text.reasoning is None:
+                self.num_empty += 1
+                self.empty += [text.where.removeprefix(f"{self.path}").lstrip(":, ")] if self.num_empty <= 3 else []
+        if text.token_ids is not None:
+            self.has_ids = True
+        if text.reasoning is not None:
+            self.is_reasoning_apart = True
+        if self.starts_with_prompt:
+            self.starts_with_prompt = bool(prompt) and content.startswith(prompt)
+        self.num_copies += not (words[len(prompt) :].strip() if prompt else words)
+        self.tags.add(prompt, content.removeprefix(prompt), ended=text.stop != "length")
 
     def describe_samples(self) -> str:
         """Say how many texts a prompt or conversation has, and by which field it is known."""
@@ -265,10 +270,10 @@ def _read_record(
     record: TextRecord, reading: FieldChoice, selection: TextSelection, summary: ReadSummary
 ) -> Iterator[ImportedText]:
     row, where, line, name = record.cells, record.where, record.line, reading.field
-    if reason := _find_reason_to_leave_out(row, reading, selection):
+    if (reading.writer or reading.role) and (reason := _find_reason_to_leave_out(row, reading, selection)):
         summary.dropped[reason] += 1
         return
-    value = reading.find(row)
+    value = row[name] if name in row else reading.find(row)
     if value is ... and reading.is_partial:
         summary.dropped[f"records without {name!r}"] += 1
         return
