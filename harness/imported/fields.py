@@ -17,10 +17,12 @@ from openended.harness.models import find_message, is_conversation
 
 Cells = Mapping[str, Any]
 Records = Iterator[tuple[str, Cells]]  # (line or record of the file, fields)
+DIFFUSION_FIELDS = ("generated_seqs", "text_samples")
+"""Fields of papers on diffusion models, whose values over tokens say that these are not the ids as generated."""
 NAMES: Mapping[Side, tuple[str, ...]] = {
     "system": (
         "generation", "generated_text", "gen_text", "completion", "continuation", "output", "response",
-        "generated_seqs", "text_samples", "gens_article", "article",
+        *DIFFUSION_FIELDS, "gens_article", "article",
     ),
     "human": ("human", "human_text", "reference"),
 }  # fmt: skip

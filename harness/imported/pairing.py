@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from openended.harness import models
 from openended.harness.core import DataError, Generation, Stop, Tokenizer
-from openended.harness.imported.fields import FieldChoice, ReadSummary
+from openended.harness.imported.fields import DIFFUSION_FIELDS, FieldChoice, ReadSummary
 from openended.harness.imported.files import TEXT
 from openended.harness.imported.selection import WHOLE, TextSelection
 from openended.harness.imported.texts import (
@@ -199,8 +199,9 @@ class ImportedRows:
 
     @property
     def id_source(self) -> IdSource | None:
-        """Whether the token ids of a file were kept; None where it has none, and without a tokenizer."""
-        if not self._survey.has_ids or self._tokenizer is None:
+        """Whether the token ids of a sample file were kept; None for files without any, and without a tokenizer."""
+        is_of_samples = self._survey.has_ids or self._survey.reading.field in DIFFUSION_FIELDS
+        if not is_of_samples or self._tokenizer is None:
             return None
         count = self._count
         if not count["ids"]:

@@ -328,7 +328,7 @@ def test_token_ids_are_kept_only_if_they_are_those_of_the_text(tmp_path):
     path.write_text(json.dumps({"generated_seqs": WORDS}))
     found, imported = take_unpaired(path, TOKENIZER)
     assert [g.text for g in found] == WORDS
-    assert imported.id_source is None
+    assert imported.id_source == "retokenized"
 
 
 def test_notes_name_the_framework_and_say_nothing_about_token_ids(tmp_path):
