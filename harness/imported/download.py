@@ -31,6 +31,7 @@ _CHUNK = 1 << 20
 _TIMEOUT = 30.0
 _ATTEMPTS = 5
 _SPARE = 64 << 20  # bytes that must stay free on the disk after a download
+_MOST_MEMBERS = 100_000  # of an archive
 LEDGER = "ledger.json"
 GPT2_OUTPUT = "https://openaipublic.blob.core.windows.net/gpt-2/output-dataset/v1"
 _HUB_ADDRESS = re.compile(
@@ -117,22 +118,25 @@ def _find_on_hub(name: str, *, planning: bool) -> Path:
     repo, revision, rest = address["repo"], address["revision"], address["rest"] or ""
     file = f"files/{core.digest(name)[:8]}/{repo.replace('/', '-')}.jsonl"
     cached = Remote(f"https://huggingface.co/datasets/{repo}", file)
-    path = cached.cache_path()
-    is_file = "." in rest.rpartition("/")[2]
+    path, is_file = cached.cache_path(), "." in rest.rpartition("/")[2]
+    is_local = planning or is_offline()
     if not is_file and path.is_file():
         return path
-    if planning and not is_file:
+    if not is_file and is_local:
         refuse_missing(cached, path, planning=True)
     core.require_package("huggingface_hub" if is_file else "datasets", "hub")
     try:
         if is_file:
             from huggingface_hub import hf_hub_download
 
-            return Path(hf_hub_download(repo, rest, repo_type="dataset", revision=revision))
+            local: dict[str, Any] = {"local_files_only": True} if is_local else {}
+            return Path(hf_hub_download(repo, rest, repo_type="dataset", revision=revision, **local))
         _stream_dataset(repo, revision, rest, path)
     except SpecError:
         raise
     except Exception as err:  # the errors of its HTTP client have no common base
+        if is_local:
+            raise core.UnavailableFileError(f"missing file: {name}; it is downloaded by a run", cached.url) from err
         raise DataError(f"{name}: cannot be downloaded ({type(err).__name__}: {core.shorten_error(err)})") from err
     return path
 
@@ -173,9 +177,11 @@ def unpack(path: Path, stamp: tuple[int, int]) -> Path:
             size, is_zip = 0, path.suffix == ".zip"
             opened: Any = zipfile.ZipFile(path) if is_zip else tarfile.open(path)  # noqa: SIM115 - closed below
             with opened as archive:
-                for member in archive.infolist() if is_zip else archive:
+                for count, member in enumerate(archive.infolist() if is_zip else archive):
                     size += member.file_size if is_zip else member.size
                     core.check_unpacked_size(path, size)
+                    if count == _MOST_MEMBERS:
+                        raise DataError(f"{path}: expected at most {_MOST_MEMBERS} files, got more; unpack it yourself")
             shutil.unpack_archive(path, temporary, filter=None if is_zip else "data")
             temporary.rename(folder)
         except (

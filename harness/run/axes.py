@@ -89,7 +89,7 @@ def _collect_import_axes(
     }  # fmt: skip
 
 
-_OTHERS = (".json", ".eval", ".npz")
+_OTHERS = (".json", ".eval", ".npz", ".zip", ".tar", ".tgz")
 
 
 def derive_system_name(path: Path) -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from openended.harness.app.commands import score
-from openended.harness.core import DataError, SpecError
+from openended.harness.core import DataError, SpecError, UnavailableFileError
 from openended.harness.imported import find_generations, read_texts
 from tests.helpers import undrawn_figures
 
@@ -17,10 +17,10 @@ ADDRESS = "hf://datasets/me/texts/docs"
 def hub(tmp_path, monkeypatch):
     """A folder that holds the files of the repository me/texts."""
 
-    def download(repo, file, *, repo_type, revision):
+    def download(repo, file, *, repo_type, revision, local_files_only=False):
         assert (repo, repo_type, revision) == ("me/texts", "dataset", None)
         path = tmp_path / file
-        if not path.is_file():
+        if not path.is_file() or local_files_only:
             raise ConnectionError("404 Client Error")
         return str(path)
 
@@ -46,6 +46,9 @@ def test_a_file_that_is_not_on_the_hub_is_named():
         DataError, match=r"hf://datasets/me/texts/docs/no\.jsonl: cannot be downloaded \(ConnectionError"
     ):
         find_generations(f"{ADDRESS}/no.jsonl", planning=False)
+    for address in (f"{ADDRESS}/no.jsonl", ADDRESS):
+        with pytest.raises(UnavailableFileError, match=r"missing file: .*(it is downloaded by a run|huggingface\.co)"):
+            find_generations(address, planning=True)
 
 
 @pytest.mark.slow
