@@ -5,12 +5,18 @@ import json
 import pytest
 
 from openended.harness.app.commands import score
-from openended.harness.core import DataError, SpecError, UnavailableFileError
+from openended.harness.core import OFFLINE_VARIABLES, DataError, SpecError, UnavailableFileError
 from openended.harness.imported import find_generations, read_texts
 from tests.helpers import undrawn_figures
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="downloads: extra hub")
 ADDRESS = "hf://datasets/me/texts/docs"
+
+
+@pytest.fixture(autouse=True)
+def online(monkeypatch):
+    for name in OFFLINE_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
