@@ -102,9 +102,9 @@ class TextMaker:
             lm = self.session.model(self.model, self.runtime)
             blocks.begin(self._describe_part(lm))
             self._generate(lm, _make_prompts(missing, inputs), blocks)
-            made = self._describe_part(lm)
-            changes = dict.fromkeys(filter(None, (self.model.explain_change(part, made) for part in parts)))
-            parts = [*parts, made | ({"notes": [*changes, *made.get("notes", ())]} if changes else {})]
+            newest = self._describe_part(lm)
+            changes = dict.fromkeys(filter(None, (self.model.explain_change(part, newest) for part in parts)))
+            parts = [*parts, newest | ({"notes": [*changes, *newest.get("notes", ())]} if changes else {})]
             for change in changes:
                 log.error("%s", change)
         blocks.join(path)
