@@ -211,7 +211,8 @@ def write_section(
     match = re.search(rf"<!-- {area} -->.*?<!-- end {area} -->", page, flags=re.DOTALL)
     old = [line for line in match.group(0).splitlines() if line.startswith("| ")] if match else []
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in old} | dict(rows)
-    lines = [rows[work.name] for work in works if work.name in rows]
+    names = rows if MODEL in os.environ else [work.name for work in works if work.name in rows]
+    lines = [rows[name] for name in names]  # of other models too
     info = Path("/proc/cpuinfo")  # the processor; the host is not named
     model = re.search(r"model name\s*:\s*(.+)", info.read_text(encoding="utf-8")) if info.exists() else None
     cpu = model.group(1) if model else platform.processor() or platform.machine()

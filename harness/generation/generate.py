@@ -1,7 +1,6 @@
 """Generate all texts of a request, with smaller batches when memory runs out."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,22 +12,18 @@ from openended.harness.models import check_retry, free_memory
 _log = logging.getLogger(__name__)
 
 
-def generate_texts(
-    lm: Any, request: GenerationRequest, emit: Emit, advance: Advance | None = None,  # noqa: ANN401
-    run: Callable[..., None] | None = None,
-) -> None:  # fmt: skip
+def generate_texts(lm: Any, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:  # noqa: ANN401
     """Continue every prompt of a request.
 
     A text depends only on (seed, example id, sample), prompt, decoder and model: not on the batch size, the order of
     the prompts or which of them are left after a resume (exact on CPU in float32).
 
     Args:
-        lm: The model: one of transformers, or another one with `run`.
+        lm: The model: one of transformers, or what the decoder runs on.
         request: What to make. A finished text frees its slot for the next; the batch size is halved when memory runs
             out.
         emit: Gets rows as soon as they are finished, in any order, each once.
         advance: Gets the number of tokens just made.
-        run: Continues the prompts, given model, decoder, request, `emit` and `advance`; None: the decoder itself does.
     """
     decoder = request.decoder
     if request.batch_size < 1:
@@ -44,9 +39,7 @@ def generate_texts(
     while request.prompts:
         size = min(request.batch_size, len(request.prompts))
         try:
-            if run is not None:
-                run(lm, decoder, request, note, advance)
-            elif isinstance(decoder, QDecoder):
+            if isinstance(decoder, QDecoder):
                 decode_rows([lm], request, note, advance, QChooser(lm, decoder, request))
             else:
                 decoder.run(lm, request, note, advance)

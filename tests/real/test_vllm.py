@@ -10,7 +10,7 @@ CODE = """
 import sys
 from tests.real_servers import engine
 
-engine.PATH = sys.argv[1]
+engine.PATH, engine.TOLERANCE = sys.argv[1], 1e-4
 reference = engine.load_backend(engine.ModelSpec(path=engine.PATH))
 table = engine.Table("vLLM")
 engine.check_engine(table, reference, engine.make_prompts(4, reference.vocab_size), 6, 16)

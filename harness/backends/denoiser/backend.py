@@ -175,8 +175,6 @@ class DenoiserBackend(models.Backend):
         return {"denoiser": {**facts, "remote_code": code}, "notes": [f"{s.title}: code of the hub was run ({code})"]}
 
     def generate(self, request: GenerationRequest, emit: Emit, advance: Advance | None = None) -> None:
-        from openended.harness.backends.denoiser.denoising_loop import denoise_texts
-
         self.spec.demand("generate", request.decoder)
         # Behind the text come the tokens after the mark, and those that the model expects.
         prompts = [replace(prompt, suffix_ids=self._suffix) for prompt in request.prompts]
@@ -189,7 +187,13 @@ class DenoiserBackend(models.Backend):
                 )
             before, after = (tuple(self.tokenizer.encode(part)) for part in parts)
             prompts[number] = replace(prompt, token_ids=before, suffix_ids=(*after, *self._suffix))
-        generate_texts(self, replace(request, prompts=prompts), emit, advance, denoise_texts)
+        generate_texts(self, replace(request, prompts=prompts), emit, advance)
+
+    def fill_texts(self, request: GenerationRequest, emit: Emit, advance: Advance) -> None:
+        """Fill the texts of a request, whose prompts and suffixes stay as they are."""
+        from openended.harness.backends.denoiser.denoising_loop import denoise_texts
+
+        denoise_texts(self, request, emit, advance)
 
 
 def load_denoiser(spec: DenoiserSpec, *, device: str = "cpu", device_map: DeviceMap | None = None) -> DenoiserBackend:

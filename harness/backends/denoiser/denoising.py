@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from openended.harness.core import SpecError, decoder, ranged
-from openended.harness.decoders import Decoder
+from openended.harness.core import Advance, SpecError, decoder, ranged
+from openended.harness.decoders import Decoder, Emit, GenerationRequest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -210,6 +210,9 @@ class DenoisingDecoder(Decoder):
     def count_steps(self, length: int) -> int:
         """Return the number of steps for a text of this many tokens: one a token, if it has no option for it."""
         return length
+
+    def run(self, lm: Any, request: GenerationRequest, emit: Emit, advance: Advance) -> None:  # noqa: ANN401 - a denoiser
+        lm.fill_texts(request, emit, advance)
 
 
 @dataclass(frozen=True, kw_only=True)

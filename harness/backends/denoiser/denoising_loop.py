@@ -256,12 +256,9 @@ STEPS: Mapping[type[denoising.DenoisingDecoder], Callable[[Canvas, int, int], No
 """Sampler → one step of it: (texts, step of the present block, number of the step for the draws)."""
 
 
-def denoise_texts(
-    lm: "DenoiserBackend", decoder: denoising.DenoisingDecoder, request: GenerationRequest, emit: Emit,
-    advance: core.Advance,
-) -> None:  # fmt: skip
+def denoise_texts(lm: "DenoiserBackend", request: GenerationRequest, emit: Emit, advance: core.Advance) -> None:
     """Fill the texts of a request; prompts and suffixes stay as they are."""
-    length = request.max_new_tokens
+    decoder, length = cast("denoising.DenoisingDecoder", request.decoder), request.max_new_tokens
     do_step = STEPS[type(decoder)]
     with torch.inference_mode():
         for prompts in _iterate_batches(request):

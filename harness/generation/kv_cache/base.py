@@ -201,17 +201,28 @@ class KeyValues:
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, batch: ForwardPass, kernel: Kernel,
         window: int | None = None,
     ) -> Tensor:  # fmt: skip
-        """Store the new keys and values and attend."""
+        """Store the new keys and values and attend; over tokens (T, heads, size)."""
         out = query.new_empty((len(query), query.shape[1] * value.shape[2]))
         out[batch.size :] = 0
         inner = out[: batch.size].view(batch.size, query.shape[1], value.shape[2])
         buffers = None if self.once else self._get_buffers(layer, key, value)
-        attention = _LayerAttention(query, key, value, batch, kernel, window, inner, buffers)
-        if batch.steps:
-            attention.store_step()
-            attention.attend_step(at_once=self.padded)
-        else:
-            attention.attend_prompts()
+        if not batch.steps:
+            _attend_prompts(query, key, value, batch, kernel, window, inner, buffers)
+            return out
+        rows, at = batch.index.to(key.device), batch.positions[: batch.size].to(key.device)
+        for buffer, new in zip(buffers or (), (key, value), strict=True):
+            buffer[rows, :, at] = new[: batch.size]
+        keys, values = buffers or (key, value)
+        # A few rows at a time, as many as a CPU's cache holds, each masked beyond its length.
+        heads, shared, size = query.shape[1], keys.shape[1], max(keys.shape[3], values.shape[3])
+        is_batch_invariant = self.padded or has_batch_invariant_products(
+            shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads()
+        )
+        most = _GROUPED // (shared * size) if is_batch_invariant else _CACHED // (heads * size)
+        for part in batch.split_step(sys.maxsize if self.padded else most, window):
+            seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
+            mask = None if part.mask is None else part.mask.to(query.device)
+            inner[part.tokens] = kernel(query[part.tokens, :, None], *seen, mask)[:, :, 0]
         return out
 
     def copy(self, source: Sequence[int], target: Sequence[int], since: int, end: int) -> None:
@@ -243,53 +254,23 @@ def _make_zeros(like: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.zeros(math.prod(shape) * like.element_size(), np.uint8)).view(like.dtype).view(shape)
 
 
-@dataclass(slots=True)
-class _LayerAttention:
-    """Attention of one layer in one pass, over tokens (T, heads, size)."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    batch: ForwardPass
-    kernel: Kernel
-    window: int | None
-    out: Tensor
-    buffers: tuple[Tensor, Tensor] | None  # where keys and values are kept; None: nowhere
-
-    def store_step(self) -> None:
-        """Store one key and value more for each row."""
-        batch, device = self.batch, self.key.device
-        rows, at = batch.index.to(device), batch.positions[: batch.size].to(device)
-        for buffer, new in zip(self.buffers or (), (self.key, self.value), strict=True):
-            buffer[rows, :, at] = new[: batch.size]
-
-    def attend_step(self, *, at_once: bool) -> None:
-        """Attend for a few rows at a time, as many as a CPU's cache holds, each masked beyond its length."""
-        keys, values = self.buffers or (self.key, self.value)
-        heads, shared, size = self.query.shape[1], keys.shape[1], max(keys.shape[3], values.shape[3])
-        is_batch_invariant = at_once or has_batch_invariant_products(
-            shared, heads // shared, keys.shape[3], values.shape[3], torch.get_num_threads()
-        )
-        most = _GROUPED // (shared * size) if is_batch_invariant else _CACHED // (heads * size)
-        for part in self.batch.split_step(sys.maxsize if at_once else most, self.window):
-            seen = keys[part.rows, :, : part.end], values[part.rows, :, : part.end]
-            mask = None if part.mask is None else part.mask.to(self.query.device)
-            self.out[part.tokens] = self.kernel(self.query[part.tokens, :, None], *seen, mask)[:, :, 0]
-
-    def attend_prompts(self) -> None:
-        """Store keys and values of whole prompts and attend, for those of one length together."""
-        first, start = 0, 0
-        for t, same in groupby(self.batch.lengths.tolist()):
-            n = len(list(same))
-            inside, rows = slice(start, start + n * t), self.batch.index[first : first + n].to(self.key.device)
-            q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in (self.query, self.key, self.value))
-            k, v = k.contiguous(), v.contiguous()
-            for buffer, new in zip(self.buffers or (), (k, v), strict=False):
-                buffer[rows, :, :t] = new
-            needs_mask = self.window is not None and t >= self.window
-            mask = _build_window_mask(t, self.window or 0, n, k.device) if needs_mask else None
-            self.out[inside].view(n, t, *self.out.shape[1:]).copy_(self.kernel(q, k, v, mask).transpose(1, 2))
-            first, start = first + n, start + n * t
+def _attend_prompts(
+    query: Tensor, key: Tensor, value: Tensor, batch: ForwardPass, kernel: Kernel, window: int | None, out: Tensor,
+    buffers: tuple[Tensor, Tensor] | None,
+) -> None:  # fmt: skip
+    """Store keys and values of whole prompts and attend, for those of one length together."""
+    first, start = 0, 0
+    for t, same in groupby(batch.lengths.tolist()):
+        n = len(list(same))
+        inside, rows = slice(start, start + n * t), batch.index[first : first + n].to(key.device)
+        q, k, v = (x[inside].view(n, t, *x.shape[1:]).transpose(1, 2) for x in (query, key, value))
+        k, v = k.contiguous(), v.contiguous()
+        for buffer, new in zip(buffers or (), (k, v), strict=False):
+            buffer[rows, :, :t] = new
+        needs_mask = window is not None and t >= window
+        mask = _build_window_mask(t, window or 0, n, k.device) if needs_mask else None
+        out[inside].view(n, t, *out.shape[1:]).copy_(kernel(q, k, v, mask).transpose(1, 2))
+        first, start = first + n, start + n * t
 
 
 def attend_one_token(

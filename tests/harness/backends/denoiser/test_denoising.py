@@ -218,7 +218,7 @@ def sample(world, decoder, count, batch_size=2000, **options):
         prompts=options.pop("prompts", [Prompt(f"w/{i}", 0, ()) for i in range(count)]),
         decoder=decoder, seed=3, max_new_tokens=world.length, batch_size=batch_size, **options,
     )  # fmt: skip
-    denoise_texts(lm, decoder, request, made.extend, int)
+    denoise_texts(lm, request, made.extend, int)
     return [g.token_ids for g in sorted(made, key=lambda g: int(g.example_id[2:]))]
 
 
@@ -253,7 +253,7 @@ def test_cached_and_plain_draws_are_the_same_texts_by_fewer_calls():
         request = GenerationRequest(
             prompts=[Prompt("w/0", 0, ())], decoder=decoder, seed=3, max_new_tokens=3, batch_size=1
         )
-        denoise_texts(lm, decoder, request, lambda _: None, int)
+        denoise_texts(lm, request, lambda _: None, int)
     assert len(calls[True]) <= 3 < len(calls[False])
 
 
@@ -290,7 +290,7 @@ def test_prompts_and_suffixes_stay_and_batches_have_one_length(decoder):
     prompts = [Prompt(f"w/{i}", 0, (2, 1, 0)[: i % 3], suffix_ids=(1,) * (i % 2)) for i in range(8)]
     made = []
     request = GenerationRequest(prompts=prompts, decoder=decoder, seed=0, max_new_tokens=4, batch_size=3)
-    denoise_texts(lm, decoder, request, made.extend, int)
+    denoise_texts(lm, request, made.extend, int)
     assert sorted(g.example_id for g in made) == [p.example_id for p in prompts]
     frozen = {(len(p.token_ids) + 4 + len(p.suffix_ids), p.token_ids, p.suffix_ids) for p in prompts}
     for batch in lm.shown:
@@ -313,7 +313,7 @@ def test_a_model_with_blocks_sees_none_that_comes_later(decoder):
         prompts=[Prompt("w/0", 0, (1,))], decoder=decoder, seed=0, max_new_tokens=5, batch_size=1
     )
     made = []
-    denoise_texts(lm, decoder, request, made.extend, int)
+    denoise_texts(lm, request, made.extend, int)
     lengths = [len(batch[0]) for batch in lm.shown]
     assert lengths == sorted(lengths)
     assert set(lengths) == {3, 5, 6}
