@@ -103,5 +103,5 @@ def test_a_missing_file_of_judgments_is_named(there):
 
 def test_a_key_says_which_runs_its_texts_are_from(there):
     assert main("make first --protocol typicality --people 6 --raters 1 --items 60 -o keyed".split()) == 0
-    key = json.loads((there / "keyed/key.json").read_text())
+    key = json.loads((there / "keyed/key.json").read_text())["key"]
     assert set(key["material"]["runs"]) == set(key["material"]["texts_ids"]) == {"greedy", "nucleus p=0.95"}
