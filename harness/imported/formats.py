@@ -58,13 +58,13 @@ class OutputFormat:
         """Yield a record per text of (position, file and position, record), each checked."""
         texts: dict[Any, int] = {}
         models: set[str] = set()
-        chosen_filter: list[Any] = []  # of lm-evaluation-harness: a file repeats every document for each filter
+        chosen_filter: Any = ...  # of lm-evaluation-harness: a file repeats every document for each filter
         for number, where, row in rows:
             if not isinstance(row, dict):
                 raise DataError(f"{where}: expected an object, got {_describe(row)}")
-            chosen_filter = chosen_filter or [row.get("filter")]
-            if row.get("filter") != chosen_filter[0]:
-                summary.dropped[f"rows of another filter than {chosen_filter[0]!r}"] += 1
+            chosen_filter = row.get("filter") if chosen_filter is ... else chosen_filter
+            if row.get("filter") != chosen_filter:
+                summary.dropped[f"rows of another filter than {chosen_filter!r}"] += 1
                 continue
             for path, kinds in self.fields.items():
                 _get(row, path, kinds, where)
@@ -151,7 +151,7 @@ def _read_batch(row: Cells, where: str) -> Iterator[dict[str, Any]]:
         thought, text = read_message(message, f"{what}: ") if isinstance(message, dict) else (None, choice.get("text"))
         if not isinstance(text, str):
             raise DataError(f"{what} has no text (finish_reason: {reason}), got {_describe(text)}")
-        yield {"text": text, "sample": sample, **stop, **_keep_reasoning(thought)}
+        yield {"text": text, "sample": sample, "reasoning": thought, **stop}
 
 
 def _read_response(body: Cells, where: str, what: str) -> dict[str, Any]:
@@ -186,11 +186,7 @@ def _read_inspect(sample: Cells, where: str) -> Iterator[dict[str, Any]]:
         raise DataError(f"{what} has no output")
     epoch = 1 if sample.get("epoch") is None else _get(sample, "epoch", (int,), where)
     stop = _read_stop(None if reason == "unknown" else reason, what)
-    yield {"sample": epoch - 1, "text": text, **_keep_reasoning(thought), **stop}
-
-
-def _keep_reasoning(thought: str | None) -> dict[str, Any]:
-    return {} if thought is None else {"reasoning": thought}
+    yield {"sample": epoch - 1, "text": text, "reasoning": thought, **stop}
 
 
 def _read_stop(reason: object, where: str) -> dict[str, str]:

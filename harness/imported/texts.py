@@ -215,9 +215,8 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
         repeated, copies = Counter(texts).most_common(1)[0]
         survey.repeated = repeated if copies > 2 and 10 * copies >= len(texts) else ""
     prompts, ids = dict[object, int](), dict[object, int]()
-    conversations: list[int] = []
     lines: list[int] = []  # number of texts of each record
-    line = -1
+    line, are_turns = -1, False
     for text in read_texts(path, selection, survey.summary):
         survey.add(text)
         for counts, key in ((prompts, text.prompt), (ids, text.identity)):
@@ -226,12 +225,10 @@ def _survey_texts(path: Path, stamp: tuple[Any, ...], selection: TextSelection) 
         lines += [0] * (text.line != line)
         lines[-1] += 1
         line = text.line
-        if text.turn is not None:
-            conversations += [0] * (text.turn == 0)
-            conversations[-1] += 1
+        are_turns = are_turns or text.turn is not None
     whole = survey.count
-    if max(conversations, default=0) > 1:
-        survey.grouping, sizes = "conversation", conversations
+    if are_turns and max(lines) > 1:
+        survey.grouping, sizes = "conversation", lines
     elif sum(prompts.values()) == whole and (len(prompts) > 1 or whole == 1):
         survey.grouping, sizes = "prompt", list(prompts.values())
     elif sum(ids.values()) == whole and len(ids) > 1:

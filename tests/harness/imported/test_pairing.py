@@ -210,7 +210,6 @@ FORMS = {
     "own": [{"id": i, "text": f" g{i}"} for i in range(3)],
     "gpt2 output": [{"id": i, "ended": True, "length": 9, "text": f" g{i}"} for i in range(3)],
     "grover": [{"article": f" g{i}", "label": "machine", "ind30k": i} for i in range(3)],
-    "grover generator": [{"gens_article": [f" g{i}"], "inst_index": i} for i in range(3)],
 }
 
 
