@@ -321,7 +321,9 @@ def choose_field(
         ) if group]  # fmt: skip
         got = "; ".join(parts) or "no texts at all"
         able = [*listed, *(v for v in others if v.kind in _ORDER[side] and v.is_varied and v.has_letters)]
-        able += [v for v in others if v.kind == "other" and v.is_text and v.is_varied]
+        able += [
+            v for v in others if v.path == "label" and v.is_text and v.is_varied
+        ]  # of TL;DR, whose labels are texts
         best = able[0].path if able else "NAME"
         raise DataError(f"{position}: no field with the text: {got}; name it: {option}{_quote_name(best)}")
     group = groups[0]
