@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from openended.harness.generation.slots import BatchSlots
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from openended.harness.models import LanguageModel
+    from openended.harness.models import Backend, LanguageModel
 
 
 class TokenChooser(ABC):
@@ -98,15 +98,8 @@ def find_end_tokens(eos_ids: Iterable[int], tokens: Tensor) -> Tensor:
     return is_end
 
 
-class ContinuationDecoder(Protocol):
-    """Turns the tokens of a continuation into text."""
-
-    def continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return the text that `ids` add after `prompt`."""
-
-
 def build_generation(
-    lm: ContinuationDecoder, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
+    lm: Backend, prompt: Prompt, ids: Sequence[int], *, ended: bool, log_prob: float = math.nan
 ) -> Generation:
     """Build the record of a finished text; `ids` has no end token.
 
