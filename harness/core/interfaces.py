@@ -386,6 +386,7 @@ class ModelInfo(Protocol):
 
 UNNAMED = "model"  # the system of a file of judgments that names none
 SIMULATED = "simulated:"  # how `judgments=` and the names of simulated raters begin
+SIMULATED_RATERS = "simulated raters"  # how the fact `raters` of a signature ends where nobody rated anything
 
 
 class JudgmentFile(Protocol):

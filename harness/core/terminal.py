@@ -264,11 +264,11 @@ def _display() -> "Iterator[Progress]":
     from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    class DoneColumn(ProgressColumn):
+    class CountColumn(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(_describe(task))
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), DoneColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), CountColumn(), TimeElapsedColumn())
     ended, is_terminal = threading.Event(), sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_terminal) as bar:
 

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openended.harness import results as measured
-from openended.harness.core import DataError, SpecError, escape_controls_in_line, parse_signature, write_text
+from openended.harness.core import (
+    SIMULATED_RATERS,
+    DataError,
+    SpecError,
+    escape_controls_in_line,
+    parse_signature,
+    write_text,
+)
 from openended.harness.report.output_folder import replace_folder
 from openended.harness.report.tables import selection
 from openended.harness.report.tables.failures import warn_of_failure
@@ -19,7 +26,6 @@ from openended.harness.report.tables.pictures import Picture
 from openended.harness.report.tables.pivot import build_tables
 from openended.harness.report.tables.table import Table
 from openended.harness.results import Layout, Results
-from openended.metrics.judgments import is_simulated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -320,7 +326,7 @@ def _name_invented(table: Table) -> Table:
     files = {field.get("judgments", "").partition("@")[0] for field in fields}
     raters = {field["raters"] for field in fields if "raters" in field}
     titles = " ".join([*(row.label for row in table.rows), *(column.title for column in table.columns)])
-    is_unsaid = any(is_simulated(who) and who not in titles for who in raters)
+    is_unsaid = any(who.endswith(SIMULATED_RATERS) and who not in titles for who in raters)
     notes = ["invented judgments"] if files & {*selection.INVENTED} else []
     notes += ["simulated raters"] if is_unsaid else []
     title, caption = (text and ", ".join([text, *notes]) for text in (table.title, table.caption))

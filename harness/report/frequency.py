@@ -35,13 +35,13 @@ def read_typicality(ratings: Path, corpus: Path) -> tuple[pd.DataFrame, int]:
     sentences_read = (_normalize(text.text or "") for text in read_texts(corpus, TextSelection(side="human")))
     counts = Counter(text for text in sentences_read if text in rated.index)
     rated.insert(0, "occurrences", [counts[text] for text in rated.index])
-    found = rated[(rated["occurrences"] > 0) & (rated["count"] > 0)]
-    if len(found) < 3:
-        raise DataError(f"{corpus}: contains {len(found)} of {len(rated)} rated sentences; expected 3 or more")
-    quantiles = [compute_student_quantile(n - 1, LEVEL) if n > 1 else math.nan for n in found["count"]]
-    reach = found["sem"] * quantiles
-    sentences = found.assign(reach=reach).reset_index()[["text", "occurrences", "mean", "reach"]]
-    return sentences.set_axis(["text", "count", "rating", "reach"], axis="columns"), len(rated) - len(found)
+    in_corpus = rated[(rated["occurrences"] > 0) & (rated["count"] > 0)]
+    if len(in_corpus) < 3:
+        raise DataError(f"{corpus}: contains {len(in_corpus)} of {len(rated)} rated sentences; expected 3 or more")
+    quantiles = [compute_student_quantile(n - 1, LEVEL) if n > 1 else math.nan for n in in_corpus["count"]]
+    reach = in_corpus["sem"] * quantiles
+    sentences = in_corpus.assign(reach=reach).reset_index()[["text", "occurrences", "mean", "reach"]]
+    return sentences.set_axis(["text", "count", "rating", "reach"], axis="columns"), len(rated) - len(in_corpus)
 
 
 def _normalize(text: str) -> str:

@@ -7,7 +7,6 @@ from .base import (
     agreement as agreement,
     check_judgments_file as check_judgments_file,
     format_raters_fact as format_raters_fact,
-    is_simulated as is_simulated,
     read_calibration as read_calibration,
     read_rows as read_rows,
     select_kind as select_kind,

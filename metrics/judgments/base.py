@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from openended.harness import core
-from openended.harness.core import F64, SIMULATED, DataError, Features
+from openended.harness.core import F64, SIMULATED, SIMULATED_RATERS, DataError, Features
 
 Empty = Literal["refuse", "skip"]  # what to do about a row without a rating or an outcome
 
@@ -153,14 +153,9 @@ def format_raters_fact(raters: Iterable[str], calibration: str) -> str:
     simulated = sum(name.startswith(SIMULATED) for name in names)
     people = len(names) - len(judges) - simulated
     parts = [f"{people} {'person' if people == 1 else 'people'}"] if people else []
-    parts += [f"{simulated} simulated raters"] if simulated else []
+    parts += [f"{simulated} {SIMULATED_RATERS}"] if simulated else []
     parts += [f"judge {', '.join(judges)}, {calibration or UNCALIBRATED}"] if judges else []
     return " and ".join(parts) if judges or simulated else ""
-
-
-def is_simulated(fact: str) -> bool:
-    """Return whether a fact of `format_raters_fact` says that nobody rated anything."""
-    return fact.endswith("simulated raters")
 
 
 def add_raters_fact(features: Features, raters: Iterable[str], calibration: str) -> tuple[Features, list[str]]:
@@ -168,7 +163,7 @@ def add_raters_fact(features: Features, raters: Iterable[str], calibration: str)
     fact = format_raters_fact(raters, calibration)
     if not fact:
         return features, []
-    note = f"rated by {fact}" + (": nobody rated anything" if is_simulated(fact) else "")
+    note = f"rated by {fact}" + (": nobody rated anything" if fact.endswith(SIMULATED_RATERS) else "")
     return dataclasses.replace(features, facts={**features.facts, "raters": fact}), [note]
 
 

@@ -15,7 +15,7 @@ from openended.harness.models.transformers import ModelSpec
 from openended.harness.report.build import make_tables
 from openended.harness.results import SystemValue, group_systems, load_layout, read_results
 from openended.harness.run.axes import collect_axes
-from openended.harness.run.settings import JudgmentOptions, RunModels, Settings, TextOptions
+from openended.harness.run.settings import JudgmentOptions, RunModels, Settings, TextOptions, build_tokens_spec
 from openended.harness.storage.store import Recipe
 from tests.harness.report.synthetic import result, write_run
 from tests.helpers import change_settings
@@ -223,6 +223,8 @@ def test_runs_that_differ_in_one_option_are_never_merged(role, spec, tmp_path):
     human = role in ("task", "scorer", "embedder", "metric")
     for number, one in enumerate((spec, *changed.values())):
         part |= {role: one} if role != "metric" else {"metrics": (one,)}
+        if role == "task":
+            part["tokens"] = build_tokens_spec(one)
         record(tmp_path, settings(**part), 1.0 + number, human=human)
     items = check_apart(tmp_path, human=human, count=1 + len(changed))
     if role in ("task", "model", "decoder", "scorer", "embedder"):

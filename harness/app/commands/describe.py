@@ -22,7 +22,8 @@ _ARGUMENTS: core.Arguments = {
 def find_choice(word: str) -> tuple[str, str]:
     """Return the group and the name of a choice, given by `name` or `group/name`."""
     group, _, name = word.rpartition("/")
-    name = next((meant for g in ("decoder", "metric") if (meant := core.resolve_synonym(g, name)) != name), name)
+    with_synonyms = [g for g in ("decoder", "metric") if group in ("", g)]
+    name = next((meant for g in with_synonyms if (meant := core.resolve_synonym(g, name)) != name), name)
     groups = [g for g in _GROUPS if name in core.list_names(g) and group in ("", g)]
     if not groups:
         names = {name for group in _GROUPS for name in core.list_names(group)}

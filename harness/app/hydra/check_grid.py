@@ -77,7 +77,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 def check_layout(jobs: Sequence[Job]) -> None:
     """Refuse a layout that shows nothing of these jobs, before they run."""
     settings = [job.settings for job in jobs]
-    if not settings or any(s.judgments is not None for s in settings):  # a file of judgments may choose the metrics
+    if not settings or any(s.judgments.file for s in settings):  # a file of judgments may choose the metrics
         return
     layout = build_layout(settings[0].report, "report")
     layout.check_metrics({metric.name for s in settings for metric in s.metrics})

@@ -273,7 +273,7 @@ def test_very_many_vectors_lie_in_a_file(monkeypatch, lm):
 
     texts, none = rows(2, 9, 1, 9), ragged([EMPTY] * 9)
     want = embed_one(lm, spec(), none, texts, batch_size=4).vectors
-    monkeypatch.setattr(forward, "_IN_MEMORY", 0)
+    monkeypatch.setattr(forward, "_MEMORY_LIMIT", 0)
     made = embed_one(lm, spec(), none, texts, batch_size=4).vectors
     assert isinstance(made, np.memmap)
     assert np.array_equal(made, want)

@@ -51,7 +51,7 @@ def test_columns_are_read_row_by_row_and_have_one_digest_however_many_are_read_a
     write_rows(tmp_path / "a", made)
     read = RowFile(tmp_path / "a")
     assert list(read.each("text")) == [one.generation.text for one in made] == read.texts
-    monkeypatch.setattr(spec, "_AT_ONCE", 4)
+    monkeypatch.setattr(spec, "_DIGEST_BLOCK", 4)
     for columns in ([read.texts, read.prompts], [read.texts, []], [[]], []):
         assert spec.digest_columns(iter(columns)) == spec.digest(columns)
 

@@ -31,7 +31,7 @@ def test_the_runs_of_a_name_are_one_line_each(here, capsys):
     folders = sorted((here / "outputs/runs/p-sweep").iterdir())
     assert [line.split()[0] for line in lines] == [folder.name[-8:] for folder in folders]
     assert all("distinct_" in line for line in lines)
-    assert any("nucleus p=0.95, seed 1: " in line for line in lines)
+    assert any("nucleus p=0.95, docs-s, seed 1: " in line for line in lines)
 
 
 def test_a_finished_grid(here, capsys):

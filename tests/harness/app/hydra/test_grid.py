@@ -107,7 +107,7 @@ def test_options_of_a_metric_that_is_left_out_have_no_effect(caplog):
     assert not any(word.startswith("metric.") for job in jobs for word in job)
     settings = [composer.compose_job(job).settings for job in jobs]
     assert {tuple(m.name for m in s.metrics) for s in settings} == {("mauve",)}
-    assert {s.judgments for s in settings} == {None}
+    assert {s.judgments.file for s in settings} == {None}
     left_out = "metric.bradley_terry.system, metric.huse.system: no effect, because metric=[…] leaves the metric out"
     assert f"grid       {left_out}" in caplog.text
 
