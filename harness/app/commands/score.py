@@ -139,6 +139,8 @@ def _score(args: argparse.Namespace, options: Mapping[str, Mapping[str, Any]]) -
         args.human = args.human and str(imported.find_generations(args.human, planning=False))
         _describe_files(args, systems, sys.stdout)
         return ()
+    if "human" in systems:
+        raise core.SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
     if args.num_examples != "all" and not args.num_examples.isdecimal():
         raise core.SpecError(f"--num-examples: expected 1 or more, or all, got {args.num_examples!r}")
     count: int | Literal["all"] = "all" if args.num_examples == "all" else int(args.num_examples)
@@ -262,8 +264,6 @@ def parse_systems(words: Sequence[str]) -> dict[str, str]:
     if twice is not None:
         how = "list it once" if "naive:" in twice else "name them: NAME=FILE"
         raise core.SpecError(f"two systems are called {twice!r}; {how}")
-    if "human" in names:
-        raise core.SpecError("a system is called 'human', as the human side is; name it: NAME=FILE")
     return dict(zip(names, paths, strict=True))
 
 

@@ -341,13 +341,47 @@ def test_no_change_of_a_file_ends_in_a_traceback(tmp_path):
             assert len(line.splitlines()) == 1
 
 
-SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "generations"
+SHARED = Path(__file__).parents[3].parent / "shared"
+# Each with what `expected.json` asks for: field, number of texts and texts per prompt, or the names in the refusal.
+CASES = {
+    "answers_in_a_list.jsonl": ("generations", 12, 3),
+    "blank_lines.txt": ("text", 4, 1),
+    "empty_output.json": ("output", 4, 1),
+    "from_value.json": ("conversations", 4, 1),
+    "human.jsonl": ("text", 4, 1),
+    "label_beside_turns.jsonl": r"'turns' .*'category' \(2 values in 4 rows\) is no text; name it: .*=turns$",
+    "object.json": ("completion", 4, 1),
+    "older.eval": ("text", 4, 1),
+    "one_each.jsonl": ("completion", 4, 1),
+    "pairs.txt": ("2", 4, 1),
+    "source_target.jsonl": ("tgt", 4, 1),
+    "three_each.jsonl": ("completion", 12, 3),
+    "two_outputs.json": r"for certain: 'output_1' \(.*\) or 'output_2' \([^)]*\); name it: .*=output_1$",
+}
+
+
+@pytest.mark.skipif(not (SHARED / "cases").is_dir(), reason="the shared folder with small files of texts is not there")
+def test_the_small_files_of_other_projects_are_read_or_refused_as_expected():
+    assert {path.name for path in (SHARED / "cases").glob("*.*")} == {*CASES, "expected.json"}
+    for name, expected in CASES.items():
+        path = SHARED / "cases" / name
+        if isinstance(expected, str):
+            with pytest.raises(DataError, match=expected):
+                survey_texts(path, TextSelection())
+            continue
+        survey = survey_texts(path, TextSelection())
+        assert (survey.reading.field, survey.count, survey.samples) == expected, name
+    turns = read_texts(SHARED / "cases" / "from_value.json")
+    assert all((text.prompt or "").startswith("Write about a ") for text in turns)
+    said = survey_texts(SHARED / "cases" / "empty_output.json", TextSelection(side="human")).describe("--human-field ")
+    assert "4 texts of 'output' (guessed)" in said
+    assert "1 empty (record 2)" in said
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder with real generations is not there")
 @pytest.mark.parametrize(("side", "field"), [("system", "generation"), ("human", "reference")])
 def test_real_generations_are_found_on_both_sides(side, field):
-    for path in SHARED.glob("*/*.jsonl"):
+    for path in (SHARED / "data" / "generations").glob("*/*.jsonl"):
         survey = survey_texts(path, TextSelection(side=side))
         assert (survey.reading.field, survey.samples) == (field, 1)
         assert survey.count in (1000, 1314)
