@@ -21,6 +21,7 @@ from .commands import (
     get_version as get_version,
     make_main as make_main,
     make_parser as make_parser,
+    positive_int as positive_int,
 )
 from .device import BATCH_REMARK as BATCH_REMARK, copy_to_device as copy_to_device, copy_to_host as copy_to_host
 from .errors import (
@@ -166,7 +167,6 @@ from .terminal import (
     escape_log_records as escape_log_records,
     format_duration as format_duration,
     format_error as format_error,
-    positive_int as positive_int,
     print_error as print_error,
     print_line as print_line,
     run_command as run_command,

@@ -1,13 +1,15 @@
-"""Commands of `openended`, declared as a table of arguments and the function that does the work."""
+"""Commands of `openended`, declared as a table of arguments and the function that does the work, and their parser."""
 
 import argparse
+import difflib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from openended.harness.core.choices import GROUPS, list_options
-from openended.harness.core.terminal import CommandParser, run_command
+from openended.harness.core.terminal import BAD_INPUT, print_error, run_command
 
 Arguments = Mapping[str, Mapping[str, Any]]
 """Name of an argument or flag → the options of `add_argument`, and `synonyms`: flags that others have for it."""
@@ -19,6 +21,118 @@ OUTPUTS: Arguments = {
 def get_version() -> str:
     """Return the version of this package, whose root every module of it has imported."""
     return str(sys.modules["openended"].__version__)
+
+
+_UNKNOWN = "unrecognized arguments: "  # how argparse begins its messages
+_MISSING = "the following arguments are required: "
+_ARGUMENT = re.compile(r"argument ([^:]+): (.*)", re.DOTALL)
+_CHOICE = re.compile(r"invalid choice: ('[^']*') \(choose from (.*)\)")
+_TYPE = re.compile(r"invalid (\w+) value: (.*)", re.DOTALL)
+_TYPES = {"int": "a whole number", "float": "a number", "positive_int": "a whole number of 1 or more"}
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors are one line on standard error and exit code 2.
+
+    Args:
+        example: A command line that works, printed where an argument is missing.
+        **options: As for `argparse.ArgumentParser`.
+    """
+
+    def __init__(self, *, example: str = "", **options: Any) -> None:  # noqa: ANN401 - those of argparse
+        super().__init__(**options)
+        self.example = example
+        self.synonyms: dict[str, tuple[str, ...]] = {}
+        self.list_run_options: Callable[[], Sequence[str]] = tuple
+        self.takes_run_options = False
+        for name in (None, "store"):
+            self.register("action", name, _StoreOnce)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as in argparse
+        """Check the flags, then parse: a misspelt flag is reported before what is missing because of it."""
+        words = sys.argv[1:] if args is None else list(args)
+        flags = words[: words.index("--")] if "--" in words else words
+        for word, following in zip(flags, [*flags, "…"][1:], strict=True):
+            flag, sign, value = word.partition("=")
+            if re.match(r"--\w", flag) and not any(name.startswith(flag) for name in self._option_string_actions):
+                self.check_flag(flag)
+            if re.match(r"--\w", flag) and not (value if sign else following):
+                self.error(f"argument {flag}: expected one argument")
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and how to get help, then exit with 2."""
+        if message.startswith(_UNKNOWN):
+            words = message.removeprefix(_UNKNOWN)
+            self.check_flag(next((word.split("=")[0] for word in words.split() if word.startswith("-")), "--help"))
+            message = f"expected no further words, got {words}"
+        elif message.startswith(_MISSING):
+            example = f", as in {self.example}" if self.example else ""
+            message = f"missing {message.removeprefix(_MISSING)}{example}"
+        elif argument := _ARGUMENT.fullmatch(message):
+            action = self._option_string_actions.get(argument[1].split("/")[0])
+            value = _explain_value(argument[2])
+            if argument[2] == "expected one argument" and action is not None:
+                value = f"expected a value, as {argument[1]} {action.metavar or 'VALUE'}" + (
+                    f": {action.help % vars(action)}" if action.help else ""
+                )
+            message = f"{argument[1]}: {value}"
+        print_error(self.prog, f"{message}; see {self.prog} --help")
+        raise SystemExit(BAD_INPUT)
+
+    def check_flag(self, flag: str) -> None:
+        """Exit with 2 if the command has no such flag; suggest the nearest one."""
+        if flag not in self._option_string_actions:
+            close = [name for name, also in self.synonyms.items() if flag in also]
+            close = close or difflib.get_close_matches(flag, self._option_string_actions, n=1, cutoff=0.7)
+            if re.fullmatch(r"-\w", flag):
+                close = sorted((name for name in self._option_string_actions if name.startswith(f"-{flag}")), key=len)
+            name = flag.lstrip("-").replace("-", "_")
+            if close:
+                hint = f"; did you mean {close[0]}?"
+            elif name in self.list_run_options():
+                is_word = self.takes_run_options
+                hint = (
+                    f"; type {name}=…"
+                    if is_word
+                    else f"; {name} is an option of a run, which generates: openended {name}=…"
+                )
+            else:
+                hint = ""
+            self.error(f"no option {flag}{hint}")
+
+
+class _StoreOnce(argparse._StoreAction):
+    """Stores the value of an argument, and refuses a flag that is given twice."""
+
+    is_given = False
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:  # noqa: ANN401
+        if option_string is not None and self.is_given:
+            first = getattr(namespace, self.dest)
+            raise argparse.ArgumentError(self, f"given twice, {first} and {values}; give it once")
+        self.is_given = True
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _explain_value(message: str) -> str:
+    """Rewrite argparse's message about a value in the form of this project's messages."""
+    if choice := _CHOICE.fullmatch(message):
+        accepted = choice[2].replace("'", "")
+        close = difflib.get_close_matches(choice[1].strip("'"), accepted.split(", "), n=1)
+        return f"expected one of {accepted}, got {choice[1]}" + (f"; did you mean {close[0]}?" if close else "")
+    if unread := message.removeprefix("ignored explicit argument ") if message.startswith("ignored") else "":
+        return f"a flag without a value, got {unread}"
+    if wrong := _TYPE.fullmatch(message):
+        return f"expected {_TYPES.get(wrong[1], wrong[1])}, got {wrong[2]}"
+    return message
+
+
+def positive_int(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
 
 
 def make_parser(

@@ -52,6 +52,7 @@ def is_reachable(endpoint: str) -> bool:
 
 INDEX = "model.safetensors.index.json"
 WEIGHTS = ("model.safetensors", INDEX)
+GGUF_WEIGHTS = "model.gguf"  # in the folder of a GGUF file: a link to it
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _TOKENIZER_PARTS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
 _CONFIGS = ("config.json", "generation_config.json")

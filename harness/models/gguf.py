@@ -10,11 +10,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from openended.harness import core
-from openended.harness.models.files import TOKENIZERS
+from openended.harness.models.files import GGUF_WEIGHTS, TOKENIZERS
 
 log = logging.getLogger(__name__)
 
-WEIGHTS = "model.gguf"  # in the folder: a link to the file
 _FACTS = "gguf.json"
 
 
@@ -52,7 +51,7 @@ def _unpack(path: Path, changed: tuple[int, int]) -> Path:
     with TemporaryDirectory(dir=folder.parent) as partial:
         unpacked = Path(partial) / "model"
         unpacked.mkdir()
-        (unpacked / WEIGHTS).symlink_to(path)
+        (unpacked / GGUF_WEIGHTS).symlink_to(path)
         try:
             _write_folder(unpacked)
         except Exception as err:
@@ -69,18 +68,18 @@ def _write_folder(folder: Path) -> None:
     from gguf import GGUFReader, LlamaFileType
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoTokenizer
 
-    reader = GGUFReader(os.fspath(folder / WEIGHTS))
+    reader = GGUFReader(os.fspath(folder / GGUF_WEIGHTS))
     field = reader.get_field("general.file_type")
     stored: Counter[str] = Counter()
     for tensor in reader.tensors:
         stored[tensor.tensor_type.name] += int(tensor.n_elements)
     names = {kind.value: kind.name.partition("_")[2] for kind in LlamaFileType}
     name = (names.get(field.contents()) if field else None) or stored.most_common(1)[0][0]
-    config = AutoConfig.from_pretrained(folder, gguf_file=WEIGHTS)
+    config = AutoConfig.from_pretrained(folder, gguf_file=GGUF_WEIGHTS)
     model_class = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     config.architectures = [model_class.__name__] if model_class is not None else None
     config.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(folder, gguf_file=WEIGHTS).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(folder, gguf_file=GGUF_WEIGHTS).save_pretrained(folder)
     tokenizer = core.read_json(folder / TOKENIZERS[0])
     # transformers adds the special tokens that its class has by default, and the file lacks: no weights are theirs.
     tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["id"] < config.vocab_size]

@@ -12,14 +12,16 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 from openended.harness import core
 from openended.harness.decoders import Decoder
 from openended.harness.models import files
 from openended.harness.models.families import find_refusal
 from openended.harness.models.files import WEIGHTS, ModelSize, digest_files, is_offline, list_shards
-from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS, GgufFacts, read_facts, unpack_gguf
+
+if TYPE_CHECKING:
+    from openended.harness.models.gguf import GgufFacts
 
 Ability = Literal["generate", "score", "rank", "gradients", "q_statistics", "q_entropy", "embed"]
 
@@ -218,6 +220,8 @@ class ModelSpec(BackendSpec):
             return find_assets_folder() / self.path.removeprefix(BUNDLED)
         path = Path(self.path).expanduser()
         if self.is_gguf:
+            from openended.harness.models.gguf import unpack_gguf
+
             return unpack_gguf(path)
         looks_local = self.path.startswith((".", "/", "~")) or self.path.count("/") > 1
         return path if path.is_dir() or looks_local else None
@@ -231,8 +235,12 @@ class ModelSpec(BackendSpec):
         """Whether the model is one GGUF file; its folder then is that of what the file holds beside its weights."""
         return self.path.endswith(GGUF)
 
-    def gguf_facts(self) -> GgufFacts | None:
-        return read_facts(self.folder) if self.is_gguf and self.folder is not None else None
+    def gguf_facts(self) -> "GgufFacts | None":
+        if not self.is_gguf or self.folder is None:
+            return None
+        from openended.harness.models.gguf import read_facts
+
+        return read_facts(self.folder)
 
     def describe_size(self) -> ModelSize:
         if facts := self.gguf_facts():
@@ -257,7 +265,7 @@ class ModelSpec(BackendSpec):
             return {**fields, "files": dict(_digest_bundled_files(folder, chat=bool(self.chat_template)))}
         self.check_ready()
         if facts := self.gguf_facts():
-            weights = digest_files(folder, [folder / GGUF_WEIGHTS])
+            weights = digest_files(folder, [folder / files.GGUF_WEIGHTS])
             return {**fields, "files": weights, "quantization": facts.quantization}
         return {**fields, "files": digest_files(folder, files.list_model_files(folder, chat=bool(self.chat_template)))}
 

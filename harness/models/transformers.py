@@ -12,8 +12,8 @@ from openended.harness.models.backend import Backend
 from openended.harness.models.embedder import EmbedderSpec
 from openended.harness.models.failures import check_cuda
 from openended.harness.models.families import choose_attention
+from openended.harness.models.files import GGUF_WEIGHTS
 from openended.harness.models.forward import run_forward
-from openended.harness.models.gguf import WEIGHTS as GGUF_WEIGHTS
 from openended.harness.models.score import sketch_gradients
 from openended.harness.models.spec import ModelSpec
 from openended.harness.models.tokenizer import TextTokenizer, check_ids, load_tokenizer

@@ -19,17 +19,10 @@ from .grids import (
     DECISIONS as DECISIONS,
     RUNS as RUNS,
     GridFolder as GridFolder,
-    SearchObjective as SearchObjective,
-    SearchResult as SearchResult,
-    SearchTrial as SearchTrial,
-    dominates as dominates,
     read_grid as read_grid,
     read_grid_file as read_grid_file,
     read_grids as read_grids,
     read_jobs as read_jobs,
-    read_search as read_search,
-    resolve_report_request as resolve_report_request,
-    save_search as save_search,
 )
 from .joint import (
     find_joint_estimate as find_joint_estimate,
@@ -43,6 +36,7 @@ from .layout import (
     build_layout as build_layout,
     load_layout as load_layout,
 )
+from .report_requests import resolve_report_request as resolve_report_request
 from .runs import (
     ARCHIVES as ARCHIVES,
     Run as Run,
@@ -52,6 +46,14 @@ from .runs import (
     find_runs as find_runs,
     find_vectors as find_vectors,
     locate_verified_file as locate_verified_file,
+)
+from .searches import (
+    SearchObjective as SearchObjective,
+    SearchResult as SearchResult,
+    SearchTrial as SearchTrial,
+    dominates as dominates,
+    read_search as read_search,
+    save_search as save_search,
 )
 from .systems import (
     CHECKPOINT_AXES as CHECKPOINT_AXES,

@@ -1,23 +1,23 @@
-"""Files of grid folders: reports and jobs, which a report is built from, and the results of a search."""
+"""Files of grid folders: reports and jobs, which a report is built from."""
 
 import logging
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from openended.harness.core import DataError, SpecError, decode, read_json, suggest, temporary_files, write_json
-from openended.harness.results.runs import list_archives, locate_run
+from openended.harness.core import DataError, SpecError, decode, read_json, temporary_files
+from openended.harness.results.runs import locate_run
 from openended.harness.storage import GRID, RECORD
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-RUNS, GRIDS, SEARCH, DECISIONS = "runs", "grids", "search.json", "decisions.json"
+RUNS, GRIDS, DECISIONS = "runs", "grids", "decisions.json"
 _NAME = re.compile(r"\d+\.json$")  # of a job's file
 _STATES = ("done", "failed", "skipped", "running", "interrupted")  # of a job
 _FACTS = ("name", "total", "started", "reports", "command", "process", "titles")  # of a grid's file
@@ -61,17 +61,6 @@ class GridFolder:
 
     def list_lost(self) -> list[Path]:
         return [folder for folder in self.runs() if not (folder / RECORD).is_file()]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRequest:
-    """Runs to report on, and the layout options of their last report."""
-
-    paths: tuple[Path, ...]
-    name: str  # of the report's folder
-    options: Mapping[str, Any] | None  # None if the runs belong to no grid or to grids with different options
-    grid: Path | None = None  # folder of the grid, if the runs are those of one
-    decided: tuple[str, ...] = ()  # of several words, those that name grids with decisions
 
 
 def read_grid(folder: Path) -> GridFolder | None:
@@ -132,151 +121,3 @@ def read_grids(outputs: Path) -> list[GridFolder]:
     folders = [p.parent for depth in ("*", "*/*") for p in (outputs / GRIDS).glob(f"{depth}/{GRID}")]
     grids = [grid for folder in folders if (grid := read_grid(folder)) is not None]
     return sorted(grids, key=lambda grid: grid.folder.name)
-
-
-def resolve_report_request(words: Sequence[str], outputs: Path) -> ReportRequest:
-    """Resolve names of grids and experiments, folders of grids, and paths of runs.
-
-    Raises:
-        DataError: If a word is neither a path nor a known name; lists the known names.
-    """
-    resolved = [_resolve_word(word, outputs) for word in words]
-    same = all(options == resolved[0][1] for _, options, _ in resolved)
-    first = Path(words[0]).resolve()
-    if (grid := read_grid(first)) is not None:
-        name = grid.name
-    else:
-        name = first.parent.name if first.name == "record.json" else first.name
-    title = name if len(words) == 1 else f"{name}-and-{len(words) - 1}-more"
-    paths = tuple(path for of_word, _, _ in resolved for path in of_word)
-    grids = [grid for _, _, grid in resolved]
-    decided = tuple(w for w, g in zip(words, grids, strict=True) if g is not None and (g / DECISIONS).is_file())
-    options = resolved[0][1] if same else None
-    return ReportRequest(paths, title, options, *((grids[0],) if len(words) == 1 else (None, decided)))
-
-
-def _resolve_word(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None, Path | None]:
-    """Return the runs that a word names, the layout options of their last report, and their grid if there is one."""
-    path = Path(word)
-    grid = read_grid(path)
-    if grid is None and not path.exists() and not (outputs / RUNS / word).is_dir():
-        grids = read_grids(outputs)
-        by_name = {grid.folder.name: grid for grid in grids} | {grid.name: grid for grid in grids}
-        names = {*by_name, *(p.name for p in (outputs / RUNS).glob("*") if p.is_dir())}
-        if word not in by_name and (of_archives := _resolve_in_archives(word, outputs)) is not None:
-            return of_archives
-        names |= {archive.name for archive in list_archives(outputs)}
-        if word not in by_name:
-            raise DataError(f"no run folder or run name {word!r}{suggest(word, names) if names else ''}")
-        grid = by_name[word]
-    if grid is not None:  # the runs of a grid over a series carry the names of its experiments
-        if not (runs := grid.runs()):
-            raise DataError(f"{grid.folder}: no job of this grid has finished")
-        return runs, grid.reports.get(grid.name), grid.folder
-    path = path if path.exists() else outputs / RUNS / word
-    whole = path.resolve()
-    outputs = next((p.parent for p in (whole, whole.parent) if p.name == RUNS), outputs)
-    grids = read_grids(outputs)
-    lost = [run for grid in grids for run in grid.list_lost() if whole in run.parents]
-    for grid in reversed(grids if whole.parent.name == RUNS else []):
-        if layout := grid.reports.get(path.resolve().name):
-            decides = (grid.folder / DECISIONS).is_file()  # about its own runs, not others of its name
-            return (grid.runs() if decides else [path, *lost]), layout, grid.folder if decides else None
-    return [path, *lost], None, None
-
-
-def _resolve_in_archives(word: str, outputs: Path) -> tuple[list[Path], Mapping[str, Any] | None, Path | None] | None:
-    """Return what a word names in the imported archives: one of them, or a name of runs that one of them has."""
-    archives = list_archives(outputs)
-    if named := next((archive for archive in archives if archive.name == word), None):
-        if (named / RUNS / word).is_dir():
-            return _resolve_word(word, named)
-        return [named / RUNS], None, None
-    holders = [archive for archive in archives if (archive / RUNS / word).is_dir()]
-    if len(holders) > 1:
-        paths = ", ".join(str(archive / RUNS / word) for archive in holders)
-        raise DataError(f"{word!r}: several archives have runs of this name; name one or more of {paths}")
-    return _resolve_word(word, holders[0]) if holders else None
-
-
-# Searches -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SearchObjective:
-    """An objective of a search."""
-
-    title: str
-    direction: Literal["maximize", "minimize"]
-
-    @property
-    def sign(self) -> float:
-        """Factor that turns a value into a cost (lower is better)."""
-        return -1.0 if self.direction == "maximize" else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTrial:
-    """One trial of a search: a setting and its values."""
-
-    number: int
-    state: str  # `complete` or `failed`
-    setting: Mapping[str, str]  # option → value
-    values: tuple[float, ...]  # mean over seeds of each objective, or empty
-    seeds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # seed → values
-    fresh: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # confirmation seed → values
-    error: str = ""
-    runs: tuple[str, ...] = ()  # folders of its runs
-
-    @property
-    def label(self) -> str:
-        """The setting as text: choices by name, options without their prefix."""
-        parts = [v if "." not in k else f"{k.rpartition('.')[2]}={v}" for k, v in self.setting.items()]
-        return " ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """State of a search."""
-
-    name: str
-    sampler: str
-    objectives: tuple[SearchObjective, ...]
-    trials: tuple[SearchTrial, ...]
-    importance: tuple[Mapping[str, float], ...] = ()  # for each objective: parameter → share of importance
-
-    @property
-    def complete(self) -> list[SearchTrial]:
-        return [t for t in self.trials if t.state == "complete"]
-
-    def front(self) -> list[SearchTrial]:
-        """Return the Pareto front of the complete trials, best first.
-
-        With one objective these are the best trial and any that tie with it.
-        """
-        costs = {t.number: [v * o.sign for v, o in zip(t.values, self.objectives, strict=True)] for t in self.complete}
-        return [t for t in self.rank_trials() if not any(dominates(cost, costs[t.number]) for cost in costs.values())]
-
-    def rank_trials(self) -> list[SearchTrial]:
-        """Return the complete trials, best first: by the first objective, then by the others."""
-        signs = [objective.sign for objective in self.objectives]
-        return sorted(self.complete, key=lambda t: ([v * s for v, s in zip(t.values, signs, strict=True)], t.number))
-
-
-def dominates(first: list[float], second: list[float]) -> bool:
-    """Return whether the first costs Pareto-dominate the second: nowhere higher, somewhere lower.
-
-    >>> dominates([1, 2], [1, 3]), dominates([1, 2], [1, 2]), dominates([0, 3], [1, 2])
-    (True, False, False)
-    """
-    return all(a <= b for a, b in zip(first, second, strict=True)) and first != second
-
-
-def save_search(folder: Path, searched: SearchResult) -> None:
-    """Write a search result into the folder of its grid."""
-    write_json(folder / SEARCH, searched)
-
-
-def read_search(folder: Path) -> SearchResult | None:
-    """Read the search result in a grid's folder; None if there is none."""
-    return read_grid_file(folder / SEARCH, "search file", lambda node: decode(SearchResult, node, SEARCH))

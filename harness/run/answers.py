@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,11 @@ from openended.harness.run.steps import Executor, Input, Inputs, Step, TextRows
 from openended.harness.storage import Row, RowFile, write_rows
 
 _PROMPT_END = 64  # characters of a prompt in which its opening tag ends
-_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 _ROW_FACTS = ("batch_dependent", "device", "batch_size", "parts")  # facts of the generation that notes read
 
 
 def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, executor: Executor) -> TextRows:
     """Declare what is scored of generated texts; texts without reasoning stay as they are."""
-    if not executor.read_artifact(generated.rows, partial(may_reason, model), otherwise=False):
-        return generated
     chat = generated.chat
 
     def find(path: Path) -> tuple[Markup | None, list[str]] | None:
@@ -54,12 +50,6 @@ def declare_answers(model: BackendSpec, dataset: Dataset, generated: TextRows, e
     before = generated.step
     step = Step("answers", before.what, "model", spec, inputs, write, before.num_texts, before.num_tokens)
     return replace(generated, step=replace(step, extent=("rows", "prompts")))
-
-
-def may_reason(model: BackendSpec, path: Path) -> bool:
-    """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
-    rows, chats = RowFile(path), bool(model.chat_template) or model.reads_messages
-    return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
 
 
 def drop_reasoning(model: BackendSpec, path: Path, chats: Path | None) -> Iterator[Row]:

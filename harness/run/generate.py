@@ -15,7 +15,6 @@ from openended.harness.core import Generation, SpecError, Tokenizer, canonicaliz
 from openended.harness.decoders import Decoder, GenerationRequest, Prompt
 from openended.harness.generation import PromptForm
 from openended.harness.models import Backend, BackendSpec, LengthLimit, cut_continuation, tokenize_continuation
-from openended.harness.run.answers import drop_reasoning, may_reason
 from openended.harness.run.dataset import CHAT, Dataset, build_cut_row, digest_template, read_conversations
 from openended.harness.run.session import Session
 from openended.harness.run.settings import BUNDLED_DATA, TextOptions
@@ -25,6 +24,7 @@ log = logging.getLogger(__name__)
 
 DATA, REPLIES = "data.arrow", "replies.arrow"
 _ENGLISH = BUNDLED_DATA / "creative.txt"  # a text that is equal for all runs, for the ratio of two tokenizers
+_COMMON_TAGS = r"think>|THINK\]|<\|channel"  # without a chat template; with one, the tags of all families are searched
 _MARGIN, _MOST_TIMES = 1.25, 8  # more tokens than by the ratio, and at most so many times the length
 
 
@@ -79,6 +79,12 @@ def declare_generation(
     return TextRows("model", step, DATA, dataset.tokenizer, chat)
 
 
+def may_reason(model: BackendSpec, path: Path) -> bool:
+    """Return whether generated texts may hold reasoning: those of a chat, or with a common tag of it."""
+    rows, chats = storage.RowFile(path), bool(model.chat_template) or model.reads_messages
+    return chats or rows.has_reasoning or any(rows.matches(column, _COMMON_TAGS) for column in ("prompt", "text"))
+
+
 @dataclass(frozen=True)
 class TextMaker:
     """Makes the step of the texts of the model under test."""
@@ -113,6 +119,8 @@ class TextMaker:
             return facts
         replies: Iterable[storage.Row] = storage.RowFile(path)
         if may_reason(self.model, path):
+            from openended.harness.run.answers import drop_reasoning
+
             replies = drop_reasoning(self.model, path, inputs.get("chat"))
         seed = self.texts.seed if self.decoder.stochastic else 0
         tokenizer = self.session.row_tokenizer(self.dataset.tokenizer)

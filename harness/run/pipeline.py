@@ -7,17 +7,17 @@ metrics, record.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openended.harness import core
-from openended.harness.run.answers import declare_answers
 from openended.harness.run.axes import collect_axes
 from openended.harness.run.checks import check_dataset, check_request, check_user_files
 from openended.harness.run.dataset import Dataset, declare_dataset
 from openended.harness.run.facts import FactOptions, describe_columns, digest_texts
 from openended.harness.run.features import FeatureTable
-from openended.harness.run.generate import declare_generation
+from openended.harness.run.generate import declare_generation, may_reason
 from openended.harness.run.measure import Measurement, MeasureStage, SystemRole, compute_metric, describe_result
 from openended.harness.run.notes import list_notes, remark_on_batches, remark_on_device, resolve_units
 from openended.harness.run.players import JudgmentSource
@@ -181,7 +181,10 @@ def make_texts(settings: Settings, executor: Executor) -> RunTexts:
         rows = declare_generation(
             model, decoder, texts, task, dataset, session, settings.runtime, human_scores=scores
         )  # fmt: skip
-        if texts.prompting is None or not texts.prompting.lists:
+        lists = texts.prompting is not None and texts.prompting.lists
+        if not lists and executor.read_artifact(rows.rows, partial(may_reason, model), otherwise=False):
+            from openended.harness.run.answers import declare_answers
+
             rows = declare_answers(model, dataset, rows, executor)
     executor.run(rows.step)
     audit = None

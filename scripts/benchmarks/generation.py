@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from openended.harness.core import Ragged, Runtime
-from openended.harness.decoders import Decoder, GenerationRequest, Prompt, QDecoder
-from openended.harness.decoders.q import LogitChunk, QTable, TextPosition
+from openended.harness.decoders import Decoder, GenerationRequest, LogitChunk, Prompt, QDecoder, QTable, TextPosition
 from openended.harness.decoders.sampling import Ancestral, Greedy, Nucleus, TopK
 from openended.harness.generation.beam_search import Beam
 from openended.harness.generation.generate import generate_texts

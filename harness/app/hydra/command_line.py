@@ -1,6 +1,5 @@
 """Read a command line of options: Hydra's flags, this project's flags, and overrides that Hydra can parse."""
 
-import difflib
 import glob
 import logging
 import os
@@ -12,17 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from openended.harness.app.hydra.experiments import CHOICE, apply_using
-from openended.harness.app.hydra.foreign_options import explain_foreign_option
-from openended.harness.core import (
-    GROUPS,
-    SpecError,
-    find_member,
-    list_names,
-    list_options,
-    print_error,
-    read_node,
-    resolve_synonym,
-)
+from openended.harness.core import GROUPS, SpecError, find_member, list_names, print_error, read_node, resolve_synonym
 from openended.harness.results import make_natural_sort_key
 
 log = logging.getLogger(__name__)
@@ -45,7 +34,6 @@ _OWN_KEYS = re.compile(r"(report\.(where|names)|judgment_players|model\.engine|h
 _ONE_CHOICE = {*GROUPS, "hydra/launcher", "hydra/sweeper"} - {"metric"}
 _NAMES = re.compile(r"\[?\s*[\w-]+(\s*,\s*[\w-]+)*\s*\]?")  # of choices; a list of metrics is in brackets
 DEFAULT_DECODER = "nucleus"  # as in conf/config.yaml
-_TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +91,13 @@ def parse_command_line(words: Sequence[str]) -> CommandLine:
             else:
                 raise SpecError(f"{flag}: expected one of {', '.join(_PARTS)}, got {value!r}")
         elif word.startswith("-"):
-            raise SpecError(_explain_unknown_flag(word, words[position + 1 :]))
+            from openended.harness.app.hydra.errors import explain_unknown_flag
+
+            raise SpecError(explain_unknown_flag(word, words[position + 1 :], FLAGS))
         elif ("=" not in word and not word.startswith("~")) or word.startswith("="):
-            raise SpecError(_explain_missing_equals(word))
+            from openended.harness.app.hydra.errors import explain_missing_equals
+
+            raise SpecError(explain_missing_equals(word))
         else:
             options.append(word)
     typed: dict[str, str] = {}
@@ -205,42 +197,6 @@ def _to_sweeper_override(word: str) -> str:
     if key.startswith("spaces.") and not value.startswith(("'", '"')):
         value = "'" + value.replace("'", r"\'") + "'"
     return f"++hydra.sweeper.{key}={value}"
-
-
-def _explain_unknown_flag(word: str, after: Sequence[str]) -> str:
-    """Say what to type in place of `--decoder greedy`."""
-    flag, sign, value = word.partition("=")
-    options = [*GROUPS, *(line.partition(":")[0] for line in list_options())]
-    word = flag.lstrip("-").replace("-", "_")
-    name = next(iter(difflib.get_close_matches(word, options, n=1, cutoff=0.75)), "")
-    close = difflib.get_close_matches(flag, FLAGS, n=1, cutoff=0.75)
-    value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
-    if foreign := explain_foreign_option(word, value, options):
-        hint = f"{foreign};"
-    elif name:
-        hint = f"an option is typed as {name}={value};"
-    elif close:
-        hint = f"did you mean {close[0]}?"
-    else:
-        hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
-    return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
-
-
-def _explain_missing_equals(word: str) -> str:
-    """Say what to type in place of a word without `=`."""
-    groups = [group for group in GROUPS if word in list_names(group)]
-    if groups:
-        choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
-        hint = f"did you mean {' or '.join(choices)}?"
-    elif _TEXT_FILE.search(word):
-        hint = f"texts of a file are scored by openended score {word} --human FILE"
-    elif word in [line.partition(":")[0] for line in list_options()]:
-        hint = f"type {word}=VALUE"
-    elif word in GROUPS:
-        hint = f"type {word}=NAME; openended list {word} has the names"
-    else:
-        hint = "openended --help names the options and commands"
-    return f"expected option=value, got {word!r}; {hint}"
 
 
 def quote_for_hydra(word: str) -> str:

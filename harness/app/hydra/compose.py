@@ -124,6 +124,8 @@ class Composer:
             self.parser = OverridesParser.create(GlobalHydra.instance().config_loader())  # `glob(*)` reads its choices
         self._parse = lru_cache(maxsize=None)(self._parse_word)  # jobs share most of their words
         self._bases: dict[tuple[str, ...], Composition] = {}
+        self._exchangeable: dict[tuple[str, ...], tuple[dict[str, Any], Composition]] = {}
+        """Words without choices of classes → a composition with these words, and the classes that it chooses."""
         self._command: DictConfig | None = None
         self._unused: set[str] = set()
 
@@ -159,7 +161,7 @@ class Composer:
         plain = [o for o in parsed if not o.is_sweep_override()]
         choices, values = _split(plain)
         config = self.compose(choices)
-        self._bases[choices] = Composition.read(config)
+        self._keep(choices, config)
         try:
             for override in values:
                 OmegaConf.update(config, str(override.key_or_group), override.value())
@@ -234,11 +236,21 @@ class Composer:
 
     def _compose_base(self, words: tuple[str, ...]) -> Composition:
         if words not in self._bases:
-            self._bases[words] = self._exchange_nodes(words) or Composition.read(self.compose(words))
+            self._bases[words] = self._exchange_nodes(words) or self._keep(words, self.compose(words))
         return self._bases[words]
 
-    def _exchange_nodes(self, words: tuple[str, ...]) -> Composition | None:
-        """Exchange the nodes of classes in a composition; None where its experiment sets their options."""
+    def _keep(self, words: tuple[str, ...], config: DictConfig) -> Composition:
+        """Keep what Hydra composed of these words, for all words that choose other classes."""
+        self._bases[words] = base = Composition.read(config)
+        if (split := self._split_classes(words)) is not None:
+            chosen, rest = split
+            earlier = self._exchangeable.get(rest)
+            if earlier is None or len(chosen) < len(earlier[0]):
+                self._exchangeable[rest] = chosen, base
+        return base
+
+    def _split_classes(self, words: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+        """Return group → chosen classes, and the other words; None if these set options of a chosen class."""
         chosen: dict[str, Any] = {}
         rest: list[str] = []
         for override in map(self._parse, words):
@@ -250,9 +262,14 @@ class Composer:
             else:
                 chosen[group] = override.value()
         options = tuple(f"{group}." for group in chosen)  # of a class that the other words do not choose
-        if not chosen or any(word.lstrip("+~").startswith(options) for word in rest):
+        return None if any(word.lstrip("+~").startswith(options) for word in rest) else (chosen, tuple(rest))
+
+    def _exchange_nodes(self, words: tuple[str, ...]) -> Composition | None:
+        """Exchange the classes of an earlier composition; None where there is none, or it sets their options."""
+        chosen, rest = self._split_classes(words) or ({}, words)
+        others, base = self._exchangeable.get(rest, ({}, None))
+        if base is None or not others.keys() <= chosen.keys():
             return None
-        base = self._compose_base(tuple(rest))
         node = dict(base.node)
         for group, choice in chosen.items():
             current = list(node.get(group) or {}) if group == "metric" else base.choices.get(group)

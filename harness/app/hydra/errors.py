@@ -1,7 +1,7 @@
-"""Explain errors of composing a configuration in one line that says what to type."""
+"""Explain in one line what to type in place of words that are no options, and errors of composing a configuration."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,7 @@ _OTHER_NAMES = {"slurm": "submitit", "local": "basic", "multiprocessing": "jobli
 _MERGED = re.compile(r"Error merging override \+*([^=]+)=(.*)", re.DOTALL)
 _SEARCH = re.compile(r"Sweep parameters '(.+)' requires --multirun")
 _MAX_MATCHES = 3
+_TEXT_FILE = re.compile(r"\.(jsonl?|npz|txt|[ct]sv|parquet|arrow|eval|gz|bz2|xz|zst)$")
 
 
 def explain(err: BaseException) -> str:
@@ -172,3 +173,39 @@ def _explain_missing_choice(file: str, message: str) -> str | None:
     if _OTHER_NAMES.get(choice) in names:
         return f"no {group} {choice!r}: type {group}={_OTHER_NAMES[choice]}"
     return f"no {group} {choice!r}{core.suggest(choice, names)}"
+
+
+def explain_unknown_flag(word: str, after: Sequence[str], flags: Sequence[str]) -> str:
+    """Say what to type in place of `--decoder greedy`."""
+    flag, sign, value = word.partition("=")
+    options = [*core.GROUPS, *(line.partition(":")[0] for line in core.list_options())]
+    word = flag.lstrip("-").replace("-", "_")
+    name = next(iter(get_close_matches(word, options, n=1, cutoff=0.75)), "")
+    close = get_close_matches(flag, flags, n=1, cutoff=0.75)
+    value = value if sign else next((w for w in after[:1] if "=" not in w and not w.startswith("-")), "…")
+    if foreign := explain_foreign_option(word, value, options):
+        hint = f"{foreign};"
+    elif name:
+        hint = f"an option is typed as {name}={value};"
+    elif close:
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = "options are typed as option=value, as in decoder=nucleus seed=1;"
+    return f"no flag {flag!r}: {hint} flags are -m, -v, -q, --json, --help, --version"
+
+
+def explain_missing_equals(word: str) -> str:
+    """Say what to type in place of a word without `=`."""
+    groups = [group for group in core.GROUPS if word in core.list_names(group)]
+    if groups:
+        choices = (f"{group}=[{word}]" if group == "metric" else f"{group}={word}" for group in groups)
+        hint = f"did you mean {' or '.join(choices)}?"
+    elif _TEXT_FILE.search(word):
+        hint = f"texts of a file are scored by openended score {word} --human FILE"
+    elif word in [line.partition(":")[0] for line in core.list_options()]:
+        hint = f"type {word}=VALUE"
+    elif word in core.GROUPS:
+        hint = f"type {word}=NAME; openended list {word} has the names"
+    else:
+        hint = "openended --help names the options and commands"
+    return f"expected option=value, got {word!r}; {hint}"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from omegaconf import DictConfig
 
@@ -35,8 +35,11 @@ from openended.harness.app.hydra.jobs import (
     write_experiment_report,
 )
 from openended.harness.report import build_tracker_options, require_tracker, track_report, track_runs
-from openended.harness.results import DECISIONS, RUNS, read_jobs, read_search
+from openended.harness.results import DECISIONS, RUNS, read_jobs
 from openended.harness.storage import GRID, RECORD, create_unique_folder
+
+if TYPE_CHECKING:
+    from openended.harness.results import SearchResult
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,8 @@ class GridRun:
         self.folder = Path()
         self.jobs: list[Job] = []
         """The jobs that were launched."""
+        self.searched: SearchResult | None = None
+        """What a search has found; a resumed one has the runs of its earlier jobs too."""
         self.tracker = build_tracker_options(to_plain(config.get("tracker")))
 
     @property
@@ -144,9 +149,8 @@ class GridRun:
     def _write_reports(self, rows: Sequence[Mapping[str, Any]]) -> bool:
         """Measure what waited for all jobs, and build the report of finished ones; return whether a part failed."""
         folders = {Path(row["folder"]) for row in rows if row.get("folder")}
-        search = read_search(self.folder)
-        if search is not None:  # a resumed search also has runs of its earlier jobs
-            folders |= {Path(path) for trial in search.trials for path in trial.runs if Path(path).is_dir()}
+        if self.searched is not None:
+            folders |= {Path(path) for trial in self.searched.trials for path in trial.runs if Path(path).is_dir()}
         waiting = {row["number"] for row in rows if row.get("waits")}
         folders |= measure_grid([job for job in self.jobs if job.number in waiting])
         outputs = Path(str(self.config.outputs_dir))
@@ -159,7 +163,7 @@ class GridRun:
             target = outputs / "reports" / self.name
             options = to_plain(self.config.get("report"))
             decisions = report.read_decision_plan(self.folder) if (self.folder / DECISIONS).is_file() else None
-            if self.config.get("name") and search is None and decisions is None:
+            if self.config.get("name") and self.searched is None and decisions is None:
                 folders |= self._find_earlier_runs(outputs, folders)
             is_partial = build_and_show_report(sorted(folders), target, options, self.detail, decisions)
             track_runs(sorted(folders), self.tracker, outputs)  # also those that could not be logged before

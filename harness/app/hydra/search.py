@@ -197,6 +197,7 @@ class Search:
 
         folder = self.grid.folder
         save_search(folder, searched)
+        self.grid.searched = searched
         tables = report.build_search_tables(searched)
         for table in tables:
             report.write_table(table, folder / "tables")

@@ -16,7 +16,6 @@ from torch import Tensor
 from openended.harness.core import DataError, shorten_error
 from openended.harness.generation.kv_cache.base import CacheRunner
 from openended.harness.generation.kv_cache.general import GeneralRunner, takes_ragged_rows
-from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
 from openended.harness.models import (
     LanguageModel,
     check_device,
@@ -77,10 +76,12 @@ def choose_runner_kind(lm: LanguageModel) -> Kind:
 
 
 def _make_runner_of_kind(kind: Kind, lm: LanguageModel, rows: int, length: int, *, once: bool = False) -> CacheRunner:
-    if kind == "reread":
-        return RereadRunner(lm, rows, length)
     if kind == "fixed" and takes_ragged_rows(lm.model):
         return GeneralRunner(lm, rows, length, once=once)
+    from openended.harness.generation.kv_cache.same_length import RereadRunner, SameLengthRunner
+
+    if kind == "reread":
+        return RereadRunner(lm, rows, length)
     return SameLengthRunner(lm, rows, length, once=once)
 
 

@@ -203,10 +203,12 @@ def load_estimates(
     results: Results, a: SystemValue, b: SystemValue
 ) -> tuple[tuple[float, float], list[Replicates | None]]:
     """Return values and replicates of two systems: those of a space that both share, else the printed ones."""
-    first, second = (measured.find_joint_estimate(results, item) for item in (a, b))
-    if a.signature == b.signature and first is not None and second is not None:
-        return (first[0], second[0]), [first[1], second[1]]
-    return (a.mean, b.mean), [measured.load_replicates(results, item) for item in (a, b)]
+    printed = [measured.load_replicates(results, item) for item in (a, b)]
+    if a.signature == b.signature and None not in printed:
+        first, second = (measured.find_joint_estimate(results, item) for item in (a, b))
+        if first is not None and second is not None:
+            return (first[0], second[0]), [first[1], second[1]]
+    return (a.mean, b.mean), printed
 
 
 def describe_estimates(results: Results, items: Iterable[SystemValue]) -> tuple[list[str], list[str]]:

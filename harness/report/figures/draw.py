@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openended.harness import core, results as measured
 from openended.harness.report.analysis.lines import LEAST
@@ -23,7 +23,10 @@ from openended.harness.report.figures.plot import (
 from openended.harness.report.tables.failures import warn_of_failure
 from openended.harness.report.tables.pictures import Picture, SystemStyles
 from openended.harness.report.tables.selection import name_files
-from openended.harness.results import Layout, Results, SearchResult, SystemValue
+from openended.harness.results import Layout, Results, SystemValue
+
+if TYPE_CHECKING:
+    from openended.harness.results import SearchResult
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +123,7 @@ def draw_all(
     return pictures
 
 
-def draw_search(searched: SearchResult, folder: Path) -> list[Picture]:
+def draw_search(searched: "SearchResult", folder: Path) -> list[Picture]:
     """Draw the figures of a search."""
     from openended.harness.report.figures.search import show_search
 

@@ -22,6 +22,10 @@ from openended.harness.results import (
     format_axis_value,
     label_system,
     label_systems,
+    read_grid,
+    read_grids,
+    read_search,
+    resolve_report_request,
 )
 from openended.harness.results.frame import (
     FIXED,
@@ -32,7 +36,6 @@ from openended.harness.results.frame import (
     read_results,
     write_frame,
 )
-from openended.harness.results.grids import read_grid, read_grids, read_search, resolve_report_request
 from openended.harness.results.runs import describe_reused_artifacts, find_records, find_run, read_run, serialize_axes
 from openended.harness.storage import RunRecord, compare_environments
 from tests.harness.report.synthetic import change_record, result, write_run

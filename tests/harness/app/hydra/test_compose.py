@@ -149,8 +149,9 @@ def test_hydra_is_asked_once_where_no_experiment_sets_options_of_a_class(monkeyp
         for seed in range(3):
             settings = fresh.compose_job([f"decoder={decoder}", f"seed={seed}", "num_examples=9"]).settings
             assert (settings.decoder.name, settings.texts.seed, settings.texts.num_examples) == (decoder, seed, 9)
-    assert asked == [()]
-    fresh.compose_plain(["experiment=mauve_table3", "metric=[mauve]"])
+    assert asked == [("decoder=nucleus",)]
+    for metrics in ("[mauve]", "[frechet]"):
+        fresh.compose_plain(["experiment=mauve_table3", f"metric={metrics}"])
     assert len(asked) == 3, "this experiment sets options of metrics"
 
 
