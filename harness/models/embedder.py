@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, option, ranged, read_json
+from openended.harness.core import REQUIRED, DataError, Json, Spec, SpecError, construct, option, ranged
 from openended.harness.models.families import find_direction, is_encoder
 from openended.harness.models.files import digest_files, list_sentence_files
 from openended.harness.models.forward import Pooling
@@ -157,32 +157,21 @@ class EmbedderSpec(Spec):
 
 def _read_modules(spec: ModelSpec) -> _Modules | None:
     """Read the files of a sentence-transformers model; None where the model has none."""
-    modules = _read_optional(spec, _MODULES, list)
+    modules = spec.read_optional(_MODULES, list)
     if modules is None:
         return None
     parts = [(str(m.get("type")).rpartition(".")[2], str(m.get("path"))) for m in modules if isinstance(m, dict)]
-    transformer = _read_optional(spec, "sentence_bert_config.json", dict) or {}
-    prompts = _read_optional(spec, "config_sentence_transformers.json", dict) or {}
+    transformer = spec.read_optional("sentence_bert_config.json") or {}
+    prompts = spec.read_optional("config_sentence_transformers.json") or {}
     length = transformer.get("max_seq_length")
     names = [name for name, _ in parts]
     pooling = None
     is_plain = not transformer.get("do_lower_case") and not prompts.get("default_prompt_name") and parts[0][1] == ""
     if is_plain and names in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        options = _read_optional(spec, f"{parts[1][1]}/config.json", dict) or {}
+        options = spec.read_optional(f"{parts[1][1]}/config.json") or {}
         mode = options.get("pooling_mode")
         modes = {name[13:].partition("_")[0] for name, on in options.items() if name.startswith("pooling_mode_") and on}
-        modes |= {mode} if isinstance(mode, str) else set(mode or ())
+        modes |= set(map(str, mode)) if isinstance(mode, list) else {str(mode)} if mode else set()
         is_whole = options.get("include_prompt", True) is True
-        pooling = _POOLINGS.get(str(next(iter(modes)))) if len(modes) == 1 and is_whole else None
+        pooling = _POOLINGS.get(next(iter(modes))) if len(modes) == 1 and is_whole else None
     return _Modules(pooling, "Normalize" in names, length if isinstance(length, int) else None)
-
-
-def _read_optional(spec: ModelSpec, name: str, kind: type) -> Any:  # noqa: ANN401 - JSON
-    """Return the content of a JSON file of a model; None where there is no such file."""
-    path = spec.find_file(name, optional=True)
-    if path is None or not path.is_file():
-        return None
-    content = read_json(path)
-    if not isinstance(content, kind):
-        raise DataError(f"{path}: expected a JSON {'array' if kind is list else 'object'}")
-    return content

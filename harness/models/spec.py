@@ -31,6 +31,11 @@ BUNDLED = "bundled:"
 GGUF = ".gguf"
 _NO_HUB = "not in the local cache and the hub is off or out of reach"
 _POSITIONS = ("n_positions", "max_position_embeddings", "n_ctx", "max_sequence_length", "seq_length")
+_FIELDS: dict[str, tuple[type, str]] = {
+    "architectures": (list, "a list"), "auto_map": (dict, "an object"), "model_type": (str, "a text"),
+    "quantization_config": (dict, "an object"), "text_config": (dict, "an object"),
+}  # fmt: skip
+"""Field of config.json that is read → its type."""
 _CHANGING_ROPE = ("longrope", "su", "dynamic")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LARGE = 10**9  # parameters above which `dtype=auto` is the stored precision
@@ -283,7 +288,7 @@ class ModelSpec(BackendSpec):
     def end_ids(self) -> tuple[int, ...]:
         """Return the tokens that end a text: all that config.json and generation_config.json name, each once."""
         named = [part.get("eos_token_id") for part in _list_parts(self.config())]
-        named.append(self._read_optional("generation_config.json").get("eos_token_id"))
+        named.append((self.read_optional("generation_config.json") or {}).get("eos_token_id"))
         flat = [i for value in named for i in (value if isinstance(value, list) else [value])]
         return tuple(dict.fromkeys(i for i in flat if isinstance(i, int)))
 
@@ -306,14 +311,19 @@ class ModelSpec(BackendSpec):
         if not path.is_file():
             hint = files.suggest_inner_model(path.parent)
             raise core.DataError(f"model {self.path}: no config.json in the folder{hint}")
-        return _read_config(path)
+        config: dict[str, Any] = _read_json(path, dict)
+        for name, (kind, words) in _FIELDS.items():
+            if not isinstance(config.get(name), kind | None):
+                raise core.DataError(f"{path}: {name}: expected {words}, got {config[name]!r:.40}")
+        return config
 
     def tokenizer_config(self) -> dict[str, Any]:
-        return self._read_optional("tokenizer_config.json")
+        return self.read_optional("tokenizer_config.json") or {}
 
-    def _read_optional(self, name: str) -> dict[str, Any]:
+    def read_optional(self, name: str, kind: type = dict) -> Any:  # noqa: ANN401 - JSON
+        """Return the content of a JSON file that the model may lack; None where it does."""
         path = self.find_file(name, optional=True)
-        return _read_config(path) if path is not None and path.is_file() else {}
+        return _read_json(path, kind) if path is not None and path.is_file() else None
 
     def cannot(self, ability: Ability, decoder: Decoder | None = None) -> str | None:
         self.check_adapter()
@@ -448,19 +458,17 @@ def find_assets_folder() -> Path:
     return Path(str(files("openended.harness"))) / "assets"
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, kind: type) -> Any:  # noqa: ANN401
     state = path.stat()
-    return _parse_config(path, (state.st_mtime_ns, state.st_size))
+    return _parse_json(path, kind, (state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=64)  # every job of a grid asks several times
-def _parse_config(path: Path, changed: tuple[int, int]) -> dict[str, Any]:  # noqa: ARG001 - of the key
-    config = core.read_json(path)
-    if not isinstance(config, dict):
-        raise core.DataError(f"{path}: expected a JSON object")
-    if not isinstance(config.get("text_config"), dict | None):
-        raise core.DataError(f"{path}: text_config: expected an object, got {config['text_config']!r:.40}")
-    return config
+def _parse_json(path: Path, kind: type, changed: tuple[int, int]) -> Any:  # noqa: ANN401, ARG001 - of the key
+    content = core.read_json(path)
+    if not isinstance(content, kind):
+        raise core.DataError(f"{path}: expected a JSON {'array' if kind is list else 'object'}")
+    return content
 
 
 def _format_download_advice(spec: ModelSpec) -> str:

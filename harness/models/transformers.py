@@ -80,10 +80,10 @@ def check_quantization(spec: ModelSpec) -> None:
         return
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
-    if method not in AUTO_QUANTIZATION_CONFIG_MAPPING:
+    if str(method) not in AUTO_QUANTIZATION_CONFIG_MAPPING:
         raise DataError(
-            f"model {spec.path}: its config.json names the quantization {method!r}, which the installed transformers "
-            f"does not read; it reads {', '.join(sorted(AUTO_QUANTIZATION_CONFIG_MAPPING))}"
+            f"model {spec.path}: its config.json names the quantization {method!r:.40}, which the installed "
+            f"transformers does not read; it reads {', '.join(sorted(AUTO_QUANTIZATION_CONFIG_MAPPING))}"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -67,29 +67,31 @@ def read_answers(path: Path, key: StudyKey) -> AnsweredSheet:
     item_ids = set(key.sheets[sheet])
     if not isinstance(rows, list) or not all(
         isinstance(row, dict)
-        and row.get("id") in item_ids
-        and isinstance(row.get("answers"), dict)
+        and isinstance(row.get("id"), str)
+        and row["id"] in item_ids
         and is_time(row.get("ms"))
-        and are_valid_choices(row["answers"], questions, len(key.protocol.choices))
+        and are_valid_choices(row.get("answers"), questions, len(key.protocol.choices))
         for row in rows
     ):
         raise DataError(f"{path}: changed after it was saved: an item or an answer that sheet {sheet} does not have")
     if len({row["id"] for row in rows}) < len(rows):
         raise DataError(f"{path}: changed after it was saved: an item appears twice")
-    items = tuple(AnsweredItem(row["id"], dict(row["answers"]), row["ms"] / 1000) for row in rows)
+    items = tuple(AnsweredItem(row["id"], row["answers"], row["ms"] / 1000) for row in rows)
     rater = f"{SIMULATED}{sheet}" if content.get("simulated") is True else sheet
     return AnsweredSheet(path, rater, items, len(item_ids))
 
 
 def is_time(ms: object) -> bool:
     """Return whether a value is a possible number of milliseconds on an item."""
-    return isinstance(ms, int) and not isinstance(ms, bool) and 0 <= ms <= 1000 * MAX_SECONDS
+    return type(ms) is int and 0 <= ms <= 1000 * MAX_SECONDS
 
 
-def are_valid_choices(answers: Mapping[str, Any], questions: Sequence[str], most: int) -> bool:
+def are_valid_choices(answers: object, questions: Sequence[str], most: int) -> TypeGuard[Mapping[str, int]]:
     """Return whether all answers are of these questions, each a number from 1 to `most`."""
-    return set(answers) <= set(questions) and all(
-        isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in answers.values()
+    return (
+        isinstance(answers, Mapping)
+        and set(answers) <= set(questions)
+        and all(type(value) is int and 1 <= value <= most for value in answers.values())
     )
 
 
@@ -104,7 +106,7 @@ def read_database(path: Path, key: StudyKey) -> list[AnsweredSheet]:
             answers, item = json.loads(choices), key.by_id[task]
             if not (is_time(ms) and are_valid_choices(answers, questions, len(key.protocol.choices))):
                 raise DataError(f"{path}: item {task} of {rater}: impossible answer {choices:.40} after {ms!r:.20} ms")
-            items.setdefault(rater, []).append(AnsweredItem(item.id, answers, ms / 1000))
+            items.setdefault(str(rater), []).append(AnsweredItem(item.id, answers, ms / 1000))
     return [AnsweredSheet(path, rater, tuple(answered), 0) for rater, answered in sorted(items.items())]
 
 

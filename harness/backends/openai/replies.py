@@ -125,10 +125,9 @@ def _check_ids(name: str, ids: Any, served: ServedModel, request: CompletionRequ
     if not isinstance(ids, list):
         raise DataError(f"field {name}: expected a list of token ids, got {type(ids).__name__}")
     size = served.vocab_size or 1 << 31
-    wrong = next((i for i in ids if type(i) is not int or not 0 <= i < size), None)
-    if wrong is not None:
+    if wrong := [i for i in ids if type(i) is not int or not 0 <= i < size]:
         accepted = f"from 0 to {size - 1}, the last of the vocabulary" if served.vocab_size else "of 0 or more"
-        raise DataError(f"field {name}: expected token ids {accepted}, got {str(wrong)[:40]}")
+        raise DataError(f"field {name}: expected token ids {accepted}, got {str(wrong[0])[:40]}")
     if len(ids) > request.max_tokens:
         raise DataError(f"field {name}: {_describe_excess(len(ids), request)}")
     if any(i in served.end_ids for i in ids[:-1]):
@@ -167,7 +166,7 @@ def read_completion(
     choice = reply.choices[0]
     reason, ids, text = choice.finish_reason, choice.ids, choice.text
     if reason not in ("stop", "length"):
-        raise DataError(f"a text ended with finish_reason {reason!r}; expected stop or length")
+        raise DataError(f"a text ended with finish_reason {reason!r:.40}; expected stop or length")
     encoded = ids is None or choice.reasoning is not None  # the ids are those of reasoning and text
     if ids is None or encoded:
         count = len(ids) if ids is not None else reply.count_tokens("completion_tokens")

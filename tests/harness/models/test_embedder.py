@@ -46,6 +46,8 @@ def write_model(folder, config, modules=None, pooling=MEAN, transformer=None, pr
         (BERT, {"modules": MODULES, "pooling": {**MEAN, "include_prompt": False}}, EmbedderTraits("sentence", "mean", True, 256)),
         (BERT, {"modules": MODULES, "transformer": {"do_lower_case": True}}, EmbedderTraits("sentence", "mean", True, 256)),
         (BERT, {"modules": MODULES, "prompts": {"default_prompt_name": "query"}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": [{}]}}, EmbedderTraits("sentence", "mean", True, 256)),
+        (BERT, {"modules": MODULES, "pooling": {"pooling_mode": 5}}, EmbedderTraits("sentence", "mean", True, 256)),
         (GPT, {"modules": MODULES}, EmbedderTraits("sentence", "mean", True, 256)),
     ],
 )  # fmt: skip

@@ -206,7 +206,15 @@ BAD_FOLDERS: dict[str, tuple[tuple[Any, ...], str]] = {
     "unknown quantization": (
         (merge("config.json", quantization_config={"quant_method": "magic"}),), "names the quantization 'magic', which the inst"
     ),
-    "a part of the config": ((merge("config.json", text_config=3),), "FOLDER/config.json: text_config: expected an object, got 3"),
+    **{
+        f"{field} {value!r}": ((merge("config.json", **{field: value}),), f"FOLDER/config.json: {field}: expected {said}")
+        for field, value, said in (
+            ("text_config", 3, "an object, got 3"), ("architectures", 5, "a list, got 5"),
+            ("model_type", ["gpt2"], "a text, got ['gpt2']"), ("quantization_config", [1], "an object, got [1]"),
+            ("auto_map", "a", "an object, got 'a'"),
+        )
+    },
+    "quantization of no name": ((merge("config.json", quantization_config={"quant_method": [1]}),), "the quantization [1], which"),
     "a negative end": ((merge("config.json", eos_token_id=-1),), "is -1, its weights have 257 embeddings"),
     "no tokenizer": ((remove("tokenizer.json", "tokenizer_config.json"),), "no tokenizer in the folder (expected tokenizer.json)"),
     "tokenizer of no JSON": ((put("tokenizer.json", "{"),), "cannot load its tokenizer.json"),

@@ -92,6 +92,7 @@ def test_every_answer_comes_out_as_it_was_given(studies):
         (lambda p: changed(p, sheet="rater-99"), "no sheet"),
         (lambda p: changed(p, form="openended-rate/9"), "another version"),
         (lambda p: changed(p, answers=[{"id": "x", "answers": {}, "ms": 1}]), "an item or an answer"),
+        (lambda p: changed(p, answers=[{"id": ["x"], "answers": {}, "ms": 1}]), "an item or an answer"),
         (lambda p: p.write_text(re.sub(r'"sensible": \d', '"sensible": 9', p.read_text())), "an item or an answer"),
     ],
 )

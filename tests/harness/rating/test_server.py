@@ -124,10 +124,11 @@ def test_another_study_and_lost_links(tmp_path, pool):
             read(broken, pool.key)
     rater, item = take_item(pool)
     pool.store(rater, item.task, item.lease, whole(pool), 5)
-    with sqlite3.connect(pool.path) as base:
-        base.execute("UPDATE answers SET choices = '{'")
-    with pytest.raises(DataError, match="not a database of answers"):
-        read_database(pool.path, pool.key)
+    for choices, said in (("[1]", r"impossible answer \[1\] after 5 ms"), ("{", "not a database of answers")):
+        with sqlite3.connect(pool.path) as base:
+            base.execute("UPDATE answers SET choices = ?, rater = CAST(rater AS BLOB)", (choices,))
+        with pytest.raises(DataError, match=said):
+            read_database(pool.path, pool.key)
     assert stat.S_IMODE(pool.path.stat().st_mode) == 0o600
     path = server.write_links(tmp_path, pool, 4, "http://127.0.0.1:1")
     links = dict(line.split(" ") for line in path.read_text().splitlines())

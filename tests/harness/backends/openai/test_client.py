@@ -258,7 +258,7 @@ END = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_i
         (changed(token_ids=[10] * 10_000), r"field token_ids: it wrote 10000 tokens where 3 were asked for"),
         (changed(token_ids=[10, 10**6, 12]), r"field token_ids: expected token ids from 0 to \d+.*got 1000000"),
         (changed(token_ids=[10, -1, 12]), r"got -1"), (changed(token_ids=[10, True, 12]), r"got True"),
-        (changed(token_ids=[10, 1.5, 12]), r"got 1\.5"),
+        (changed(token_ids=[10, 1.5, 12]), r"got 1\.5"), (changed(token_ids=[10, None, 12]), r"got None"),
         (changed(token_ids="10"), r"field token_ids: expected a list of token ids, got str"),
         (changed(token_ids=[10, 10**30, 12]), r"got 1000000"),
         (changed(token_ids=[10, END, 12]), r"field token_ids: the end token comes before the end of the text"),
@@ -267,6 +267,7 @@ END = ServerBackend(ServerSpec(path=ID, tokenizer=f"bundled:{ID}")).served.end_i
         (changed(text=" \ud800"), r"half of a surrogate pair"),
         (b"9" * 5000, r"no JSON in UTF-8|expected a JSON object"), (b"null", r"expected a JSON object, got 'None'"),
         (changed(finish_reason=None), r"finish_reason None"),
+        (changed(finish_reason="x" * 9999), r"finish_reason 'x{39}; expected stop or length$"),
     ],
 )  # fmt: skip
 def test_a_wrong_reply_names_endpoint_and_field(body, message):
