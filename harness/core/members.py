@@ -170,6 +170,7 @@ ENTRIES: Mapping[str, Mapping[str, str]] = {
         "ray": "harness.app.hydra.ray_launcher:Ray",
         "submitit": "harness.app.hydra.launchers:Submitit",
     },
+    "sweep": {"decisions": "harness.app.hydra.decide:run_decisions"},
     "tracker_log": {
         "mlflow": "harness.report.trackers.track:log_to_mlflow",
         "tensorboard": "harness.report.trackers.track:log_to_tensorboard",

@@ -54,7 +54,6 @@ EXTENSIONS = {
         ),
         "tracker=wandb",
     ),
-    "foreign logs": ("harness/imported/framework_outputs.py", "score log.jsonl --human log.jsonl"),
     "compare": (
         (
             "harness/app/commands/compare.py harness/imported/scores.py harness/report/analysis/paired_scores.py "
@@ -111,7 +110,6 @@ def test_an_extension_can_be_taken_away(name, tmp_path):
     paths, command = EXTENSIONS[name]
     for path in (house / word for word in paths.split()):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    (work / "log.jsonl").write_text('{"custom_id": "1", "response": null}\n')
     for words in (("--help",), ("list",), GRID):
         done = run_python("-m", "openended", *words, at=house, cwd=work)
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"

@@ -25,6 +25,7 @@ from openended.harness.core import (
     FAILED,
     HarnessError,
     SpecError,
+    load_entry,
     require_package,
     run_command,
     show_progress,
@@ -93,9 +94,7 @@ def run_options(composer: Composer, config: DictConfig) -> None:
 
         run_search(composer, config)
     elif config.hydra.mode == RunMode.MULTIRUN and decides:
-        from openended.harness.app.hydra.decide import run_decisions
-
-        run_decisions(composer, config)
+        load_entry("sweep", "decisions")(composer, config)
     elif config.hydra.mode == RunMode.MULTIRUN:
         run_grid(composer, config)
     elif config.plan_only:
